@@ -1,0 +1,22 @@
+"""zdoctor: what would go wrong in a LoRA training run, why, the repair, and then the run itself.
+
+The public face, loaded on first use: `zdoctor.check`, `zdoctor.fix`, `zdoctor.train`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "check", "fix", "train"]
+
+if TYPE_CHECKING:
+    from .doctor.commands import check, fix, train
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from .doctor import commands
+
+        return getattr(commands, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""The trainers' dialects: a config file in, `Run`s out; edits by source span."""

@@ -1,0 +1,320 @@
+"""What was seen of the world. Frozen records, keyed by the words of the config; sizes are bytes, paths strings.
+
+Nothing here looks: `doctor/probe` fills these in, and a rule reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .run import EMPTY, Config, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A fact that could not be established, and why. A rule that needs it is unknown too, never passed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The computer. `environment` holds only the variables that change what a trainer does, never secrets."""
+
+    os: Literal["linux", "windows", "darwin"]
+    release: str
+    python: str
+    cwd: str
+    home: str
+    cpus: int
+    memory_total: int
+    memory_available: int
+    environment: Mapping[str, str] = EMPTY
+    recorded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One card. `source` says how the numbers were got ("measured: NVML", "recorded: …")."""
+
+    index: int
+    name: str
+    memory_total: int
+    memory_free: int
+    capability: tuple[int, int] | None
+    driver: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What lies at a path. A link is followed: `kind` is that of its target, `dangling` when there is none."""
+
+    path: str
+    kind: Literal["file", "folder", "missing", "dangling", "other", "denied"]
+    size: int = 0
+    is_link: bool = False
+    children: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The entries behind the paths of a run, by the path as it is written in the config."""
+
+    entries: Mapping[str, Entry]
+
+    def at(self, written: str | None) -> Entry | None:
+        return self.entries.get(written) if written is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlace:
+    """A folder the trainer will write to. `refusal` is None where it can, else the system's own reason."""
+
+    what: str
+    folder: str
+    key: str
+    phase: str
+    refusal: str | Unknown | None
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Everything the run writes, in the order it happens; `mirror_root` is where a writable mirror may stand."""
+
+    places: tuple[WritePlace, ...]
+    mirror_root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFile:
+    """One weight file, by its header only. `problem` is None when the header and the size are consistent."""
+
+    name: str
+    path: str
+    size: int
+    tensors: Mapping[str, Tensor] = EMPTY
+    problem: (
+        Literal["missing", "empty", "truncated", "not-safetensors", "bad-header", "pickle", "unreadable"] | None
+    ) = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One part of a model folder. `needed` are the tensors the architecture builds, None when it is not known."""
+
+    name: str
+    folder: str
+    class_name: str | None
+    config: Mapping[str, Any] | None
+    weights: tuple[WeightFile, ...]
+    index: Mapping[str, str] | None = None
+    index_file: str | None = None
+    needed: Mapping[str, tuple[int, ...]] | None = None
+    needed_reason: str = ""
+    missing_files: tuple[str, ...] = ()
+    problem: str | None = None
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of every readable weight file."""
+        return {name: tensor for file in self.weights for name, tensor in file.tensors.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """The base model as the trainer will open it.
+
+    `source` is the config's word for it; `folder` where the files lie (the snapshot folder for a hub id), or None
+    when nothing of it is on this machine; `repo` and `commit` are set when it comes from a hub cache.
+    """
+
+    source: str
+    layout: Literal["diffusers", "transformer-only", "single-file", "absent"]
+    folder: str | None
+    components: Mapping[str, Component] = EMPTY
+    repo: str | None = None
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One file that a snapshot should hold.
+
+    `size` and `digest` ("sha256:…" or "git-sha1:…") are what it should be, from the manifest or the blob's name;
+    `good_copy` is another file on this machine with the same content address and size, when this one is bad.
+    """
+
+    name: str
+    path: str
+    blob: str | None
+    state: Literal["ok", "missing", "dangling", "wrong-size", "wrong-content", "broken-structure"]
+    size: int | None
+    digest: str | None
+    actual_size: int | None = None
+    detail: str = ""
+    good_copy: str | None = None
+    verified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HubRepo:
+    """One repository of a hub cache and the snapshot the run would use.
+
+    `ref` is the branch or tag asked for, `ref_state` what its ref file says; `commit` the snapshot that serves.
+    `has_manifest` is true when `trees/<commit>.json` names every file. `partials` are left-over downloads
+    as (path, size, alive): alive when another process may still be writing it.
+    """
+
+    repo: str
+    cache: str
+    folder: str
+    ref: str
+    ref_state: Literal["ok", "dangling", "malformed", "absent", "pinned"]
+    ref_path: str
+    ref_content: str
+    commit: str | None
+    snapshot: str | None
+    has_manifest: bool
+    files: tuple[HubFile, ...]
+    partials: tuple[tuple[str, int, bool], ...] = ()
+    snapshots: tuple[str, ...] = ()
+    used_by: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether every file is there, or can be had from another place on this machine."""
+        return self.commit is not None and all(f.state == "ok" or f.good_copy is not None for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """The hub caches of this machine, with the repositories that concern the run."""
+
+    caches: tuple[str, ...]
+    repos: tuple[HubRepo, ...]
+    offline: bool = False
+    xet_version: str | None = None
+
+    def repo(self, repo_id: str | None) -> HubRepo | None:
+        return next((r for r in self.repos if r.repo == repo_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast the files under `path` can be read. `source` names how the figures were got.
+
+    `low` and `high` are bytes per second; `latency` seconds for a small random read, None when it was not measured.
+    """
+
+    path: str
+    kind: Literal["ssd", "hdd", "network", "memory", "slow", "unknown"]
+    filesystem: str
+    latency: float | None
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that could hold a copy of the model: how fast it is and how much room it has."""
+
+    folder: str
+    free: int
+    speed: Speed | None
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """`model` is the speed of the model's own files with their total size; `places` could hold a copy."""
+
+    model: Speed | None
+    model_bytes: int
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    path: str
+    width: int
+    height: int
+    caption: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFolder:
+    """What a dataset folder holds. `unreadable` are image files whose header is none; `more` counts unread ones."""
+
+    key: str
+    path: str
+    images: tuple[Image, ...]
+    unreadable: tuple[str, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of a run and its bytes on the device, item by item."""
+
+    name: str
+    items: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.items.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Predicted device memory, phase by phase, with the measured budget it is held against.
+
+    `alternatives` are the settings that lower the peak: (key, value, training effect, resulting peak bytes),
+    each applied on top of the ones before it.
+    """
+
+    device: str
+    phases: tuple[Phase, ...]
+    total: int
+    free: int
+    budget_source: str
+    assumptions: str
+    host_peak: int = 0
+    host_free: int = 0
+    alternatives: tuple[tuple[str, Any, str, int], ...] = ()
+
+    @property
+    def peak(self) -> Phase:
+        return max(self.phases, key=lambda phase: phase.total)
+
+
+NOT_ASKED = Unknown("not looked at")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is known. A rule's parameters are names of these fields."""
+
+    config: Config | Unknown = NOT_ASKED
+    run: Run | Unknown = NOT_ASKED
+    system: System | Unknown = NOT_ASKED
+    gpus: tuple[Gpu, ...] | Unknown = NOT_ASKED
+    files: Files | Unknown = NOT_ASKED
+    writes: Writes | Unknown = NOT_ASKED
+    model: ModelFolder | Unknown = NOT_ASKED
+    adapter: WeightFile | Unknown | None = NOT_ASKED
+    hub: Hub | Unknown = NOT_ASKED
+    storage: Storage | Unknown = NOT_ASKED
+    datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED
+    memory: Memory | Unknown = NOT_ASKED
+    packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)

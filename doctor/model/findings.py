@@ -1,0 +1,88 @@
+"""What is wrong, and what was found out: findings and the report that carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .plans import Fix
+from .run import Where
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    `message` and `otherwise` are templates over `args`, so they can be translated and redacted by argument;
+    `otherwise` says what happens if nothing is done, and when the trainer would have shown it.
+    A rule leaves `rule`, `name` and `severity` empty: the engine fills them from the rule's declaration
+    (a severity that the rule did set stays).
+    """
+
+    message: str
+    where: Where | None = None
+    otherwise: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    severity: Severity | None = None
+    rule: str = ""
+    name: str = ""
+    fixes: tuple[Fix, ...] = ()
+
+    def text(self) -> str:
+        return self.message.format_map(self.args)
+
+    def consequence(self) -> str:
+        return self.otherwise.format_map(self.args)
+
+
+def found(
+    where: Where | None,
+    message: str,
+    *,
+    otherwise: str = "",
+    evidence: Mapping[str, Any] | None = None,
+    severity: Severity | None = None,
+    **args: Any,
+) -> Finding:
+    """A Finding with its template arguments as keywords."""
+    return Finding(message, where, otherwise, args, evidence or {}, severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A rule that did not answer: `reason` says which fact was missing, or how the rule crashed."""
+
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    config: str
+    trainer: str | None
+    findings: tuple[Finding, ...] = ()
+    unknown: tuple[Outcome, ...] = ()
+    crashed: tuple[Outcome, ...] = ()
+    passed: tuple[str, ...] = ()
+    elapsed_ms: float = 0.0
+    machine: str | None = None
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.severity == "error")
+
+    @property
+    def exit_code(self) -> int:
+        """0 no error-level finding, 1 findings at error level, 3 a rule crashed or was cut short."""
+        if self.errors:
+            return 1
+        return 3 if self.crashed else 0
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0

@@ -1,0 +1,134 @@
+"""Repairs as data. A Fix is a list of Steps; `doctor/apply` is the only reader that acts on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Safety = Literal["safe", "ask", "show"]
+TrainingEffect = Literal["none", "equivalent", "changes-result"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue:
+    """Give a config key a value by rewriting only its own characters, or insert the key into its section."""
+
+    path: str
+    pointer: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceText:
+    """Replace the characters `start:end` of a text file, which must read `old`, by `new`."""
+
+    path: str
+    start: int
+    end: int
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyItem:
+    """One file of an extraction: `name` relative to the target; `digest` as in HubFile, None when unknown."""
+
+    source: str
+    name: str
+    size: int
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractFiles:
+    """Copy files into a plain folder, each verified while it is copied (reflink where the file system can)."""
+
+    target: str
+    items: tuple[CopyItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorFolder:
+    """A writable folder of links to every file below `source` (copies where links are refused)."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Move a file out of the way, beside where it lies, so that it can be put back."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteText:
+    """Write a small text file (a ref)."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeLink:
+    """Put a symbolic link at `path` to `target` (relative, as the hub writes it)."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceCopy:
+    """Put a verified copy of `source` at `path`; what is there goes into quarantine first."""
+
+    path: str
+    source: str
+    size: int
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFile:
+    """Download exactly one file of a repository through huggingface_hub, and verify it."""
+
+    repo: str
+    revision: str
+    filename: str
+    path: str
+    size: int | None
+    digest: str | None
+
+
+Step = (
+    SetValue | ReplaceText | ExtractFiles | MirrorFolder | Quarantine | WriteText | MakeLink | PlaceCopy | FetchFile
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One way to cure one finding. `title` is what a user reads; `command` is what to type when we do not apply it.
+
+    `order` places it among the others: 0 files of a cache, 1 folders built from them, 2 the config that names them.
+    """
+
+    title: str
+    steps: tuple[Step, ...]
+    safety: Safety = "safe"
+    training_effect: TrainingEffect = "none"
+    rule: str = ""
+    order: int = 2
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be done (`fixes`), and what is only shown (`shown`): it needs a person's decision."""
+
+    config: str
+    fixes: tuple[Fix, ...] = ()
+    shown: tuple[Fix, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(step for fix in self.fixes for step in fix.steps)

@@ -1,0 +1,171 @@
+"""The config, as read: its text (`Config`) and the training runs it asks for (`Run`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+Scalar = str | int | float | bool | None
+Settings = Mapping[str, "Value"]
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in a file. Lines and columns count from 1; `pointer` is a JSON pointer into the parsed tree."""
+
+    path: str
+    line: int | None = None
+    column: int | None = None
+    pointer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One written config value and the place of its source text.
+
+    `value` is what the trainer's own reader makes of it (lists and mappings as plain Python objects);
+    `start` and `end` are character offsets of the value in `Config.text`, quotes included;
+    `style` is the quote character, "" for a plain scalar, "|" or ">" for a block, None for a list or mapping.
+    """
+
+    value: Any
+    where: Where
+    start: int
+    end: int
+    style: str | None = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a file could not be read: what the parser said, where, and how it would have ended in the trainer."""
+
+    message: str
+    where: Where
+    kind: Literal["syntax", "encoding", "environment", "shape", "size"] = "syntax"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A config file as it lies on disk. `problem` is None when the trainer's own reader would accept it."""
+
+    path: str
+    text: str
+    trainer: str | None
+    problem: Problem | None = None
+    encoding: str = "utf-8"
+    newline: str = "\n"
+    byte_order_mark: bool = False
+    format: Literal["yaml", "json", "toml", "env"] = "yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0"."""
+
+    key: str
+    folder: str | None
+    caption_extension: str
+    resolutions: tuple[int, ...]
+    default_caption: str = ""
+    caption_dropout: float = 0.0
+    repeats: int = 1
+    cache_latents_to_disk: bool = False
+    cache_latents: bool = False
+    flip_x: bool = False
+    flip_y: bool = False
+    controls: tuple[str, ...] = ()
+    is_regularisation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePrompt:
+    prompt: str
+    width: int
+    height: int
+    seed: int
+    steps: int
+    guidance: float
+    negative: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run in words that every trainer shares; what was not written holds the trainer's own default.
+
+    `settings` maps every written key of the run, relative to `root` ("model/quantize", "datasets/0/folder_path"),
+    to its Value, in document order; `keys` maps the field names of this class to the settings key they came from,
+    written or not. So `run.where("base_model")` always finds the best place to point at.
+    """
+
+    trainer: str
+    config: str
+    root: str
+    index: int
+    kind: Literal["lora", "finetune", "other"]
+    process_type: str
+    name: str
+    architecture: str | None
+    variant: str | None = None
+    device: str = "cuda"
+    base_model: str | None = None
+    extras_model: str | None = None
+    adapter: str | None = None
+    output_folder: str | None = None
+    datasets: tuple[Dataset, ...] = ()
+    trigger_word: str | None = None
+    dtype: str = "fp32"
+    quantization: str | None = None
+    text_encoder_quantization: str | None = None
+    rank: int = 4
+    alpha: float = 4.0
+    network_type: str = "lora"
+    steps: int = 1000
+    batch_size: int = 1
+    gradient_accumulation: int = 1
+    gradient_checkpointing: bool = True
+    max_grad_norm: float = 1.0
+    learning_rate: float = 1e-6
+    optimizer: str = "adamw"
+    optimizer_settings: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: str = "constant"
+    scheduler_settings: Mapping[str, Any] = field(default_factory=dict)
+    noise_scheduler: str = "ddpm"
+    timestep_type: str = "sigmoid"
+    content_or_style: str = "balanced"
+    loss_type: str = "mse"
+    use_ema: bool = False
+    ema_decay: float = 0.999
+    cache_text_embeddings: bool = False
+    seed: int | None = None
+    save_every: int = 1000
+    save_dtype: str = "float16"
+    keep_saves: int = 5
+    disable_sampling: bool = False
+    skip_first_sample: bool = False
+    sample_every: int = 100
+    samples: tuple[SamplePrompt, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = EMPTY
+    keys: Mapping[str, str] = EMPTY
+
+    def written(self, name: str) -> Value | None:
+        """The Value behind a field of this class ("base_model") or a settings key ("model/qtype"), if written."""
+        return self.settings.get(self.keys.get(name, name))
+
+    def where(self, name: str) -> Where:
+        """The place of a field or key; of its nearest written parent when the key itself is not in the file."""
+        key = self.keys.get(name, name)
+        while True:
+            found = self.settings.get(key)
+            if found is not None:
+                return found.where
+            if "/" not in key:
+                return Where(self.config, pointer=self.root)
+            key = key.rsplit("/", 1)[0]
+
+    def pointer(self, name: str) -> str:
+        """JSON pointer of a field or key, whether it is written or not."""
+        return f"{self.root}/{self.keys.get(name, name)}"

@@ -1,0 +1,1 @@
+"""What is looked at: the world in, `Facts` out."""

@@ -1,0 +1,139 @@
+"""Rules and repairs: plain functions that say what they need by their parameter names.
+
+A rule is a generator of findings, a repair a generator of fixes. Both are found by walking the folders
+`checks/` and `fixes/`; third-party packages add theirs through the entry-point group `zdoctor.plugins`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from types import ModuleType
+
+from .model import Facts, Finding, Fix, Severity
+
+FACT_NAMES = frozenset(f.name for f in fields(Facts))
+_ID = re.compile(r"[A-Z]{3}\d{3}$")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
+
+Check = Callable[..., Iterator[Finding]]
+Cure = Callable[..., Iterator[Fix]]
+
+
+class RuleError(Exception):
+    """A rule or repair that is declared wrongly; raised when its module is imported."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show."""
+
+    id: str
+    name: str
+    severity: Severity
+    check: Check
+    needs: tuple[str, ...]
+    prevents: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.check) or ""
+
+    @property
+    def title(self) -> str:
+        return self.doc.partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A function that prescribes fixes for one finding of the rule `id`."""
+
+    id: str
+    cure: Cure
+    needs: tuple[str, ...]
+
+
+def rule(
+    id: str, severity: Severity, name: str, *, prevents: tuple[tuple[str, str], ...] = ()
+) -> Callable[[Check], Check]:
+    """Declare a check. Its parameters must be fields of Facts."""
+
+    def declare(check: Check) -> Check:
+        if not _ID.match(id) or not _NAME.match(name):
+            raise RuleError(f"{check.__module__}.{check.__name__}: bad id {id!r} or name {name!r}")
+        made = Rule(id, name, severity, check, _needs(check), prevents)
+        check.__dict__["zdoctor_rules"] = (*check.__dict__.get("zdoctor_rules", ()), made)
+        return check
+
+    return declare
+
+
+def repair(*ids: str) -> Callable[[Cure], Cure]:
+    """Declare a cure for the rules `ids`. Its first parameter is the finding; the others are fields of Facts."""
+
+    def declare(cure: Cure) -> Cure:
+        needs = _needs(cure, skip=1)
+        cure.__dict__["zdoctor_repairs"] = tuple(Repair(id, cure, needs) for id in ids)
+        return cure
+
+    return declare
+
+
+def _needs(function: Callable[..., object], skip: int = 0) -> tuple[str, ...]:
+    names = tuple(inspect.signature(function).parameters)[skip:]
+    for name in names:
+        if name not in FACT_NAMES:
+            raise RuleError(
+                f"{function.__module__}.{function.__name__}: parameter {name!r} is no fact; "
+                f"facts are {', '.join(sorted(FACT_NAMES))}"
+            )
+    return names
+
+
+def _modules(package: str) -> Iterator[ModuleType]:
+    folder = importlib.import_module(package)
+    yield folder
+    for module in pkgutil.walk_packages(folder.__path__, prefix=f"{package}."):
+        yield importlib.import_module(module.name)
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, by id. Raises RuleError when two share an id or a name."""
+    found: dict[str, Rule] = {}
+    names: set[str] = set()
+    for module in (*_modules(f"{__package__.rpartition('.')[0]}.checks"), *plugins()):
+        for function in vars(module).values():
+            for made in getattr(function, "zdoctor_rules", ()) if inspect.isfunction(function) else ():
+                if function.__module__ != module.__name__:
+                    continue
+                if made.id in found or made.name in names:
+                    raise RuleError(f"{made.id} {made.name} is declared twice ({function.__module__})")
+                found[made.id] = made
+                names.add(made.name)
+    return tuple(found[id] for id in sorted(found))
+
+
+@cache
+def all_repairs() -> dict[str, tuple[Repair, ...]]:
+    """The repairs of each rule id."""
+    found: dict[str, tuple[Repair, ...]] = {}
+    for module in (*_modules(f"{__package__.rpartition('.')[0]}.fixes"), *plugins()):
+        for function in vars(module).values():
+            for made in getattr(function, "zdoctor_repairs", ()) if inspect.isfunction(function) else ():
+                if function.__module__ == module.__name__:
+                    found[made.id] = (*found.get(made.id, ()), made)
+    return found
+
+
+@cache
+def plugins() -> tuple[ModuleType, ...]:
+    """Modules that other packages registered under `zdoctor.plugins`."""
+    from .plugins import registered
+
+    return tuple(importlib.import_module(name) for name in registered())
