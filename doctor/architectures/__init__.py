@@ -1,0 +1,1 @@
+"""Pure tables: the tensors each architecture is made of, without torch."""

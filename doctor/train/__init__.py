@@ -1,0 +1,1 @@
+"""The quantized LoRA runner; the only folder that imports torch and diffusers."""
