@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .run import EMPTY, Config, Run
+from .run import Config, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class System:
     cpus: int
     memory_total: int
     memory_available: int
-    environment: Mapping[str, str] = EMPTY
+    environment: Mapping[str, str] = field(default_factory=dict)
     recorded: str | None = None
 
 
@@ -101,7 +101,7 @@ class WeightFile:
     name: str
     path: str
     size: int
-    tensors: Mapping[str, Tensor] = EMPTY
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
     problem: (
         Literal["missing", "empty", "truncated", "not-safetensors", "bad-header", "pickle", "unreadable"] | None
     ) = None
@@ -141,7 +141,7 @@ class ModelFolder:
     source: str
     layout: Literal["diffusers", "transformer-only", "single-file", "absent"]
     folder: str | None
-    components: Mapping[str, Component] = EMPTY
+    components: Mapping[str, Component] = field(default_factory=dict)
     repo: str | None = None
     commit: str | None = None
 

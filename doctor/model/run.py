@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
 Scalar = str | int | float | bool | None
 Settings = Mapping[str, "Value"]
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +146,8 @@ class Run:
     sample_every: int = 100
     samples: tuple[SamplePrompt, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    settings: Settings = EMPTY
-    keys: Mapping[str, str] = EMPTY
+    settings: Settings = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
 
     def written(self, name: str) -> Value | None:
         """The Value behind a field of this class ("base_model") or a settings key ("model/qtype"), if written."""
