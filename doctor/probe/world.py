@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, Protocol
@@ -45,6 +45,12 @@ class World(Protocol):
 
     @property
     def system(self) -> System: ...
+
+    @property
+    def variables(self) -> Mapping[str, str]: ...  # all of them; only those in `system.environment` are recorded
+
+    def now_ns(self) -> int:
+        """The clock that file times are compared with."""
 
     def stat(self, path: str) -> Stat | Unknown | None:
         """lstat; None when nothing is there, Unknown when the system would not say."""

@@ -1,0 +1,269 @@
+"""The machine we run on. Reads only, with deadlines; imports nothing heavy.
+
+Storage speed is measured on the user's own files past the page cache (O_DIRECT), never on a freshly written one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import stat as modes
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from ..model import Gpu, Speed, System, Unknown
+from .cards import cards
+from .speed import sample, speed_kind
+from .world import Mount, Stat
+
+# Only variables that change what a trainer or the hub does; a token is never among them.
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "HF_ENDPOINT",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_DISABLE_SYMLINKS",
+    "HF_HUB_DISABLE_XET",
+    "HF_HUB_OFFLINE",
+    "HUGGINGFACE_HUB_CACHE",
+    "PYTHONUTF8",
+    "PYTORCH_ALLOC_CONF",
+    "TRANSFORMERS_OFFLINE",
+    "XDG_CACHE_HOME",
+)
+READ_LIMIT = 32 << 20
+
+
+class LiveWorld:
+    """This machine. Environment, working directory and home can be given, for tests and for the demo."""
+
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, cwd: str | None = None, home: str | None = None
+    ) -> None:
+        self.variables: Mapping[str, str] = dict(os.environ if environment is None else environment)
+        self._cwd = cwd or str(Path.cwd())
+        self._home = home or str(Path.home())
+
+    @cached_property
+    def system(self) -> System:
+        import psutil
+
+        memory = psutil.virtual_memory()
+        limit = _container_limit()
+        total = min(memory.total, limit[0]) if limit else memory.total
+        available = min(memory.available, max(0, limit[0] - limit[1])) if limit else memory.available
+        return System(
+            os=_os(),
+            release=f"{platform.system()} {platform.release()}",
+            python=platform.python_version(),
+            cwd=self._cwd,
+            home=self._home,
+            cpus=os.cpu_count() or 1,
+            memory_total=total,
+            memory_available=available,
+            environment={name: self.variables[name] for name in VARIABLES if name in self.variables},
+        )
+
+    def now_ns(self) -> int:
+        return time.time_ns()
+
+    def stat(self, path: str) -> Stat | Unknown | None:
+        try:
+            found = os.lstat(path)
+            target = str(Path(path).readlink()) if modes.S_ISLNK(found.st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            return Unknown(f"{path}: {_reason(error)}")
+        return Stat(
+            _kind(found.st_mode),
+            found.st_size,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+            found.st_dev,
+            found.st_ino,
+            target,
+        )
+
+    def names(self, folder: str) -> tuple[str, ...] | Unknown:
+        try:
+            return tuple(sorted(os.listdir(folder)))
+        except (OSError, ValueError) as error:
+            return Unknown(f"{folder}: {_reason(error)}")
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+        try:
+            if not modes.S_ISREG(os.stat(path).st_mode):  # a pipe or device would block or never end
+                return Unknown(f"{path}: not a regular file")
+            with open(path, "rb", buffering=0) as file:
+                file.seek(start)
+                return file.read(READ_LIMIT if length is None else length)
+        except (OSError, ValueError, OverflowError) as error:
+            return Unknown(f"{path}: {_reason(error)}")
+
+    def refusal(self, folder: str) -> str | Unknown | None:
+        try:
+            if sys.platform != "win32":
+                state = os.statvfs(folder)
+                if state.f_flag & os.ST_RDONLY:
+                    return "read-only file system"
+                if state.f_bavail == 0 and state.f_blocks:
+                    return "no space left"
+                if state.f_files and state.f_favail == 0:
+                    return "no inodes left"
+                flag = _immutable(folder)
+                if flag is not None:
+                    return flag
+            effective = os.access in os.supports_effective_ids
+            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
+                return "permission denied"
+        except OSError as error:
+            return Unknown(f"{folder}: {_reason(error)}")
+        return None
+
+    def mount(self, path: str) -> Mount | Unknown:
+        existing = Path(path)
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        try:
+            real = str(existing.resolve())
+            if sys.platform == "win32":
+                import shutil
+
+                return Mount(existing.anchor, "unknown", False, shutil.disk_usage(real).free)
+            state = os.statvfs(real)
+        except (OSError, RuntimeError) as error:
+            return Unknown(f"{path}: {_reason(error)}")
+        free = state.f_bavail * state.f_frsize
+        read_only = bool(state.f_flag & os.ST_RDONLY)
+        for point, filesystem, source in self._mounts:
+            if real == point or real.startswith(point.rstrip("/") + "/"):
+                return Mount(point, filesystem, read_only, free, source)
+        return Mount("/", "unknown", read_only, free)
+
+    @cached_property
+    def _mounts(self) -> tuple[tuple[str, str, str], ...]:
+        """(mount point, file system, source), the deepest and newest first."""
+        try:
+            lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return ()
+        found: list[tuple[str, str, str]] = []
+        for line in lines:
+            left, _, right = line.partition(" - ")
+            fields, kinds = left.split(), right.split()
+            if len(fields) > 4 and len(kinds) > 1:
+                found.append((_unescape(fields[4]), kinds[0], kinds[1]))
+        found.reverse()
+        return tuple(sorted(found, key=lambda mount: -len(mount[0])))
+
+    def speed(self, files: Sequence[str]) -> Speed | Unknown:
+        if not files:
+            return Unknown("there is no file to read")
+        mount = self.mount(files[0])
+        filesystem = mount.filesystem if isinstance(mount, Mount) else "unknown"
+        try:
+            samples = sample(files)
+        except OSError as error:
+            return Unknown(f"reads past the page cache are refused here ({_reason(error)})")
+        except AttributeError:
+            return Unknown("reads past the page cache are not built for this system yet")
+        latencies, streams = samples
+        if not streams:
+            return Unknown("the files are too small to measure")
+        latency = sorted(latencies)[len(latencies) // 2] if latencies else None
+        return Speed(
+            path=str(Path(files[0]).parent),
+            kind=speed_kind(filesystem, latency, max(streams)),
+            filesystem=filesystem,
+            latency=latency,
+            low=min(streams),
+            high=max(streams),
+            source=f"measured: {len(latencies)} random 4 KiB and {len(streams)} sequential reads past the page cache",
+        )
+
+    def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        return cards()
+
+    def packages(self, names: Sequence[str]) -> dict[str, str]:
+        wanted = {name.lower().replace("-", "_"): name for name in names}
+        found: dict[str, str] = {}
+        for folder in sys.path:
+            try:
+                entries = os.listdir(folder or ".")
+            except OSError:
+                continue
+            for entry in entries:
+                if entry.endswith(".dist-info"):
+                    name, _, version = entry.removesuffix(".dist-info").rpartition("-")
+                    key = wanted.get(name.lower().replace("-", "_").replace(".", "_"))
+                    if key is not None:
+                        found.setdefault(key, version)
+        return found
+
+
+def _os() -> Literal["linux", "windows", "darwin"]:
+    return "windows" if sys.platform == "win32" else "darwin" if sys.platform == "darwin" else "linux"
+
+
+def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
+    if modes.S_ISLNK(mode):
+        return "link"
+    if modes.S_ISDIR(mode):
+        return "folder"
+    return "file" if modes.S_ISREG(mode) else "other"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{errno.errorcode.get(error.errno, error.errno)}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _unescape(text: str) -> str:
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text
+
+
+def _container_limit() -> tuple[int, int] | None:
+    """(limit, used) of this process's control group in bytes, None without a limit (docs: cgroup v2, then v1)."""
+    pairs = (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    )
+    for limit, used in pairs:
+        try:
+            return int(Path(limit).read_text()), int(Path(used).read_text())
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _immutable(folder: str) -> str | None:
+    """What `lsattr` would show: files cannot be made in an immutable folder, nor renamed in an append-only one."""
+    if sys.platform != "linux":
+        return None
+    import array
+    import fcntl
+
+    get_flags, immutable, append_only = 0x80086601, 0x10, 0x20
+    flags = array.array("l", [0])
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        fcntl.ioctl(handle, get_flags, flags)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    if flags[0] & immutable:
+        return "the folder is marked immutable (chattr +i)"
+    return "the folder is marked append-only (chattr +a)" if flags[0] & append_only else None
