@@ -47,7 +47,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A config file as it lies on disk. `problem` is None when the trainer's own reader would accept it."""
+    """A config file as it lies on disk. `problem` is None when the trainer's own reader would accept it.
+
+    `text` is exact: a byte-order mark and the line ends are in it, and
+    `text.encode(encoding, "surrogateescape")` gives the bytes of the file. Offsets of steps count in it.
+    `values` holds every written value of the whole file by its JSON pointer; it is empty when `problem` is set.
+    """
 
     path: str
     text: str
@@ -57,6 +62,7 @@ class Config:
     newline: str = "\n"
     byte_order_mark: bool = False
     format: Literal["yaml", "json", "toml", "env"] = "yaml"
+    values: Mapping[str, Value] = field(default_factory=dict, hash=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
