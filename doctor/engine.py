@@ -20,7 +20,7 @@ from .model import (
     Unknown,
     Where,
 )
-from .rules import Repair, Rule
+from .rules import Repair, Rule, Unestablished
 
 TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
@@ -58,10 +58,6 @@ def examine(
             fixes = ()
         with_fixes.append(replace(finding, fixes=fixes))
     return Report(config, trainer, _ordered(with_fixes), tuple(unknown), tuple(crashed), tuple(passed))
-
-
-class Unestablished(Exception):
-    """Raised by a rule whose fact is known only in part: the rule is then unknown, with this message as reason."""
 
 
 def merge(reports: Sequence[Report]) -> Report:

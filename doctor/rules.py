@@ -29,6 +29,10 @@ class RuleError(Exception):
     """A rule or repair that is declared wrongly; raised when its module is imported."""
 
 
+class Unestablished(Exception):
+    """Raised by a rule whose fact is known only in part: the rule is then unknown, with this message as reason."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show."""

@@ -110,7 +110,10 @@ class WeightFile:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One part of a model folder. `needed` are the tensors the architecture builds, None when it is not known."""
+    """One part of a model folder. `needed` are the tensors the architecture builds, None when it is not known.
+
+    `repo` is the hub repository that the loader takes this part from, None for a plain folder on this machine.
+    """
 
     name: str
     folder: str
@@ -123,6 +126,7 @@ class Component:
     needed_reason: str = ""
     missing_files: tuple[str, ...] = ()
     problem: str | None = None
+    repo: str | None = None
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -280,7 +284,7 @@ class Memory:
     """Predicted device memory, phase by phase, with the measured budget it is held against.
 
     `alternatives` are the settings that lower the peak: (key, value, training effect, resulting peak bytes),
-    each applied on top of the ones before it.
+    each applied on top of the ones before it. The true peak is expected within `margin` bytes of the computed one.
     """
 
     device: str
@@ -292,6 +296,7 @@ class Memory:
     host_peak: int = 0
     host_free: int = 0
     alternatives: tuple[tuple[str, Any, str, int], ...] = ()
+    margin: int = 0
 
     @property
     def peak(self) -> Phase:
