@@ -170,9 +170,9 @@ class LiveWorld:
         try:
             samples = sample(files)
         except OSError as error:
-            return Unknown(f"reads past the page cache are refused here ({_reason(error)})")
+            return Unknown(f"the files cannot be read past the page cache ({_reason(error)})")
         except AttributeError:
-            return Unknown("reads past the page cache are not built for this system yet")
+            return Unknown("reading past the page cache is not built for this system yet")
         latencies, streams = samples
         if not streams:
             return Unknown("the files are too small to measure")

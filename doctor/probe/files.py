@@ -1,0 +1,38 @@
+"""What lies at the paths that a run names."""
+
+from __future__ import annotations
+
+from ..model import Entry, Files, Run, Unknown
+from .world import Paths, Stat, World, resolve
+
+CHILDREN = 2000
+
+
+def probe_files(world: World, run: Run) -> Files:
+    """An Entry for every path-like setting, by its text in the config."""
+    paths = Paths(world.system)
+    written = [run.base_model, run.extras_model, run.adapter, run.output_folder]
+    written += [dataset.folder for dataset in run.datasets]
+    written += [
+        value.value
+        for key, value in run.settings.items()
+        if key.endswith(("_path", "_folder", "_dir")) and isinstance(value.value, str)
+    ]
+    return Files({text: look(world, paths, text) for text in dict.fromkeys(written) if text})
+
+
+def look(world: World, paths: Paths, text: str) -> Entry:
+    """The Entry at a path as the trainer would open it."""
+    path = paths.absolute(text)
+    first = world.stat(path)
+    final, stat = resolve(world, paths, path)
+    is_link = isinstance(first, Stat) and first.kind == "link"
+    if isinstance(stat, Unknown):
+        return Entry(path, "denied", is_link=is_link)
+    if stat is None:
+        return Entry(path, "dangling" if is_link else "missing", is_link=is_link)
+    if stat.kind == "folder":
+        names = world.names(final)
+        children = () if isinstance(names, Unknown) else names[:CHILDREN]
+        return Entry(path, "folder", is_link=is_link, children=children)
+    return Entry(path, "file" if stat.kind == "file" else "other", stat.size, is_link)

@@ -1,0 +1,95 @@
+"""Facts on demand: only the probes that the selected rules need are run, each once.
+
+A probe's parameters are `world` or names of other facts, as with rules.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from ..memory import predict
+from ..model import Config, Facts, Run, Unknown
+from .dataset import probe_datasets
+from .files import probe_files
+from .hub import probe_hub
+from .model import probe_adapter, probe_model
+from .storage import probe_storage
+from .world import World
+from .writes import probe_writes
+
+PACKAGES = (
+    "torch",
+    "diffusers",
+    "transformers",
+    "accelerate",
+    "peft",
+    "safetensors",
+    "huggingface_hub",
+    "hf_xet",
+    "bitsandbytes",
+    "torchao",
+    "optimum_quanto",
+)
+
+Probe = Callable[..., Any]
+PROBES: Mapping[str, Probe] = {
+    "system": lambda world: world.system,
+    "gpus": lambda world: world.gpus(),
+    "packages": lambda world: world.packages(PACKAGES),
+    "files": probe_files,
+    "writes": probe_writes,
+    "hub": probe_hub,
+    "model": probe_model,
+    "adapter": probe_adapter,
+    "datasets": probe_datasets,
+    "storage": probe_storage,
+    "memory": predict,
+}
+
+
+def gather(
+    world: World, config: Config, run: Run | Unknown, needed: Iterable[str], *, shared: dict[str, Any] | None = None
+) -> Facts:
+    """The facts named in `needed`, with what they rest on.
+
+    `shared` carries the facts that do not depend on the run from one run of a config to the next.
+    """
+    known: dict[str, Any] = {"world": world, "config": config, "run": run, **(shared or {})}
+
+    def establish(name: str) -> Any:
+        if name not in known:
+            known[name] = _probe(PROBES[name], establish)
+            if shared is not None and name in ("system", "gpus", "packages"):
+                shared[name] = known[name]
+        return known[name]
+
+    for name in needed:
+        establish(name)
+    known.pop("world")
+    return Facts(**known)
+
+
+def _probe(probe: Probe, establish: Callable[[str], Any]) -> Any:
+    arguments: dict[str, Any] = {}
+    for name, takes_unknown in _parameters(probe):
+        value = establish(name)
+        if isinstance(value, Unknown) and not takes_unknown:
+            return value
+        arguments[name] = value
+    try:
+        return probe(**arguments)
+    except Exception as error:  # a probe never stops the others; its facts are unknown, with the reason
+        return Unknown(f"{getattr(probe, '__name__', 'a probe')} failed: {type(error).__name__}: {error}")
+
+
+@cache
+def _parameters(probe: Probe) -> tuple[tuple[str, bool], ...]:
+    """(name, whether Unknown is accepted) of the parameters that a caller must give."""
+    return tuple(
+        (name, "Unknown" in str(parameter.annotation))
+        for name, parameter in inspect.signature(probe).parameters.items()
+        if parameter.default is inspect.Parameter.empty
+    )

@@ -1,0 +1,249 @@
+"""A machine as data: answer from a machine file (`recorder` writes one).
+
+{"schema": "zdoctor.machine/1", "about": "where this record comes from",
+ "live": false,       true: what is not recorded is asked of this machine (a partial record)
+ "complete": true,    true: a path that is not recorded does not exist; false: it is unknown
+ "system": {…}, "gpus": [{…}] or "why unknown", "packages": {"torch": "2.13.0"},
+ "mounts": [{"point": "/kaggle/input", "filesystem": "ext4", "free": 0, "refusal": "read-only file system"}],
+ "speeds": [{"path": "/kaggle", "kind": "ssd", "filesystem": "ext4", "latency": 1e-4, "low": …, "high": …}],
+ "files": {"/a/b.txt": {"text": "…"}, "/a/c.png": {"size": 9, "image": [768, 1024]}, "/a/d": {"link": "b.txt"},
+           "/a/w.safetensors": {"tensors": {"name": ["BF16", [2, 3]]}}, "/a/e": {"folder": true}, "/a/gone": null}}
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from ..model import Gpu, Speed, System, Unknown
+from .world import Mount, Paths, Stat, World
+
+SCHEMA = "zdoctor.machine/1"
+BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8}
+
+
+class MachineError(Exception):
+    """A machine file that cannot be used."""
+
+
+class RecordedWorld:
+    """A machine answered from a record. With `live`, questions the record is silent on go to that world."""
+
+    def __init__(self, record: Mapping[str, Any], live: World | None = None) -> None:
+        if record.get("schema") != SCHEMA:
+            raise MachineError(f"its schema is {record.get('schema')!r}, not {SCHEMA!r}")
+        self.record = record
+        self.live = live if record.get("live") else None
+        self.about = str(record.get("about", "a recorded machine"))
+        self._files: dict[str, Any] = dict(record.get("files", {}))
+        given = record.get("system")
+        known = {f.name for f in fields(System)}
+        self.system: System = (
+            System(**{"recorded": self.about, **{k: v for k, v in given.items() if k in known}})
+            if given is not None
+            else self._live_system()
+        )
+        self._paths = Paths(self.system)
+        self._folders = self._index()
+
+    def _live_system(self) -> System:
+        if self.live is None:
+            raise MachineError("it records no system")
+        return self.live.system
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        return self.live.variables if self.live is not None else self.system.environment
+
+    def now_ns(self) -> int:
+        return self.live.now_ns() if self.live is not None else int(self.record.get("now_ns", 2**62))
+
+    def _index(self) -> dict[str, set[str]]:
+        """The names in every folder that the recorded paths imply."""
+        folders: dict[str, set[str]] = {}
+        for path, entry in self._files.items():
+            if entry is None:
+                continue
+            if entry.get("folder"):
+                folders.setdefault(path, set()).update(entry.get("names", ()))
+            child = path
+            while (parent := self._paths.parent(child)) != child:
+                names = folders.setdefault(parent, set())
+                if self._paths.name(child) in names:
+                    break
+                names.add(self._paths.name(child))
+                child = parent
+        return folders
+
+    def stat(self, path: str) -> Stat | Unknown | None:
+        if path in self._files:
+            entry = self._files[path]
+            if entry is None:
+                return None
+            if "unknown" in entry:
+                return Unknown(entry["unknown"])
+            times = (int(entry.get("modified_ns", 0)), int(entry.get("modified_ns", 0)))
+            if "link" in entry:
+                return Stat("link", len(entry["link"]), *times, target=entry["link"])
+            if entry.get("folder"):
+                return Stat("folder", 0, *times)
+            return Stat("other" if entry.get("other") else "file", self._size(entry), *times)
+        if path in self._folders and self.live is None:
+            return Stat("folder")
+        inner = self._through_link(path)
+        if inner is not None:
+            return self.stat(inner)
+        if self.live is not None:
+            return self.live.stat(path)
+        return None if self.record.get("complete", True) else Unknown("not in the recording")
+
+    def _through_link(self, path: str) -> str | None:
+        """`path` with a linked parent folder replaced by its target."""
+        child = path
+        for _ in range(40):
+            parent = self._paths.parent(child)
+            if parent == child:
+                return None
+            entry = self._files.get(parent)
+            if entry is not None and "link" in entry:
+                target = self._paths.flavour.normpath(self._paths.join(self._paths.parent(parent), entry["link"]))
+                return str(self._paths.join(target, path[len(parent) + 1 :]))
+            child = parent
+        return None
+
+    def names(self, folder: str) -> tuple[str, ...] | Unknown:
+        if folder in self._folders and self.live is None:
+            return tuple(sorted(self._folders[folder]))
+        if self.live is not None:
+            return self.live.names(folder)
+        inner = self._through_link(folder)
+        return self.names(inner) if inner is not None else Unknown(f"{folder}: not in the recording")
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+        for _ in range(40):
+            entry = self._files.get(path)
+            if entry is None or "link" not in entry:
+                break
+            path = self._paths.flavour.normpath(self._paths.join(self._paths.parent(path), entry["link"]))
+        entry = self._files.get(path)
+        if entry is None:
+            inner = self._through_link(path)
+            if inner is not None:
+                return self.read(inner, start, length)
+            if self.live is not None:
+                return self.live.read(path, start, length)
+            return Unknown(f"{path}: not in the recording")
+        size = self._size(entry)
+        stop = size if length is None else min(size, start + length)
+        if "ranges" in entry:
+            for begin, coded in entry["ranges"]:
+                data = base64.b64decode(coded)
+                if begin <= start and stop <= begin + len(data):
+                    return data[start - begin : stop - begin]
+            return Unknown(f"{path}: bytes {start}-{stop} are not in the recording")
+        data = _content(entry)
+        if stop > len(data) and len(data) < size:
+            if start >= len(data):
+                return Unknown(f"{path}: bytes {start}-{stop} are not in the recording")
+            return data[start:]
+        return data[start:stop]
+
+    def _size(self, entry: Mapping[str, Any]) -> int:
+        if "size" in entry:
+            return int(entry["size"])
+        if "tensors" in entry:
+            return len(_header(entry["tensors"])) + sum(_bytes(t) for t in entry["tensors"].values())
+        return len(_content(entry))
+
+    def refusal(self, folder: str) -> str | Unknown | None:
+        mount = self._nearest("mounts", "point", folder)
+        if mount is not None:
+            reason: str | None = mount.get("refusal")
+            return reason
+        return self.live.refusal(folder) if self.live is not None else None
+
+    def mount(self, path: str) -> Mount | Unknown:
+        found = self._nearest("mounts", "point", path)
+        if found is not None:
+            read_only = "read-only" in (found.get("refusal") or "")
+            return Mount(found["point"], found.get("filesystem", "unknown"), read_only, found.get("free"))
+        return self.live.mount(path) if self.live is not None else Unknown("not in the recording")
+
+    def speed(self, files: Sequence[str]) -> Speed | Unknown:
+        found = self._nearest("speeds", "path", files[0]) if files else None
+        if found is not None:
+            return Speed(**{"source": f"recorded: {self.about}", "latency": None, **found})
+        return self.live.speed(files) if self.live is not None else Unknown("not in the recording")
+
+    def _nearest(self, section: str, key: str, path: str) -> Mapping[str, Any] | None:
+        """The deepest record whose path holds `path`."""
+        best: Mapping[str, Any] | None = None
+        for item in self.record.get(section, ()):
+            root = str(item[key])
+            inside = path == root or path.startswith(root.rstrip("/\\") + self._paths.flavour.sep)
+            if inside and (best is None or len(root) > len(str(best[key]))):
+                best = item
+        return best
+
+    def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        given = self.record.get("gpus")
+        if given is None:
+            return self.live.gpus() if self.live is not None else Unknown("not in the recording")
+        if isinstance(given, str):
+            return Unknown(given)
+        return tuple(
+            Gpu(
+                index=index,
+                name=card["name"],
+                memory_total=card["memory_total"],
+                memory_free=card["memory_free"],
+                capability=tuple(card["capability"]) if card.get("capability") else None,
+                driver=card.get("driver", "unknown"),
+                source=f"recorded: {self.about}",
+            )
+            for index, card in enumerate(given)
+        )
+
+    def packages(self, names: Sequence[str]) -> dict[str, str]:
+        given: Mapping[str, str] | None = self.record.get("packages")
+        if given is None:
+            return self.live.packages(names) if self.live is not None else {}
+        return {name: given[name] for name in names if name in given}
+
+
+def _content(entry: Mapping[str, Any]) -> bytes:
+    if "text" in entry:
+        return str(entry["text"]).encode()
+    if "json" in entry:
+        return json.dumps(entry["json"]).encode()
+    if "tensors" in entry:
+        return _header(entry["tensors"])
+    if "image" in entry:
+        width, height = entry["image"]
+        return (
+            b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", width, height, 8, 2, 0, 0, 0) + b"\0" * 4
+        )
+    return b""
+
+
+def _header(tensors: Mapping[str, Any]) -> bytes:
+    """A safetensors file up to its data, for tensors given as {name: [dtype, shape]}."""
+    offset, header = 0, {}
+    for name, (dtype, shape) in tensors.items():
+        size = _bytes((dtype, shape))
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def _bytes(tensor: Sequence[Any]) -> int:
+    dtype, shape = tensor
+    count = 1
+    for side in shape:
+        count *= int(side)
+    return count * BITS[dtype] // 8

@@ -1,0 +1,147 @@
+"""Write a machine file: every answer that a check asked for, redacted, so that it replays elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..model import Gpu, Speed, System, Unknown
+from .recorded import SCHEMA
+from .world import Mount, Paths, Stat, World
+
+
+class Recorder:
+    """A world that remembers every answer of another one. `record` is the machine file that replays them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.system = world.system
+        self.variables = world.variables
+        self._files: dict[str, Any] = {}
+        self._mounts: dict[str, Any] = {}
+        self._speeds: dict[str, Any] = {}
+        self._packages: dict[str, str] = {}
+        self._gpus: Any = None
+
+    def now_ns(self) -> int:
+        return self.world.now_ns()
+
+    def stat(self, path: str) -> Stat | Unknown | None:
+        answer = self.world.stat(path)
+        if answer is None:
+            self._files[path] = None
+        elif isinstance(answer, Unknown):
+            self._files[path] = {"unknown": answer.reason}
+        else:
+            entry = self._entry(path)
+            entry["modified_ns"] = answer.modified_ns
+            if answer.kind == "link":
+                entry["link"] = answer.target
+            elif answer.kind == "folder":
+                entry["folder"] = True
+            else:
+                entry["size"] = answer.size
+                if answer.kind == "other":
+                    entry["other"] = True
+        return answer
+
+    def names(self, folder: str) -> tuple[str, ...] | Unknown:
+        answer = self.world.names(folder)
+        if not isinstance(answer, Unknown):
+            self._entry(folder).update(folder=True, names=list(answer))
+        return answer
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+        answer = self.world.read(path, start, length)
+        if not isinstance(answer, Unknown):
+            final = self._follow(path)
+            entry = self._entry(final)
+            if "size" not in entry:
+                self.stat(final)
+            ranges = [r for r in entry.get("ranges", []) if r[0] != start]
+            entry["ranges"] = [*ranges, [start, base64.b64encode(answer).decode()]]
+        return answer
+
+    def _follow(self, path: str) -> str:
+        paths = Paths(self.system)
+        for _ in range(40):
+            answer = self.stat(path)
+            if not isinstance(answer, Stat) or answer.kind != "link":
+                break
+            path = paths.flavour.normpath(paths.join(paths.parent(path), answer.target or ""))
+        return path
+
+    def _entry(self, path: str) -> dict[str, Any]:
+        entry: dict[str, Any] | None = self._files.get(path)
+        if entry is None:
+            entry = self._files[path] = {}
+        return entry
+
+    def refusal(self, folder: str) -> str | Unknown | None:
+        answer = self.world.refusal(folder)
+        self.mount(folder)
+        if not isinstance(answer, Unknown):
+            self._mounts.setdefault(folder, {"point": folder})["refusal"] = answer
+        return answer
+
+    def mount(self, path: str) -> Mount | Unknown:
+        answer = self.world.mount(path)
+        if isinstance(answer, Mount):
+            entry = self._mounts.setdefault(path, {"point": path})
+            entry.update(filesystem=answer.filesystem, free=answer.free)
+            if answer.read_only:
+                entry.setdefault("refusal", "read-only file system")
+        return answer
+
+    def speed(self, files: Sequence[str]) -> Speed | Unknown:
+        answer = self.world.speed(files)
+        if isinstance(answer, Speed):
+            self._speeds[answer.path] = asdict(answer)
+        return answer
+
+    def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        answer = self.world.gpus()
+        self._gpus = answer.reason if isinstance(answer, Unknown) else [asdict(card) for card in answer]
+        return answer
+
+    def packages(self, names: Sequence[str]) -> dict[str, str]:
+        answer = self.world.packages(names)
+        self._packages.update(answer)
+        return answer
+
+    def record(self, about: str) -> dict[str, Any]:
+        """Everything that was asked, redacted: the home folder becomes a neutral one; no secret was ever read."""
+        system = {k: v for k, v in asdict(self.system).items() if k != "recorded"}
+        system["environment"] = dict(system["environment"])
+        made = {
+            "schema": SCHEMA,
+            "about": about,
+            "live": False,
+            "complete": False,
+            "now_ns": self.now_ns(),
+            "system": system,
+            "gpus": self._gpus,
+            "packages": self._packages,
+            "mounts": list(self._mounts.values()),
+            "speeds": list(self._speeds.values()),
+            "files": self._files,
+        }
+        return redact(made, self.system)
+
+
+def redact(record: dict[str, Any], system: System) -> dict[str, Any]:
+    """The record with the user's home folder replaced everywhere, in keys and values."""
+    neutral = "C:\\Users\\user" if system.os == "windows" else "/home/user"
+    home = system.home.rstrip("/\\")
+    if len(home) < 2 or home == neutral:
+        return record
+    text = json.dumps(record, ensure_ascii=False)
+    made: dict[str, Any] = json.loads(text.replace(_inside(home), _inside(neutral)))
+    return made
+
+
+def _inside(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]

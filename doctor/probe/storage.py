@@ -1,0 +1,54 @@
+"""How fast the model's own files can be read, and where a copy of them could lie."""
+
+from __future__ import annotations
+
+from ..model import ModelFolder, Place, Run, Speed, Storage, Unknown
+from .world import Mount, Paths, Stat, World, resolve
+from .writes import refusal
+
+
+def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage | Unknown:
+    """The speed of the weight files (not measured when there are none here) and the places for a copy."""
+    paths = Paths(world.system)
+    files: dict[str, int] = {}
+    for component in model.components.values():
+        for weight in component.weights:
+            if weight.problem != "missing":
+                files[resolve(world, paths, weight.path)[0]] = weight.size
+    if not files:
+        return Unknown("no weight file of the model is on this machine")
+    largest = sorted(files, key=lambda path: (-files[path], path))[:8]
+    speed = world.speed(largest)
+    if isinstance(speed, Unknown):
+        return speed
+    return Storage(speed, sum(files.values()), _places(world, paths, run, speed))
+
+
+def _places(world: World, paths: Paths, run: Run, current: Speed) -> tuple[Place, ...]:
+    """Folders where `models/<name>` could be made: beside the config, in the working directory, at home."""
+    folders = [paths.parent(paths.absolute(run.config)), world.system.cwd, world.system.home]
+    places = []
+    for folder in dict.fromkeys(folders):
+        target = paths.join(folder, "models")
+        mount = world.mount(folder)
+        if isinstance(mount, Unknown) or mount.free is None:
+            continue
+        why = refusal(world, paths, target)
+        reason = why.reason if isinstance(why, Unknown) else why
+        places.append(Place(target, mount.free, _speed_of(world, paths, folder, mount, current), reason))
+    return tuple(places)
+
+
+def _speed_of(world: World, paths: Paths, folder: str, mount: Mount, current: Speed) -> Speed | None:
+    """The read speed at a place, measured on a file that lies there; None when there is none to read."""
+    candidates: list[tuple[int, str]] = []
+    names = world.names(folder)
+    for name in () if isinstance(names, Unknown) else names[:500]:
+        path = paths.join(folder, name)
+        stat = world.stat(path)
+        if isinstance(stat, Stat) and stat.kind == "file" and stat.size >= 64 << 10:
+            candidates.append((stat.size, path))
+    if not candidates:
+        return None
+    speed = world.speed([path for _, path in sorted(candidates, reverse=True)[:4]])
+    return None if isinstance(speed, Unknown) else speed

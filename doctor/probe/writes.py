@@ -1,0 +1,64 @@
+"""Where a run will write, and whether it can. Nothing is written to find out.
+
+What ai-toolkit writes where: its data loader, cache mixins and base trainer (ai-toolkit 27a03a91, 2026-08-21).
+"""
+
+from __future__ import annotations
+
+from ..model import Files, Run, Unknown, WritePlace, Writes
+from .world import Paths, Stat, World
+
+
+def probe_writes(world: World, run: Run, files: Files) -> Writes:
+    """Every folder the trainer writes to, in the order in which it does."""
+    paths = Paths(world.system)
+    places: list[WritePlace] = []
+
+    def add(what: str, folder: str, key: str, phase: str) -> None:
+        places.append(WritePlace(what, folder, key, phase, refusal(world, paths, folder)))
+
+    if run.output_folder:
+        add("the run folder", paths.absolute(run.output_folder), "output_folder", "at its start")
+    for dataset in run.datasets:
+        entry = files.at(dataset.folder)
+        if entry is None or entry.kind not in ("folder", "file"):
+            continue
+        folder = entry.path if entry.kind == "folder" else paths.parent(entry.path)
+        key = f"{dataset.key}/folder_path"
+        add(".aitk_size.json", folder, key, "when it reads the dataset")
+        if run.cache_text_embeddings:
+            add("_t_e_cache", folder, key, "when it caches text embeddings")
+        if dataset.cache_latents_to_disk:
+            add("_latent_cache", folder, key, "when it caches latents")
+        if dataset.controls:
+            add("_controls", folder, key, "when it makes control images")
+    return Writes(tuple(places), _mirror_root(world, paths, run))
+
+
+def refusal(world: World, paths: Paths, folder: str) -> str | Unknown | None:
+    """Why nothing can be created in `folder`, which the trainer would make if it is not there."""
+    current = folder
+    while True:
+        stat = world.stat(current)
+        if isinstance(stat, Unknown):
+            return stat
+        if stat is not None:
+            if stat.kind == "file":
+                return f"{current} is a file"
+            return world.refusal(current)
+        parent = paths.parent(current)
+        if parent == current:
+            return Unknown(f"{folder}: its drive does not exist")
+        current = parent
+
+
+def _mirror_root(world: World, paths: Paths, run: Run) -> str | None:
+    """The first writable folder among: beside the runs, the working directory, the home folder."""
+    candidates = [world.system.cwd, world.system.home]
+    if run.output_folder:
+        candidates.insert(0, paths.parent(paths.parent(paths.absolute(run.output_folder))))
+    for folder in candidates:
+        stat = world.stat(folder)
+        if isinstance(stat, Stat) and stat.kind == "folder" and world.refusal(folder) is None:
+            return folder
+    return None
