@@ -156,6 +156,8 @@ class HubFile:
 
     `size` and `digest` ("sha256:…" or "git-sha1:…") are what it should be, from the manifest or the blob's name;
     `good_copy` is another file on this machine with the same content address and size, when this one is bad.
+    `blob` is where the content really lies (the end of the links), None where the snapshot holds plain files.
+    `needed` is false for what no trainer loads (a README, weights of another precision).
     """
 
     name: str
@@ -168,6 +170,7 @@ class HubFile:
     detail: str = ""
     good_copy: str | None = None
     verified: bool = False
+    needed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,8 @@ class HubRepo:
 
     `ref` is the branch or tag asked for, `ref_state` what its ref file says; `commit` the snapshot that serves.
     `has_manifest` is true when `trees/<commit>.json` names every file. `partials` are left-over downloads
-    as (path, size, alive): alive when another process may still be writing it.
+    as (path, size, alive): alive when another process may still be writing it. `complete` are those of `snapshots`
+    in which no needed file is missing, the newest first. A repository of which nothing is cached has no `commit`.
     """
 
     repo: str
@@ -193,11 +197,13 @@ class HubRepo:
     partials: tuple[tuple[str, int, bool], ...] = ()
     snapshots: tuple[str, ...] = ()
     used_by: tuple[str, ...] = ()
+    complete: tuple[str, ...] = ()
 
     @property
     def usable(self) -> bool:
-        """Whether every file is there, or can be had from another place on this machine."""
-        return self.commit is not None and all(f.state == "ok" or f.good_copy is not None for f in self.files)
+        """Whether every needed file is there, or can be had from another place on this machine."""
+        needed = [f for f in self.files if f.needed]
+        return self.commit is not None and all(f.state == "ok" or f.good_copy is not None for f in needed)
 
 
 @dataclass(frozen=True, slots=True)
