@@ -5,6 +5,8 @@ Nothing here looks: `doctor/probe` fills these in, and a rule reads them.
 
 from __future__ import annotations
 
+import ntpath
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -33,6 +35,16 @@ class System:
     memory_available: int
     environment: Mapping[str, str] = field(default_factory=dict)
     recorded: str | None = None
+
+    def join(self, *parts: str) -> str:
+        """Path parts joined as this system joins them."""
+        joined: str = (ntpath if self.os == "windows" else posixpath).join(*parts)
+        return joined
+
+    def base(self, path: str) -> str:
+        """The last part of a path, a trailing separator ignored."""
+        name: str = (ntpath if self.os == "windows" else posixpath).basename(path.rstrip("/\\"))
+        return name
 
 
 @dataclass(frozen=True, slots=True)

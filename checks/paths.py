@@ -1,0 +1,185 @@
+"""Paths: what must be writable, what must be a file, what must exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..doctor.model import Files, Finding, Run, System, WritePlace, Writes, found
+from ..doctor.rules import rule
+
+PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
+DRIVE = re.compile(r"^[A-Za-z]:[\\/]|^\\\\")
+ADAPTER_V2 = "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"
+
+
+@rule(
+    "PTH001",
+    "error",
+    "read-only-path",
+    prevents=(("OSError", r"Read-only file system"), ("PermissionError", r"Permission denied")),
+)
+def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
+    """A folder that the run will write to refuses to be written.
+
+    What: ai-toolkit writes into the dataset folder itself: `.aitk_size.json` at every start, `_t_e_cache` when text
+    embeddings are cached, `_latent_cache` when latents are cached to disk, `_controls` when control images are made.
+    On a read-only mount (`/kaggle/input`, a network share) the first of these ends the run.
+    Why: the write happens after the model was downloaded and loaded, so the minutes are spent first.
+    Repair: a writable mirror: a folder of links to every file of the dataset, with folder_path pointed at it. The
+    caches then land in the mirror, and the dataset stays untouched. Guarding only `.aitk_size.json` in the trainer's
+    source, as circulating patches do, is not enough: the next write to `_t_e_cache` fails the same way.
+    Upstream: ai-toolkit toolkit/data_loader.py, toolkit/dataloader_mixins.py (27a03a91).
+    Signature: OSError: [Errno 30] Read-only file system: '…/.aitk_size.json'
+    """
+    refused: dict[tuple[str, str, str], list[WritePlace]] = {}
+    for place in writes.places:
+        if isinstance(place.refusal, str):
+            refused.setdefault((place.key, place.folder, place.refusal), []).append(place)
+    for (key, folder, refusal), places in refused.items():
+        yield found(
+            run.where(key),
+            "{trainer} writes {what} into {folder}: {refusal}.",
+            otherwise="The run ends with an OSError {phase}, after the model was loaded.",
+            evidence={"writes": [place.what for place in places], "refusal": refusal},
+            trainer=run.trainer,
+            what=" and ".join(place.what for place in places),
+            folder=folder,
+            refusal=refusal,
+            phase=places[0].phase,
+            key=key,
+        )
+
+
+@rule(
+    "PTH003",
+    "error",
+    "adapter-path-is-directory",
+    prevents=(
+        ("OSError", r"No such device \(os error 19\)"),
+        ("ValueError", r"is not a valid local path or hub path"),
+    ),
+)
+def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
+    """An adapter path names a folder or a repository where the trainer opens a file.
+
+    What: `name_or_path` is a folder, but `assistant_lora_path` is handed to a function that opens one safetensors
+    file. A folder passes the trainer's "does it exist" test and then fails as a file. For Z-Image a hub address needs
+    three parts (`org/repo/file.safetensors`); two parts, which Flux accepts, are refused.
+    Why: the adapter is opened after the whole transformer was loaded.
+    Repair: name the file. When the folder holds exactly one .safetensors file there is nothing to choose.
+    Upstream: https://github.com/ostris/ai-toolkit/issues/836
+    Signature: OSError: No such device (os error 19) — on Windows: FileNotFoundError
+    """
+    if run.adapter is None:
+        return
+    entry = files.at(run.adapter)
+    if entry is None:
+        return
+    if entry.kind == "folder":
+        weights = [name for name in entry.children if name.lower().endswith(".safetensors")]
+        yield found(
+            run.where("adapter"),
+            "{adapter} is a folder; {trainer} opens it as one safetensors file.{hint}",
+            otherwise="OSError: No such device (os error 19), after the transformer was loaded.",
+            evidence={"safetensors_inside": weights},
+            adapter=run.adapter,
+            trainer=run.trainer,
+            hint=_inside(weights),
+            candidates=weights,
+        )
+    elif entry.kind == "missing" and run.architecture == "zimage" and _is_repo(run.adapter):
+        yield found(
+            run.where("adapter"),
+            "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
+            otherwise="ValueError: Assistant LoRA path … is not a valid local path or hub path, "
+            "after the transformer was loaded.",
+            adapter=run.adapter,
+            architecture="Z-Image",
+            candidates=[],
+            suggestion=ADAPTER_V2 if ADAPTER_V2.startswith(run.adapter + "/") else None,
+        )
+
+
+@rule(
+    "PTH004",
+    "error",
+    "missing-path",
+    prevents=(
+        ("FileNotFoundError", r"No such file or directory"),
+        ("HFValidationError", r"Repo id must"),
+        ("AssertionError", r"no images found in"),
+    ),
+)
+def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
+    """A path of the config that does not exist.
+
+    What: the base model, the adapter or a dataset folder is not where the config says. `~` and `%VAR%` are not
+    expanded by ai-toolkit, and a path that does not exist is taken for a hub repository or for a JSON file, so the
+    message in the trainer speaks of something else.
+    Why: paths are opened one after the other, the dataset last, after model loading and quantization.
+    Repair: write the path that exists; placeholders such as /path/to/images are said to be placeholders.
+    Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
+    """
+    wanted = [("base_model", run.base_model, "the base model"), ("adapter", run.adapter, "the adapter")]
+    wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in run.datasets]
+    for key, text, what in wanted:
+        entry = files.at(text)
+        if text is None or entry is None or entry.kind not in ("missing", "dangling"):
+            continue
+        is_data = key.startswith("datasets/")
+        if not is_data and not looks_local(text):
+            continue
+        if PLACEHOLDER.search(text):
+            message = "{text} is a placeholder: put in the real path of {what}."
+        elif entry.kind == "dangling":
+            message = "{text} is a link to something that is gone; {what} cannot be opened."
+        elif text.startswith("~"):
+            message = "{text} does not exist: {trainer} does not expand ~. Write {home} in its place."
+        elif DRIVE.match(text) and system.os != "windows":
+            message = "{text} is a Windows path, but this machine is {os}: {what} is not here."
+        else:
+            message = "{text} does not exist; it should be {what}."
+        yield found(
+            run.where(key),
+            message,
+            otherwise=_otherwise(is_data, text),
+            evidence={"looked_at": entry.path},
+            text=text,
+            what=what,
+            trainer=run.trainer,
+            home=system.home,
+            os=system.os,
+            key=key,
+        )
+
+
+def looks_local(text: str) -> bool:
+    """Whether a model reference can only be meant as a path: a hub id has one slash and no path signs."""
+    return (
+        text.startswith(("/", "./", "../", "~", ".\\", "..\\"))
+        or "\\" in text
+        or bool(DRIVE.match(text))
+        or text.count("/") > 2
+        or bool(PLACEHOLDER.search(text))
+    )
+
+
+def _is_repo(text: str) -> bool:
+    return text.count("/") == 1 and not looks_local(text)
+
+
+def _inside(weights: list[str]) -> str:
+    if not weights:
+        return " It holds no .safetensors file."
+    if len(weights) == 1:
+        return f" The file in it is {weights[0]}."
+    return f" It holds {len(weights)}: {', '.join(weights[:3])}{'…' if len(weights) > 3 else ''}."
+
+
+def _otherwise(is_data: bool, text: str) -> str:
+    if is_data:
+        return "The trainer takes it for a JSON file and ends with FileNotFoundError after loading the model."
+    if looks_local(text) and not text.endswith(".safetensors"):
+        return "The trainer takes it for a hub repository: HFValidationError, or a download that was not meant."
+    return "The trainer ends with a ValueError after loading the transformer."

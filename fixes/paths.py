@@ -1,0 +1,54 @@
+"""Repairs for paths: a writable mirror of a read-only dataset, and the file inside an adapter folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import Finding, Fix, MirrorFolder, Run, SetValue, System, Writes
+from ..doctor.rules import repair
+
+
+@repair("PTH001")
+def mirror_dataset(finding: Finding, run: Run, system: System, writes: Writes) -> Iterator[Fix]:
+    """A dataset gets a writable mirror; another folder for the run itself is the user's choice."""
+    key, folder = finding.args["key"], finding.args["folder"]
+    if writes.mirror_root is None:
+        return
+    if not key.startswith("datasets/"):
+        yield Fix(
+            f"write the run below {writes.mirror_root}",
+            (SetValue(run.config, run.pointer("output_folder"), system.join(writes.mirror_root, "output")),),
+            safety="ask",
+        )
+        return
+    number = key.split("/")[1]
+    name = system.base(folder) if number == "0" else f"{system.base(folder)}-{number}"
+    target = system.join(writes.mirror_root, "zdoctor-mirror", name)
+    yield Fix(
+        f"a writable mirror of links at {target}",
+        (MirrorFolder(folder, target), SetValue(run.config, run.pointer(key), target)),
+        order=1,
+    )
+
+
+@repair("PTH003")
+def name_the_file(finding: Finding, run: Run) -> Iterator[Fix]:
+    """The only .safetensors file of the folder; several are offered, none is chosen."""
+    adapter = finding.args["adapter"]
+    candidates = finding.args["candidates"]
+    separator = "\\" if "\\" in adapter and "/" not in adapter else "/"
+    for name in candidates:
+        path = adapter.rstrip("/\\") + separator + name
+        yield Fix(
+            f"assistant_lora_path: {path}",
+            (SetValue(run.config, run.pointer("adapter"), path),),
+            safety="safe" if len(candidates) == 1 else "ask",
+        )
+    suggestion = finding.args.get("suggestion")
+    if suggestion:
+        yield Fix(
+            f"assistant_lora_path: {suggestion}",
+            (SetValue(run.config, run.pointer("adapter"), suggestion),),
+            safety="ask",
+            training_effect="changes-result",
+        )
