@@ -1,0 +1,234 @@
+"""A whole Z-Image pipeline of a few megabytes: the real classes with made-up weights.
+
+It has every part of the real thing (a sharded transformer with its index, a VAE, a Qwen3 text encoder, a byte-level
+tokenizer with a chat template, a scheduler), so whatever loads, checks or trains Z-Image can be tried on it in
+seconds. The pictures it paints are noise. Weights come from the seed alone. Needs the `train` extra (torch, diffusers,
+transformers, tokenizers); nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+LAYERS = 4
+DIM = 96
+FEED_FORWARD = 256
+CAPTION_DIM = 32
+LATENT_CHANNELS = 16
+ADAPTER_RANK = 4
+
+# Every Linear of a layer with its (out, in) shape: what a Z-Image LoRA covers.
+LINEARS: dict[str, tuple[int, int]] = {
+    "attention.to_q": (DIM, DIM),
+    "attention.to_k": (DIM, DIM),
+    "attention.to_v": (DIM, DIM),
+    "attention.to_out.0": (DIM, DIM),
+    "feed_forward.w1": (FEED_FORWARD, DIM),
+    "feed_forward.w2": (DIM, FEED_FORWARD),
+    "feed_forward.w3": (FEED_FORWARD, DIM),
+    "adaLN_modulation.0": (4 * DIM, DIM),
+}
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+WORDS = (
+    "a photo of a red circle on a white table, a painting of a blue square beside the green sea, "
+    "the portrait of an old man with a hat, soft morning light, sharp focus, studio, no text, watercolor, "
+    "user assistant system think, 0123456789, ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+
+def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
+    """Write a complete diffusers folder of a tiny Z-Image pipeline (about 6 MB, float32) to `folder`.
+
+    The transformer lies in several shards with an index. The same seed gives the same weights. Raises ImportError
+    where the `train` extra is missing, OSError where the folder cannot be written.
+    """
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        _transformer(folder / "transformer")
+        _vae(folder / "vae")
+        _text_encoder(folder / "text_encoder", vocabulary=_tokenizer(folder / "tokenizer"))
+    _scheduler(folder / "scheduler")
+    _write_json(
+        folder / "model_index.json",
+        {
+            "_class_name": "ZImagePipeline",
+            "_diffusers_version": _diffusers_version(),
+            "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+            "text_encoder": ["transformers", "Qwen3ForCausalLM"],
+            "tokenizer": ["transformers", "Qwen2Tokenizer"],
+            "transformer": ["diffusers", "ZImageTransformer2DModel"],
+            "vae": ["diffusers", "AutoencoderKL"],
+        },
+    )
+
+
+def build_tiny_adapter(file: Path, *, seed: int = 0, rank: int = ADAPTER_RANK) -> None:
+    """Write a training adapter that fits the tiny transformer: rank `rank` over every Linear of its layers.
+
+    Keys are those of the published Z-Image training adapters: `diffusion_model.layers.N.<linear>.lora_A.weight`
+    (rank x in) and `.lora_B.weight` (out x rank), no alpha.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    generator = torch.Generator().manual_seed(seed)
+    tensors: dict[str, Tensor] = {}
+    for layer in range(LAYERS):
+        for linear, (rows, columns) in LINEARS.items():
+            name = f"diffusion_model.layers.{layer}.{linear}"
+            tensors[f"{name}.lora_A.weight"] = torch.randn(rank, columns, generator=generator) / columns**0.5
+            tensors[f"{name}.lora_B.weight"] = torch.randn(rows, rank, generator=generator) * 0.1
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, str(file), metadata={"format": "pt"})
+
+
+def _transformer(folder: Path) -> None:
+    import torch
+    from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
+
+    model = ZImageTransformer2DModel(
+        dim=DIM,
+        n_heads=2,
+        n_kv_heads=2,
+        n_layers=LAYERS,
+        n_refiner_layers=1,
+        in_channels=LATENT_CHANNELS,
+        cap_feat_dim=CAPTION_DIM,
+        axes_dims=[16, 16, 16],
+        axes_lens=[1024, 512, 512],
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2 and "pad_token" not in name:
+                parameter.normal_(std=parameter.shape[1] ** -0.5)
+            elif name.endswith("pad_token"):
+                parameter.normal_(std=0.5)
+        # An untrained head guesses at full strength, so what there is to learn shows at once.
+        _linear(model, "all_final_layer.2-1.linear").weight.normal_(std=DIM**-0.5)
+    model.save_pretrained(str(folder), max_shard_size="1MB")
+
+
+def _vae(folder: Path) -> None:
+    import torch
+    from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+
+    model = AutoencoderKL(
+        in_channels=3,
+        out_channels=3,
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        block_out_channels=(8, 16, 16, 16),
+        layers_per_block=1,
+        latent_channels=LATENT_CHANNELS,
+        norm_num_groups=4,
+        sample_size=512,
+        scaling_factor=1.0,
+        shift_factor=0.1,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+        mid_block_add_attention=True,
+        force_upcast=True,
+    )
+    with torch.no_grad():
+        last = model.encoder.conv_out
+        last.weight.mul_(3.0)
+        last.bias.zero_()
+        last.bias[LATENT_CHANNELS:] = -12.0  # log-variance: a trained VAE is nearly certain of its latents
+        last.weight[LATENT_CHANNELS:] *= 0.01
+    model.save_pretrained(str(folder))
+
+
+def _text_encoder(folder: Path, *, vocabulary: int) -> None:
+    from transformers import Qwen3Config
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3ForCausalLM
+    from transformers.utils import logging
+
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=CAPTION_DIM,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        initializer_range=0.2,
+    )
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        Qwen3ForCausalLM(config).save_pretrained(str(folder))
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _tokenizer(folder: Path) -> int:
+    """Train and write a byte-level BPE tokenizer; returns the size of its vocabulary."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import Qwen2Tokenizer
+
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(
+        [WORDS] * 8, vocab_size=400, min_frequency=2, special_tokens=special, show_progress=False
+    )
+    model = json.loads(trained._tokenizer.to_str())["model"]
+    merges = [tuple(pair) if isinstance(pair, list) else tuple(pair.split(" ")) for pair in model["merges"]]
+    tokenizer = Qwen2Tokenizer(
+        vocab=model["vocab"],
+        merges=merges,
+        unk_token=None,
+        bos_token=None,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        extra_special_tokens=["<|im_start|>", "<|im_end|>"],
+        model_max_length=1024,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(str(folder))
+    return len(tokenizer)
+
+
+def _scheduler(folder: Path) -> None:
+    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+
+    FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False).save_pretrained(
+        str(folder)
+    )
+
+
+def _linear(model: nn.Module, name: str) -> nn.Linear:
+    from torch import nn
+
+    module = model.get_submodule(name)
+    assert isinstance(module, nn.Linear)
+    return module
+
+
+def _diffusers_version() -> str:
+    from importlib.metadata import version
+
+    return version("diffusers")
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
