@@ -1,1 +1,138 @@
-"""The trainers' dialects: a config file in, `Run`s out; edits by source span."""
+"""Reading a trainer's config: bytes in, records out. Nothing here opens a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..model import Config, Problem, Run, Value, Where
+from . import ai_toolkit
+from .text import Lines, decode, expand
+from .tree import Node, named, parse
+
+MOST_VALUES = 20_000
+_FOREIGN = (
+    ("SimpleTuner", ("model_family", "pretrained_model_name_or_path", "data_backend_config", "--model_family")),
+    ("sd-scripts", ("network_module", "sdpa", "dataset_config", "general", "pretrained_model_name_or_path")),
+    ("musubi-tuner", ("dit", "vae", "text_encoder")),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A config and the training runs it asks for. `reason` says why there are none."""
+
+    config: Config
+    runs: tuple[Run, ...] = ()
+    reason: str = ""
+
+
+def read_config(path: str, data: bytes, environment: Mapping[str, str]) -> Reading:
+    """Read a config file's bytes as the trainer would; never raises for what is in them.
+
+    `environment` fills the `${NAME}` of the text. What the trainer's own reader would refuse is
+    `config.problem`; then there are no runs.
+    """
+    source = decode(path, data)
+    format: Literal["yaml", "json"] = "json" if path.lower().endswith((".json", ".jsonc")) else "yaml"
+    trainer = "ai-toolkit" if _looks_like_ai_toolkit(source.text, format) else None
+    config = Config(
+        path, source.text, trainer, source.problem, source.encoding, source.newline, source.byte_order_mark, format
+    )
+    if config.problem is not None:
+        return _failed(config, config.problem)
+    expanded = expand(path, source.text, environment)
+    if isinstance(expanded, Problem):
+        return _failed(config, expanded)
+    lines = Lines(path, source.text)
+    root = parse(path, expanded, format, lines)
+    if isinstance(root, Problem):
+        return _failed(config, root)
+    shape = _shape(path, root, lines)
+    if shape is not None:
+        known = isinstance(root.value, dict) and {"job", "config"} <= root.value.keys()
+        return _failed(replace(config, trainer="ai-toolkit" if known else None), shape)
+    name = root.value["config"]["name"]
+    if "[name]" in expanded.text:
+        root = named(root, name)
+    values = _values(root, lines)
+    if values is None:
+        return _failed(config, Problem("the file unfolds into too many values", Where(path), "size"))
+    config = replace(config, trainer="ai-toolkit", values=values)
+    runs, reason = ai_toolkit.runs(path, values)
+    return Reading(config, runs, reason)
+
+
+def _failed(config: Config, problem: Problem) -> Reading:
+    return Reading(replace(config, problem=problem), reason=problem.message)
+
+
+def _looks_like_ai_toolkit(text: str, format: str) -> bool:
+    if format == "json":
+        return all(re.search(rf'"{key}"\s*:', text) for key in ("job", "config", "process"))
+    return all(re.search(rf"^[\ufeff]?[\"']?{key}[\"']?[ \t]*:", text, re.M) for key in ("job", "config"))
+
+
+def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
+    """Why the tree is no ai-toolkit config, in the order in which the trainer would notice."""
+
+    def wrong(message: str, node: Node | None = None) -> Problem:
+        return Problem(message, lines.where(node.start) if node is not None else Where(path, 1, 1), "shape")
+
+    if root.value is None:
+        return wrong("the file is empty: it holds no job")
+    if not isinstance(root.children, dict):
+        kind = "a list" if isinstance(root.value, list) else "one piece of text"
+        return wrong(f"the file holds {kind}, but a config is a mapping with the keys job and config")
+    keys = root.children
+    if "job" not in keys or "config" not in keys:
+        for trainer, names in _FOREIGN:
+            seen = [name for name in names if name in keys]
+            if len(seen) >= 2 or (seen and seen[0] == names[0]):
+                return wrong(f"this looks like a {trainer} config; this version reads ai-toolkit configs")
+        if isinstance(keys.get("config"), Node) and "job" not in keys and "process" not in keys:
+            return wrong('config file must have a job key (for LoRA training: job: "extension")')
+        shown = ", ".join(list(keys)[:6]) or "nothing"
+        missing = "job" if "job" not in keys else "config section"
+        return wrong(f"config file must have a {missing}; this one holds {shown}")
+    inner = keys["config"]
+    if not isinstance(inner.children, dict):
+        return wrong("config must be a section with the keys name and process", inner)
+    name = inner.children.get("name")
+    if name is None:
+        return wrong("config file must have a config.name key", inner)
+    if not isinstance(name.value, str):
+        return wrong(f"config.name must be text, but {name.value!r} is not; put it in quotes", name)
+    job = keys["job"]
+    if job.value not in ai_toolkit.JOBS:
+        return wrong(f"Unknown job type {job.value}; known are {', '.join(ai_toolkit.JOBS)}", job)
+    process = inner.children.get("process")
+    if process is None:
+        return wrong('config file is invalid. Missing "config.process" key', inner)
+    if not isinstance(process.children, list) or not process.children:
+        return wrong('config file is invalid. "config.process" must be a list of processes', process)
+    for index, entry in enumerate(process.children):
+        if not isinstance(entry.children, dict) or entry.value.get("type") is None:
+            return wrong(f'config file is invalid. Missing "config.process[{index}].type" key', entry)
+    return None
+
+
+def _values(root: Node, lines: Lines) -> dict[str, Value] | None:
+    """Every value by JSON pointer, in document order; None when anchors unfold into far too many."""
+    made: dict[str, Value] = {}
+    stack: list[tuple[str, Node]] = [("", root)]
+    while stack:
+        pointer, node = stack.pop()
+        if len(made) > MOST_VALUES:
+            return None
+        at = node.key[0] if node.key is not None and (node.block or node.start == node.end) else node.start
+        made[pointer] = Value(node.value, lines.where(at, pointer), node.start, node.end, node.style)
+        stack.extend(reversed([(f"{pointer}/{_escape(key)}", child) for key, child in node.items()]))
+    del made[""]
+    return made
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
