@@ -168,14 +168,14 @@ class HubFile:
 
     `size` and `digest` ("sha256:…" or "git-sha1:…") are what it should be, from the manifest or the blob's name;
     `good_copy` is another file on this machine with the same content address and size, when this one is bad.
-    `blob` is where the content really lies (the end of the links), None where the snapshot holds plain files.
+    `blob` is where the content lies or belongs (the end of the links), None where the snapshot holds plain files.
     `needed` is false for what no trainer loads (a README, weights of another precision).
     """
 
     name: str
     path: str
     blob: str | None
-    state: Literal["ok", "missing", "dangling", "wrong-size", "wrong-content", "broken-structure"]
+    state: Literal["ok", "missing", "dangling", "wrong-link", "wrong-size", "wrong-content", "broken-structure"]
     size: int | None
     digest: str | None
     actual_size: int | None = None
