@@ -1,0 +1,39 @@
+"""The hub caches of a machine and the repositories in them that a run will load from. Looks, never writes."""
+
+from __future__ import annotations
+
+from ...model import Hub, Run, Unknown
+from ..world import Paths, Stat, World
+from .caches import Use, caches, offline, uses
+from .content import Unreadable
+from .repos import look
+
+__all__ = ["probe_hub"]
+
+
+def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
+    """The state of every cached file the run needs.
+
+    Always: layout, sizes, content addresses of files up to 1 MiB, and the headers of safetensors files.
+    `deep` reads every file and compares its sha256. Never raises: what cannot be read makes the answer Unknown.
+    """
+    paths = Paths(world.system)
+    found = caches(world)
+    groups: dict[tuple[str, str, str | None], list[Use]] = {}
+    for use in uses(world, run, found[0]):
+        groups.setdefault((use.repo, use.cache, use.commit), []).append(use)
+    everywhere = tuple(dict.fromkeys((*found, *(use.cache for group in groups.values() for use in group))))
+    plain = tuple(_local_folders(world, paths, run))
+    try:
+        repos = tuple(look(world, paths, run, everywhere, group, plain, deep) for group in groups.values())
+    except Unreadable as error:
+        return Unknown(str(error))
+    versions = world.packages(["hf_xet"])
+    return Hub(everywhere, repos, offline(world.system), next(iter(versions.values()), None))
+
+
+def _local_folders(world: World, paths: Paths, run: Run) -> list[str]:
+    """Plain model folders that the run names: they may hold a good copy of a cached file."""
+    written = [paths.absolute(value) for value in (run.base_model, run.extras_model) if value and "\0" not in value]
+    stats = [(folder, world.stat(folder)) for folder in written]
+    return [folder for folder, stat in stats if isinstance(stat, Stat) and stat.kind == "folder"]

@@ -1,0 +1,120 @@
+"""Where hub caches lie and which repositories of them a run uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ...model import Run, System
+from ..world import Paths, World
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+_NAME = re.compile(r"(?![-.])[A-Za-z0-9._-]{1,96}(?<![-.])")
+_VARIABLE = re.compile(r"\$(\w+|\{[^}]*\})")
+_PERCENT = re.compile(r"%([^%]+)%")
+_WEIGHTS = (".safetensors", ".ckpt", ".pt", ".bin")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A repository that the run names: by id (`commit` None) or by a path into a snapshot of some cache.
+
+    `key` is the field of Run that names it; `inside` the file or folder within the repository, "" for all of it.
+    """
+
+    repo: str
+    cache: str
+    commit: str | None
+    key: str
+    inside: str
+
+
+def caches(world: World) -> tuple[str, ...]:
+    """The hub caches of this machine; the first is the one the trainer will use, the others exist as well."""
+    system = world.system
+    paths = Paths(system)
+    environment = system.environment
+    default_home = paths.join(environment.get("XDG_CACHE_HOME", paths.join(system.home, ".cache")), "huggingface")
+    home = environment.get("HF_HOME", default_home)
+    in_home = paths.join(expand(world, home), "hub")
+    active = environment.get("HF_HUB_CACHE", environment.get("HUGGINGFACE_HUB_CACHE", in_home))
+    others = (in_home, paths.join(expand(world, default_home), "hub"))
+    found = dict.fromkeys(paths.absolute(expand(world, cache)) for cache in (active, *others))
+    first = next(iter(found))
+    return tuple(cache for cache in found if cache == first or world.stat(cache) is not None)
+
+
+def expand(world: World, path: str) -> str:
+    """`path` with a leading ~ and variables expanded, as the hub client does when it is imported."""
+    system = world.system
+    if path == "~" or path[:2] in ("~/", "~\\" if system.os == "windows" else "~/"):
+        path = system.home + path[1:]
+    variables: Mapping[str, str] = world.variables
+    if system.os == "windows":
+        variables = {name.upper(): value for name, value in variables.items()}
+        path = _PERCENT.sub(lambda found: variables.get(found[1].upper(), found[0]), path)
+        return _VARIABLE.sub(lambda found: variables.get(found[1].strip("{}").upper(), found[0]), path)
+    return _VARIABLE.sub(lambda found: variables.get(found[1].strip("{}"), found[0]), path)
+
+
+def offline(system: System) -> bool:
+    """Whether the hub client was told to stay off the network."""
+    environment = system.environment
+    value = environment.get("HF_HUB_OFFLINE") or environment.get("TRANSFORMERS_OFFLINE") or ""
+    return value.upper() in ("1", "ON", "YES", "TRUE")
+
+
+def is_repo_id(text: str) -> bool:
+    """Whether `text` has the two-part form `org/name` that the hub accepts."""
+    parts = text.split("/")
+    return len(parts) == 2 and all(_NAME.fullmatch(part) and "--" not in part and ".." not in part for part in parts)
+
+
+def uses(world: World, run: Run, cache: str) -> Iterator[Use]:
+    """The repositories the run names; ids are looked for in `cache`."""
+    paths = Paths(world.system)
+    written = {"base_model": run.base_model, "extras_model": run.extras_model, "adapter": run.adapter}
+    seen: set[tuple[str, str, str | None, str]] = set()
+    for key, value in written.items():
+        if not value or "\0" in value:
+            continue
+        use = _into_cache(paths, key, value)
+        if use is None and world.stat(paths.absolute(value)) is None:
+            use = _by_id(key, value, cache)
+        if use is not None and (use.repo, use.cache, use.commit, use.inside) not in seen:
+            seen.add((use.repo, use.cache, use.commit, use.inside))
+            yield use
+
+
+def repo_folder(paths: Paths, cache: str, repo: str) -> str:
+    return paths.join(cache, "models--" + repo.replace("/", "--"))
+
+
+def _by_id(key: str, value: str, cache: str) -> Use | None:
+    if is_repo_id(value):
+        return Use(value, cache, None, key, "")
+    org, _, rest = value.partition("/")
+    name, _, inside = rest.partition("/")
+    if inside.endswith(_WEIGHTS) and is_repo_id(f"{org}/{name}") and is_safe(inside):
+        return Use(f"{org}/{name}", cache, None, key, inside)
+    return None
+
+
+def _into_cache(paths: Paths, key: str, value: str) -> Use | None:
+    parts = re.split(r"[\\/]" if paths.flavour.sep == "\\" else "/", paths.absolute(value))
+    for at, part in enumerate(parts[:-2]):
+        if part.startswith("models--") and parts[at + 1] == "snapshots" and COMMIT.fullmatch(parts[at + 2]):
+            repo = part.removeprefix("models--").replace("--", "/")
+            cache = paths.flavour.sep.join(parts[:at])
+            return Use(repo, cache, parts[at + 2], key, "/".join(parts[at + 3 :]))
+    return None
+
+
+def is_safe(name: str) -> bool:
+    """Whether a file name of a repository stays inside the snapshot on every system."""
+    return (
+        0 < len(name) < 1024
+        and not re.search(r"[\x00-\x1f\\:]", name)
+        and all(part not in ("", ".", "..") for part in name.split("/"))
+    )

@@ -1,0 +1,149 @@
+"""What one file should hold and whether it does: manifest, link chain, size, structure, digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...model import HubFile, Unknown
+from ..safetensors import read_header
+from ..world import Paths, Stat, World, resolve
+from .caches import is_safe
+
+SMALL = 1 << 20  # files up to this size are hashed on every look
+CHUNK = 8 << 20
+MANIFEST_LIMIT = 8 << 20
+_DIGEST = {40: "git-sha1", 64: "sha256"}
+
+
+class Unreadable(Exception):
+    """The system would not let us look; the whole fact is unknown then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a file should be; None where nothing on this machine says so."""
+
+    size: int | None
+    digest: str | None
+
+
+def known(value: Any) -> Any:
+    """`value`, unless the system refused to tell."""
+    if isinstance(value, Unknown):
+        raise Unreadable(value.reason)
+    return value
+
+
+def manifest(world: World, path: str) -> Mapping[str, Expected] | str | None:
+    """Files of `trees/<commit>.json` by name; None when there is none, else why it cannot be used."""
+    stat = known(world.stat(path))
+    if stat is None:
+        return None
+    if stat.kind != "file" or stat.size > MANIFEST_LIMIT:
+        return "not a file list that the hub client wrote"
+    try:
+        data = json.loads(known(world.read(path, 0, MANIFEST_LIMIT)))
+        if data["format_version"] != 1:
+            return None  # of a newer client: its meaning is not known, and the client ignores it as well
+        files = {name: _expected(entry) for name, entry in data["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return f"not a file list: {type(error).__name__}"
+    unsafe = [name for name in files if not is_safe(name)]
+    return f"names {unsafe[0]!r}, which lies outside the snapshot" if unsafe else files
+
+
+def _expected(entry: Mapping[str, Any]) -> Expected:
+    size, blob, sha256 = entry["size"], entry["blob_id"], entry.get("lfs_sha256")
+    digest = digest_of_blob(sha256 if sha256 is not None else blob)
+    if type(size) is not int or size < 0 or digest is None:
+        raise ValueError("a file without size or content address")
+    return Expected(size, digest)
+
+
+def digest_of_blob(name: str) -> str | None:
+    """The digest that a blob's name promises: 40 hex digits are a git sha1, 64 a sha256."""
+    return f"{_DIGEST[len(name)]}:{name}" if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name) else None
+
+
+def examine(
+    world: World,
+    paths: Paths,
+    cache: str,
+    snapshot: str,
+    name: str,
+    expected: Expected | None,
+    *,
+    needed: bool,
+    deep: bool,
+) -> HubFile:
+    """Look at one file of a snapshot. Raises Unreadable where the system does not let us."""
+    path = paths.join(snapshot, *name.split("/"))
+    first = known(world.stat(path))
+    is_link = isinstance(first, Stat) and first.kind == "link"
+    named: str | None = None
+    if is_link:
+        named = digest_of_blob(
+            paths.name(paths.flavour.normpath((first.target or "").replace("\\", paths.flavour.sep)))
+        )
+    size = expected.size if expected else None
+    digest = expected.digest if expected and expected.digest else named
+    final, stat = resolve(world, paths, path)
+    if isinstance(stat, Unknown) and "loop" not in stat.reason:
+        raise Unreadable(stat.reason)
+    blob = final if is_link and final.startswith(cache + paths.flavour.sep) else None
+    file = HubFile(name, path, blob, "ok", size, digest, needed=needed)
+    if not isinstance(stat, Stat):
+        loop = "the links lead in a circle" if isinstance(stat, Unknown) else ""
+        return replace(file, state="dangling" if is_link else "missing", detail=loop)
+    if stat.kind != "file":
+        return replace(file, state="missing", detail="a folder lies in its place")
+    file = replace(file, actual_size=stat.size)
+    if is_link and named is not None and digest is not None and named != digest:
+        return replace(file, state="wrong-link", detail=f"its link leads to {named}")
+    if size is not None and stat.size != size:
+        return replace(file, state="wrong-size")
+    if not needed and not deep:
+        return file
+    problem = structure(world, final, stat) if name.endswith(".safetensors") else None
+    if problem is not None:
+        return replace(file, state="broken-structure", detail=problem)
+    if digest is not None and (deep or stat.size <= SMALL):
+        actual = digest_of(world, final, stat.size, digest)
+        if actual != digest:
+            return replace(file, state="wrong-content", detail=f"its content is {actual}")
+        return replace(file, verified=True)
+    if digest is None and name.endswith(".json") and stat.size <= SMALL:
+        try:
+            json.loads(known(world.read(final, 0, SMALL)))
+        except (ValueError, RecursionError):
+            return replace(file, state="broken-structure", detail="not JSON")
+    return file
+
+
+def digest_of(world: World, path: str, size: int, like: str) -> str:
+    """The digest of a file, of the same kind as `like`."""
+    kind = like.partition(":")[0]
+    state = hashlib.sha1(b"blob %d\x00" % size, usedforsecurity=False) if kind == "git-sha1" else hashlib.sha256()
+    for chunk in _chunks(world, path):
+        state.update(chunk)
+    return f"{kind}:{state.hexdigest()}"
+
+
+def _chunks(world: World, path: str) -> Iterator[bytes]:
+    start = 0
+    while chunk := known(world.read(path, start, CHUNK)):
+        yield chunk
+        start += len(chunk)
+
+
+def structure(world: World, path: str, stat: Stat) -> str | None:
+    """Why a file is no whole safetensors file, by its header alone; None when it is one."""
+    seen = read_header(world, path, path, stat)
+    if seen.problem == "unreadable":
+        raise Unreadable(seen.detail)
+    return None if seen.problem is None else seen.detail or seen.problem
