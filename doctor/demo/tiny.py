@@ -2,8 +2,8 @@
 
 It has every part of the real thing (a sharded transformer with its index, a VAE, a Qwen3 text encoder, a byte-level
 tokenizer with a chat template, a scheduler), so whatever loads, checks or trains Z-Image can be tried on it in
-seconds. The pictures it paints are noise. Weights come from the seed alone. Needs the `train` extra (torch, diffusers,
-transformers, tokenizers); nothing is downloaded.
+seconds. The pictures it paints are noise. Weights come from the seed alone. Needs the `train` extra (torch,
+diffusers, transformers); nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -157,7 +157,7 @@ def _vae(folder: Path) -> None:
 def _text_encoder(folder: Path, *, vocabulary: int) -> None:
     from transformers import Qwen3Config
     from transformers.models.qwen3.modeling_qwen3 import Qwen3ForCausalLM
-    from transformers.utils import logging
+    from transformers.utils import logging as transformers_logging
 
     config = Qwen3Config(
         vocab_size=vocabulary,
@@ -171,6 +171,7 @@ def _text_encoder(folder: Path, *, vocabulary: int) -> None:
         tie_word_embeddings=True,
         initializer_range=0.2,
     )
+    logging: Any = transformers_logging
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -193,7 +194,8 @@ def _tokenizer(folder: Path) -> int:
     )
     model = json.loads(trained._tokenizer.to_str())["model"]
     merges = [tuple(pair) if isinstance(pair, list) else tuple(pair.split(" ")) for pair in model["merges"]]
-    tokenizer = Qwen2Tokenizer(
+    make: Any = Qwen2Tokenizer  # its annotations refuse the merges and the None it takes
+    tokenizer = make(
         vocab=model["vocab"],
         merges=merges,
         unk_token=None,
