@@ -1,0 +1,295 @@
+"""The command line. Words in, text and exit code out; what the commands do is in `commands`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from .. import __version__
+from .errors import USER_MISTAKE, UserError, guarded
+
+EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
+            3 incomplete (a rule crashed) · 4 a bug of zdoctor
+
+CONFIG left out: the config this folder was last checked with, else the only one found here."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our exit code and without the usage block in front of the message."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"zdoctor: {message}\n  zdoctor --help shows every command.", file=sys.stderr)
+        raise SystemExit(USER_MISTAKE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    return guarded(lambda: run(options))
+
+
+def parser() -> argparse.ArgumentParser:
+    root = Parser(
+        prog="zdoctor",
+        description="Says what would go wrong in a LoRA training run and why, repairs it reversibly, and trains.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    root.add_argument("--version", action="version", version=f"zdoctor {__version__}")
+    commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=help, description=help)
+        made.set_defaults(run=run)
+        return made
+
+    def with_config(made: argparse.ArgumentParser) -> None:
+        made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
+        made.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine")
+
+    made = command("check", _check, "say what would go wrong; changes nothing")
+    with_config(made)
+    made.add_argument("--format", choices=("text", "json"), default="text")
+    made.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
+    made.add_argument("--select", metavar="IDS", type=_words, default=[], help="only these rules (PTH001,MDL)")
+    made.add_argument("--ignore", metavar="IDS", type=_words, default=[], help="all but these rules")
+
+    made = command("fix", _fix, "show the repairs as a plan and a diff; --apply carries them out")
+    with_config(made)
+    made.add_argument("--apply", action="store_true", help="repair (zdoctor undo puts everything back)")
+    made.add_argument("--allow", choices=("result",), help="also repairs that change the training result")
+    made.add_argument("--select", metavar="IDS", type=_words, default=[], help="repair only these rules")
+
+    made = command("train", _train, "check, and train when everything is green")
+    with_config(made)
+
+    made = command("undo", _undo, "take back the last repair, byte for byte")
+    made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
+    command("history", _history, "what was repaired, and when")
+
+    made = command("explain", _explain, "what a rule looks at, why, and what its repair does")
+    made.add_argument("rule", metavar="RULE")
+    command("rules", _rules, "list every rule")
+
+    made = command("facts", _facts, "write what a check sees of this machine, redacted, as a machine file")
+    made.add_argument("config", nargs="?", metavar="CONFIG")
+    made.add_argument("-o", "--output", metavar="FILE")
+    made.add_argument("--about", default="a recorded machine", help="a line that says which machine this is")
+
+    made = command("demo", _demo, "break a tiny model in seven ways, then check, fix and train it")
+    made.add_argument("folder", nargs="?", metavar="DIR", help="a new or empty folder (default: a temporary one)")
+    return root
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _check(options: argparse.Namespace) -> int:
+    from . import commands, state
+
+    config = _config(options.config)
+    report = commands.check(config, machine=options.machine, selected=options.select, ignored=options.ignore)
+    state.remember(config)
+    if options.format == "json":
+        from ..reports import json
+
+        text = json.render(report)
+    else:
+        from ..reports import terminal
+
+        text = terminal.render(report, width=_width(), color=options.output is None and _color())
+    _emit(text, options.output)
+    return report.exit_code
+
+
+def _fix(options: argparse.Namespace) -> int:
+    from ..reports import terminal
+    from . import commands, state
+
+    config = _config(options.config)
+    _recover()
+    done = commands.fix(
+        config,
+        apply=options.apply,
+        allow="changes-result" if options.allow == "result" else "none",
+        machine=options.machine,
+        selected=options.select,
+        progress=_progress(),
+    )
+    state.remember(config)
+    color = _color()
+    _emit(terminal.render_plan(done.plan, done.steps, done.diff, width=_width(), color=color))
+    if done.after is None:
+        if done.plan.fixes and not options.apply:
+            again = "zdoctor fix " + " ".join(filter(None, (config, options.allow and f"--allow {options.allow}")))
+            _emit(f"\nnext: {again} --apply\n")
+        return done.before.exit_code
+    _emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n")
+    _emit(terminal.render(done.after, width=_width(), color=color))
+    return done.after.exit_code
+
+
+def _train(options: argparse.Namespace) -> int:
+    from ..reports import terminal
+    from . import commands, state
+
+    config = _config(options.config)
+    _recover()
+    seen = commands.examination(config, machine=options.machine)
+    state.remember(config)
+    why = commands.not_green(seen)
+    if why:
+        _emit(terminal.render(seen.report, width=_width(), color=_color()))
+        print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
+        return seen.report.exit_code or 3
+    findings = len(seen.report.findings)
+    rest = f", {findings} lesser finding{'s' * (findings != 1)} (zdoctor check shows them)" if findings else ""
+    _emit(f"Checks are green: {len(seen.report.passed)} rules passed{rest}.\n")
+    from .train import TrainError
+
+    try:
+        result = commands.run_training(seen)
+    except TrainError as error:
+        print(f"zdoctor: {error}", file=sys.stderr)
+        return 1
+    _emit(f"\n{result.stopped}: {result.steps} steps in {result.seconds:.0f} s\nLoRA: {result.lora}\n")
+    return 0 if result.stopped == "finished" else 130
+
+
+def _undo(options: argparse.Namespace) -> int:
+    from .apply import ApplyError, undo
+    from .state import state_folder
+
+    _recover()
+    try:
+        for line in undo(options.id, state=state_folder()):
+            _emit(f"{line}\n")
+    except ApplyError as error:
+        raise UserError(str(error)) from error
+    return 0
+
+
+def _history(options: argparse.Namespace) -> int:
+    from .apply import history
+    from .state import state_folder
+
+    entries = history(state_folder())
+    for entry in entries:
+        _emit(f"{entry.id}  {entry.when}  {entry.state:<12} {entry.config}  {entry.what}\n")
+    if not entries:
+        _emit("Nothing was repaired yet.\n")
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from .examine import select
+    from .rules import all_repairs, all_rules
+
+    for rule in select(all_rules(), [options.rule], []):
+        cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
+        _emit(f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.doc.rstrip()}\n\nRepairs: {cures or 'none yet'}\n\n")
+    return 0
+
+
+def _rules(options: argparse.Namespace) -> int:
+    from .rules import all_repairs, all_rules
+
+    for rule in all_rules():
+        mark = "fix" if rule.id in all_repairs() else ""
+        _emit(f"{rule.id}  {rule.severity:<8} {mark:<4} {rule.name:<32} {rule.title}\n")
+    return 0
+
+
+def _facts(options: argparse.Namespace) -> int:
+    import json
+
+    from . import commands
+
+    config = _config(options.config) if options.config else None
+    record = commands.facts(config, options.about)
+    _emit(json.dumps(record, ensure_ascii=False, indent=1) + "\n", options.output)
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from .demo.walk import walk
+
+    return walk(options.folder, color=_color(), width=_width())
+
+
+def _config(given: str | None) -> str:
+    """The config to work on, as the module's help says."""
+    from . import state
+
+    if given is not None:
+        return given
+    remembered = state.recall()
+    if remembered is not None and Path(remembered).is_file():
+        return remembered
+    names = [p.name for pattern in ("*.yaml", "*.yml") for p in sorted(Path().glob(pattern))]
+    found = [name for name in names if _is_config(Path(name))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"there are {len(found)} configs here: {', '.join(found[:4])}.", "zdoctor check CONFIG")
+    raise UserError("no config was named, and there is none in this folder.", "zdoctor check path/to/config.yaml")
+
+
+def _is_config(file: Path) -> bool:
+    try:
+        with file.open("rb") as handle:
+            head = handle.read(1 << 20)
+    except OSError:
+        return False
+    return b"\nconfig:" in b"\n" + head and b"\njob:" in b"\n" + head
+
+
+def _recover() -> None:
+    """Finish or roll back what an earlier zdoctor was killed in; said in words when there was something."""
+    from .apply import recover
+    from .state import state_folder
+
+    for line in recover(state_folder()):
+        print(f"zdoctor: {line}", file=sys.stderr)
+
+
+def _progress() -> Callable[[int, int, str], None] | None:
+    """Bytes copied, on one line of a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int, name: str) -> None:
+        part = done / total if total else 1.0
+        text = f"copying {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {name}"
+        end = "\n" if done >= total else ""
+        print(f"\r{text[: _width() - 1]:<{_width() - 1}}", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def _emit(text: str, file: str | None = None) -> None:
+    if file is None:
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def _width() -> int:
+    return max(60, min(shutil.get_terminal_size((100, 24)).columns, 120))
+
+
+def _color() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()

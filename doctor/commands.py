@@ -1,0 +1,180 @@
+"""What each command does, as functions that a program can call. `cli` parses words and prints what these return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .engine import prescribe
+from .errors import UserError
+from .examine import Examination, examine_config, select
+from .model import Plan, Report, TrainingEffect, Unknown
+from .probe.live import LiveWorld
+from .probe.recorded import MachineError, RecordedWorld
+from .probe.recorder import Recorder
+from .probe.world import Paths, World
+from .rules import all_rules
+
+if TYPE_CHECKING:
+    from .train import TrainResult
+
+MOST_PASSES = 3
+
+
+def world_of(machine: str | None) -> World:
+    """The live machine, or the one in a machine file. Raises UserError for a file that is none."""
+    if machine is None:
+        return LiveWorld()
+    try:
+        record = json.loads(Path(machine).read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise MachineError("it is not a JSON object")
+        return RecordedWorld(record, LiveWorld() if record.get("live") else None)
+    except FileNotFoundError:
+        raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
+    except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
+        raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
+
+
+def examination(
+    config: str, *, machine: str | None = None, selected: Sequence[str] = (), ignored: Sequence[str] = ()
+) -> Examination:
+    """Check with everything it rests on; `check` is the short form."""
+    return examine_config(config, world_of(machine), select(all_rules(), selected, ignored))
+
+
+def check(
+    config: str, *, machine: str | None = None, selected: Sequence[str] = (), ignored: Sequence[str] = ()
+) -> Report:
+    """What would go wrong in a training run. Writes nothing, asks no network, imports no torch."""
+    return examination(config, machine=machine, selected=selected, ignored=ignored).report
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What `fix` would do or did: the first plan, its steps in words, its diff; `applied` ids; the report after."""
+
+    before: Report
+    plan: Plan
+    steps: tuple[str, ...]
+    diff: str
+    applied: tuple[str, ...] = ()
+    after: Report | None = None
+
+
+def fix(
+    config: str,
+    *,
+    apply: bool = False,
+    allow: TrainingEffect = "none",
+    machine: str | None = None,
+    selected: Sequence[str] = (),
+    progress: Any = None,
+) -> Fixed:
+    """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
+
+    A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
+    one entry of the history.
+    """
+    from . import apply as writer
+    from .state import state_folder
+
+    world = world_of(machine)
+    if apply and isinstance(world, RecordedWorld) and world.live is None:
+        raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
+    rules = select(all_rules(), selected, ())
+    first = examine_config(config, world, rules)
+    plan = prescribe(first.report, allow=allow)
+    result = Fixed(first.report, plan, tuple(writer.describe(step) for step in plan.steps), writer.diff(plan))
+    if not apply or not plan.fixes:
+        return result
+    state = state_folder()
+    applied: list[str] = []
+    try:
+        for _ in range(MOST_PASSES):
+            done = writer.apply(
+                plan, binding=writer.bind(plan), state=state, progress=progress, group=applied[0] if applied else None
+            )
+            applied.append(done.id)
+            after = examine_config(config, world_of(machine), rules)
+            plan = prescribe(after.report, allow=allow)
+            if not plan.fixes:
+                break
+    except writer.ApplyError as error:
+        hint = (
+            f"What earlier passes did can be undone: zdoctor undo {applied[0]}" if applied else "Nothing was changed."
+        )
+        raise UserError(str(error), hint) from error
+    return replace(result, applied=tuple(applied), after=after.report)
+
+
+def train(config: str, *, machine: str | None = None, progress: Any = None) -> TrainResult:
+    """Train every run of a config with zdoctor's own runner, once its checks are green.
+
+    Raises UserError with what is not green.
+    """
+    seen = examination(config, machine=machine)
+    why = not_green(seen)
+    if why:
+        raise UserError(
+            f"{config} is not green: {why}", f"zdoctor check {config} shows it, zdoctor fix {config} repairs."
+        )
+    return run_training(seen, progress=progress)
+
+
+def not_green(seen: Examination) -> str:
+    """Why training must not start, "" when it may: errors, crashed rules, and errors that could not be ruled out."""
+    report = seen.report
+    if report.errors:
+        return ", ".join(dict.fromkeys(f"{f.rule} {f.name}" for f in report.errors))
+    if report.crashed:
+        return ", ".join(f"{o.rule} crashed" for o in report.crashed)
+    serious = {rule.id for rule in seen.rules if rule.severity == "error"}
+    open_questions = [o for o in report.unknown if o.rule in serious]
+    if open_questions:
+        return "; ".join(f"{o.rule} is not known ({o.reason})" for o in open_questions)
+    return "" if seen.reading.runs else seen.reading.reason or "there is nothing to train in it"
+
+
+def run_training(seen: Examination, *, progress: Any = None) -> TrainResult:
+    """Hand a green examination to the runner: every path resolved, nothing looked up again."""
+    from . import train as runner
+
+    result: TrainResult | None = None
+    for facts in seen.facts:
+        run, model, system, files = facts.run, facts.model, facts.system, facts.files
+        if isinstance(run, Unknown) or isinstance(model, Unknown) or isinstance(system, Unknown):
+            raise UserError("the run or its model is not known well enough to train.")
+        if isinstance(files, Unknown) or model.folder is None:
+            raise UserError(f"{run.base_model} is not on this machine.", f"hf download {run.base_model}")
+        paths = Paths(system)
+        component = model.components.get("text_encoder")
+        adapter = facts.adapter
+        datasets = {d.key: paths.absolute(d.folder) for d in run.datasets if d.folder is not None}
+        result = runner.train(
+            run,
+            model_folder=model.folder,
+            extras_folder=paths.parent(component.folder) if component is not None else None,
+            adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
+            dataset_folders=datasets,
+            output_folder=paths.absolute(run.output_folder or "output"),
+            progress=progress,
+        )
+        if result.stopped != "finished":
+            break
+    if result is None:
+        raise UserError("there is nothing to train in this config.")
+    return result
+
+
+def facts(config: str | None, about: str) -> dict[str, Any]:
+    """Everything that a check of `config` (or, without one, of the bare machine) asks of this machine, redacted."""
+    recorder = Recorder(LiveWorld())
+    if config is not None:
+        examine_config(config, recorder)
+    recorder.gpus()
+    recorder.mount(recorder.system.cwd)
+    return recorder.record(about)

@@ -1,0 +1,75 @@
+"""One error type for a user's mistake, and one handler that turns every exception into an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+USER_MISTAKE, OUR_BUG, INTERRUPTED = 2, 4, 130
+
+
+class UserError(Exception):
+    """Something the user can put right: one line for what is wrong, one for what to type."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code; a traceback never reaches the user."""
+    try:
+        return command()
+    except UserError as error:
+        print(f"zdoctor: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return USER_MISTAKE
+    except KeyboardInterrupt:
+        print("zdoctor: stopped. Nothing is half done.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        return _crashed(error)
+
+
+def _crashed(error: Exception) -> int:
+    from .state import state_folder
+
+    text = redacted(_crash_report(error))
+    print(f"zdoctor: this is our bug: {type(error).__name__}: {redacted(str(error))}", file=sys.stderr)
+    try:
+        file = state_folder() / "zdoctor-crash.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        print(f"  A report without names or tokens to paste into an issue: {file}", file=sys.stderr)
+    except OSError:
+        print(text, file=sys.stderr)
+    return OUR_BUG
+
+
+def _crash_report(error: Exception) -> str:
+    import platform
+
+    from .. import __version__
+
+    trace = "".join(traceback.format_exception(error))
+    return (
+        f"# zdoctor {__version__} crashed\n\n"
+        f"- Python {platform.python_version()} on {platform.system()} {platform.release()}\n"
+        f"- command: `{' '.join(sys.argv)}`\n\n```\n{trace}```\n"
+    )
+
+
+def redacted(text: str) -> str:
+    """`text` without the home folder and without anything that looks like a hub token."""
+    import re
+
+    home = str(Path.home())
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    return re.sub(r"\bhf_[A-Za-z0-9]{10,}", "hf_***", text)

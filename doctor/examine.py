@@ -1,0 +1,147 @@
+"""From a config path to a Report: read, probe what the rules ask for, run them.
+
+A text that the trainer's parser would reject or corrupt is examined as its certain repair reads, so that one stray
+backslash does not hide the other findings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .configs import Reading, read_config
+from .configs.edit import EditError, apply_edits
+from .engine import examine, merge, prescribe
+from .errors import UserError
+from .model import Facts, ReplaceText, Report, Run, Unknown
+from .probe.gather import gather
+from .probe.world import World
+from .rules import Rule, all_repairs, all_rules
+
+READ_LIMIT = (2 << 20) + 1  # one byte past what a reader accepts, so that it can say "too large"
+TEXT_FACTS = {"config", "system"}
+MACHINE_FACTS = {*TEXT_FACTS, "gpus", "packages"}
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A report with what it rests on: the facts of each run, and the reading that the rules saw."""
+
+    report: Report
+    facts: tuple[Facts, ...]
+    reading: Reading
+    rules: tuple[Rule, ...]
+
+
+def load(path: str) -> bytes:
+    """The bytes of a config. Raises UserError for what is no readable file."""
+    file = Path(path)
+    try:
+        found = file.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise UserError(f"{path} is a folder, not a config file.", _configs_hint(file))
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"{path} is not a regular file.")
+        with file.open("rb") as handle:
+            return handle.read(READ_LIMIT)
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file.", _near(file)) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def examine_config(
+    path: str, world: World, rules: Sequence[Rule] | None = None, text: bytes | None = None
+) -> Examination:
+    """Check one config on one machine. `text` stands in for the file's content (to look before writing)."""
+    started = time.perf_counter()
+    chosen = tuple(all_rules() if rules is None else rules)
+    reading = read_config(path, load(path) if text is None else text, world.variables)
+    on_text = [rule for rule in chosen if set(rule.needs) <= TEXT_FACTS]
+    about_runs = [rule for rule in chosen if rule not in on_text]
+
+    shared: dict[str, Any] = {}
+    reports = [_examine(on_text, world, reading, _no_run(reading), shared)[0]]
+    facts: list[Facts] = []
+    reading = _as_repaired(reports[0], reading, path, world)
+    runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
+    for run in runs:
+        suited = about_runs
+        if isinstance(run, Run) and run.kind == "other":  # such a job trains nothing: rules about training are moot
+            suited = [rule for rule in about_runs if set(rule.needs) <= MACHINE_FACTS]
+        report, known = _examine(suited, world, reading, run, shared)
+        reports.append(report)
+        facts.append(known)
+    report = merge(reports)
+    elapsed = (time.perf_counter() - started) * 1000
+    report = replace(report, trainer=reading.config.trainer, elapsed_ms=elapsed, machine=world.system.recorded)
+    return Examination(report, tuple(facts), reading, chosen)
+
+
+def _examine(
+    rules: Sequence[Rule], world: World, reading: Reading, run: Run | Unknown, shared: dict[str, Any]
+) -> tuple[Report, Facts]:
+    repairs = all_repairs()
+    needed = {name for rule in rules for name in rule.needs}
+    facts = gather(world, reading.config, run, needed, shared=shared)
+    # Repairs may need more than their rules; that is looked up only when there is something to repair.
+    report = examine(facts, rules, {}, config=reading.config.path, trainer=reading.config.trainer)
+    wanted = {name for f in report.findings for cure in repairs.get(f.rule, ()) for name in cure.needs} - needed
+    if report.findings:
+        facts = gather(world, reading.config, run, needed | wanted, shared=shared) if wanted else facts
+        report = examine(facts, rules, repairs, config=reading.config.path, trainer=reading.config.trainer)
+    return report, facts
+
+
+def _no_run(reading: Reading) -> Unknown:
+    problem = reading.config.problem
+    return Unknown(f"the config is not readable ({problem.message})" if problem else reading.reason)
+
+
+def _as_repaired(report: Report, reading: Reading, path: str, world: World) -> Reading:
+    """The reading of the text with its certain repairs in place; the reading as it is when there are none."""
+    edits = [step for step in prescribe(report).steps if isinstance(step, ReplaceText)]
+    if not edits:
+        return reading
+    config = reading.config
+    try:
+        text = apply_edits(config.text, edits)
+    except EditError:
+        return reading
+    repaired = read_config(path, text.encode(config.encoding, "surrogateescape"), world.variables)
+    return reading if repaired.config.problem is not None and config.problem is None else repaired
+
+
+def select(rules: Sequence[Rule], chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
+    """Rules by id, name or id prefix ("PTH"). Raises UserError for a word that names none."""
+    for word in (*chosen, *ignored):
+        if not any(_named(rule, word) for rule in rules):
+            near = difflib.get_close_matches(word, [r.id for r in rules] + [r.name for r in rules], 1)
+            raise UserError(
+                f"there is no rule {word!r}.", f"Did you mean {near[0]}?" if near else "zdoctor rules lists them."
+            )
+    kept = [rule for rule in rules if not chosen or any(_named(rule, word) for word in chosen)]
+    return tuple(rule for rule in kept if not any(_named(rule, word) for word in ignored))
+
+
+def _named(rule: Rule, word: str) -> bool:
+    return rule.name == word.lower() or rule.id.startswith(word.upper())
+
+
+def _near(file: Path) -> str:
+    try:
+        names = [p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml", ".json", ".toml")]
+    except OSError:
+        return f"The folder {file.parent} does not exist either."
+    close = difflib.get_close_matches(file.name, names, 1)
+    return f"Did you mean {file.parent / close[0]}?" if close else f"Looked in {file.parent.absolute()}."
+
+
+def _configs_hint(folder: Path) -> str:
+    names = sorted(p.name for pattern in ("*.yaml", "*.yml") for p in folder.glob(pattern))[:3]
+    return f"It holds {', '.join(names)}." if names else "Name the YAML or JSON file of your trainer."

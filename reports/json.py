@@ -1,0 +1,65 @@
+"""The report as one JSON object, schema zdoctor.report/1. Changes are additive only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..doctor.model import Finding, Fix, Outcome, Report
+
+SCHEMA = "zdoctor.report/1"
+
+
+def render(report: Report) -> str:
+    """One JSON object, one trailing newline."""
+    return json.dumps(as_data(report), ensure_ascii=False, indent=2, default=str) + "\n"
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "ok": report.ok,
+        "config": report.config,
+        "trainer": report.trainer,
+        "machine": report.machine,
+        "findings": [_finding(finding) for finding in report.findings],
+        "unknown": [_outcome(outcome) for outcome in report.unknown],
+        "crashed": [_outcome(outcome) for outcome in report.crashed],
+        "passed": list(report.passed),
+        "elapsed_ms": round(report.elapsed_ms),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    where = finding.where
+    return {
+        "rule": finding.rule,
+        "name": finding.name,
+        "severity": finding.severity,
+        "message": finding.text(),
+        "otherwise": finding.consequence(),
+        "where": where and {"path": where.path, "line": where.line, "column": where.column, "pointer": where.pointer},
+        "evidence": _plain(finding.evidence),
+        "fixes": [_fix(fix) for fix in finding.fixes],
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    data = {"title": fix.title, "safety": fix.safety, "training_effect": fix.training_effect}
+    return {**data, "command": fix.command} if fix.command else data
+
+
+def _outcome(outcome: Outcome) -> dict[str, str]:
+    return {"rule": outcome.rule, "reason": outcome.reason}
+
+
+def _plain(value: Any) -> Any:
+    """Evidence as JSON: mappings and tuples become objects and arrays, infinities become text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
+        return str(value)
+    return value

@@ -1,0 +1,170 @@
+"""The report as a person reads it. Without colour it is plain text and imports nothing beyond the standard library.
+
+Lines are (style, text) pairs; `render` joins them, with colour through rich.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
+
+Span = tuple[str, str]
+Line = Sequence[Span]
+
+STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
+EFFECTS = {"none": "", "equivalent": ", same training", "changes-result": ", changes the training result"}
+
+
+def render(report: Report, *, width: int = 100, color: bool = False) -> str:
+    """The whole report, ending with what to type next."""
+    return paint(_report(report, min(width, 110)), color, width)
+
+
+def render_plan(plan: Plan, descriptions: Sequence[str], diff: str, *, width: int = 100, color: bool = False) -> str:
+    """What a fix would do: step by step, then the unified diff of the text files, then what it will not do alone."""
+    return paint(_plan(plan, descriptions, diff, min(width, 110)), color, width)
+
+
+def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
+    """Lines to text; with `color` as ANSI for a terminal."""
+    if not color:
+        return "".join("".join(text for _, text in line).rstrip() + "\n" for line in lines)
+    from rich.console import Console
+    from rich.text import Text
+
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=width, highlight=False, legacy_windows=False)
+    for line in lines:
+        console.print(Text.assemble(*((text, style) for style, text in line)), soft_wrap=True)
+    return out.getvalue()
+
+
+def _report(report: Report, width: int) -> Iterator[Line]:
+    head = f"zdoctor check {report.config}"
+    about = [report.trainer or "trainer not recognised"]
+    if report.machine:
+        about.append(f"machine: {report.machine}")
+    yield [("bold", head), ("dim", f"   {' · '.join(about)}")]
+    yield []
+    for finding in report.findings:
+        yield from _finding(finding, width)
+        yield []
+    yield from _outcomes("not known", report.unknown, width)
+    yield from _outcomes("crashed (our bug, please report)", report.crashed, width)
+    yield _summary(report)
+    next_step = _next(report)
+    if next_step:
+        yield [("bold", "next: "), ("", next_step)]
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    severity = finding.severity or "note"
+    label = f"{severity:<8}"
+    where = _place(finding)
+    yield [(STYLES[severity], label), ("bold", f"{finding.rule} {finding.name}"), ("dim", f"   {where}")]
+    yield from _wrap(finding.text(), width, "  ")
+    if finding.otherwise:
+        yield from _wrap(finding.consequence(), width, "  otherwise: ", style="dim")
+    for fix in finding.fixes[:3]:
+        yield from _wrap(f"{fix.title}{_how(fix)}", width, "  fix: ", style="green")
+        if fix.command:
+            yield [("green", f"       $ {fix.command}")]
+    if len(finding.fixes) > 3:
+        yield [("dim", f"       … and {len(finding.fixes) - 3} more choices")]
+
+
+def _how(fix: Fix) -> str:
+    if not fix.steps:
+        return ""
+    safety = {"safe": "safe", "ask": "your decision", "show": "by hand"}[fix.safety]
+    return f"  [{safety}{EFFECTS[fix.training_effect]}]"
+
+
+def _place(finding: Finding) -> str:
+    where = finding.where
+    if where is None:
+        return ""
+    text = where.path
+    if where.line is not None:
+        text += f":{where.line}"
+        if where.column is not None:
+            text += f":{where.column}"
+    if where.pointer:
+        text += f"  {where.pointer.rsplit('/', 1)[-1]}"
+    return text
+
+
+def _outcomes(title: str, outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
+    """Outcomes grouped by reason, so that one missing fact is said once."""
+    by_reason: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        by_reason.setdefault(outcome.reason, []).append(outcome.rule)
+    for reason, rules in by_reason.items():
+        yield from _wrap(f"{' '.join(rules)}: {reason}", width, f"{title}: ", style="magenta")
+    if by_reason:
+        yield []
+
+
+def _summary(report: Report) -> Line:
+    counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
+    parts = [f"{n} {severity if n == 1 else PLURALS[severity]}" for severity, n in counts.items() if n]
+    text = ", ".join(parts) or "nothing found"
+    rest = f" · {len(report.passed)} rules passed"
+    if report.unknown:
+        rest += f", {len(report.unknown)} not known"
+    if report.crashed:
+        rest += f", {len(report.crashed)} crashed"
+    style = "bold red" if report.errors else "bold yellow" if not report.ok or counts["warning"] else "bold green"
+    return [(style, text), ("dim", f"{rest} · {report.elapsed_ms:.0f} ms")]
+
+
+def _next(report: Report) -> str:
+    ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}
+    if any(fix.training_effect == "none" for fix in ready):
+        return f"zdoctor fix {report.config}   shows the plan; add --apply to carry it out (undo: zdoctor undo)"
+    if ready and report.errors:
+        return f"zdoctor fix {report.config} --allow result   shows the repairs that change training"
+    if report.errors:
+        return f"zdoctor explain {report.errors[0].rule}"
+    return "" if report.crashed else f"zdoctor train {report.config}"
+
+
+def _plan(plan: Plan, descriptions: Sequence[str], diff: str, width: int) -> Iterator[Line]:
+    if not plan.fixes:
+        yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
+    for fix in plan.fixes:
+        yield from _wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ", style="green")
+    if descriptions:
+        yield []
+        for text in descriptions:
+            yield from _wrap(text, width, "  - ")
+    if diff:
+        yield []
+        for line in diff.splitlines():
+            style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+            yield [(style, line)]
+    if plan.shown:
+        yield []
+        yield [("bold", "Left to you:")]
+        for fix in plan.shown:
+            yield from _wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ")
+            if fix.command:
+                yield [("", f"      $ {fix.command}")]
+
+
+def _wrap(text: str, width: int, lead: str, style: str = "") -> Iterator[Line]:
+    blank = " " * len(lead)
+    pieces = [
+        piece
+        for paragraph in text.splitlines() or [""]
+        for piece in (
+            textwrap.wrap(paragraph, max(30, width - len(lead)), break_long_words=False, break_on_hyphens=False)
+            or [""]
+        )
+    ]
+    for number, piece in enumerate(pieces):
+        yield [("dim" if lead.strip() else "", lead if number == 0 else blank), (style, piece)]
