@@ -1,0 +1,170 @@
+"""One part of a model folder: its config, the weight files its loader would open, and what is missing of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..architectures import in_the_dialect_of, needed_tensors, why_not
+from ..model import Component, Unknown, WeightFile
+from .safetensors import read_weight_file
+from .world import Paths, Stat, World, resolve
+
+_MOST_SHARDS = 1000
+_LARGEST_TEXT = 4 << 20
+_MODEL_TYPES = {"qwen3": "Qwen3ForCausalLM"}
+_STEMS = {
+    "diffusers": ("diffusion_pytorch_model", "diffusion_pytorch_model"),
+    "transformers": ("model", "pytorch_model"),
+}
+
+
+def read_component(
+    world: World, name: str, folder: str, *, repo: str | None = None, expected: str | None = None
+) -> Component:
+    """The component in the absolute `folder`. `expected` is the class the trainer builds when the config names none.
+
+    `problem` is "missing" when there is no such folder, else a phrase about an unreadable text file.
+    """
+    names = listed(world, folder)
+    if isinstance(names, Unknown):
+        return Component(name, folder, None, None, (), problem=names.reason, repo=repo)
+    if names is None:
+        return Component(name, folder, expected, None, (), problem="missing", repo=repo)
+    if name.startswith("tokenizer"):
+        return _tokenizer(world, name, folder, names, repo)
+    paths = Paths(world.system)
+    missing: list[str] = []
+    problem: str | None = None
+    config: Mapping[str, Any] | None = None
+    if "config.json" not in names:
+        missing.append("config.json")
+    else:
+        read = read_json(world, paths.join(folder, "config.json"))
+        if isinstance(read, Unknown):
+            problem = f"config.json {read.reason}"
+        else:
+            config = read
+    class_name = _class_of(config) or expected
+    loader = "transformers" if name.startswith(("text_encoder", "image_encoder")) else "diffusers"
+    weights, index_file, index, fault = _weights(world, paths, folder, names, loader)
+    if fault.startswith("no index: "):
+        missing.append(fault.removeprefix("no index: "))
+    else:
+        problem = problem or fault or None
+    needed = None if config is None or class_name is None else needed_tensors(class_name, config)
+    if needed is not None and class_name is not None:
+        present = [tensor for weight in weights for tensor in weight.tensors]
+        needed = in_the_dialect_of(class_name, needed, present)
+    reason = (
+        "" if needed is not None else "there is no config.json" if config is None else why_not(class_name, config)
+    )
+    return Component(
+        name, folder, class_name, config, weights, index, index_file, needed, reason, tuple(missing), problem, repo
+    )
+
+
+def listed(world: World, folder: str) -> tuple[str, ...] | Unknown | None:
+    """The names in a folder, links to it followed; None when there is no such folder."""
+    _, stat = resolve(world, Paths(world.system), folder)
+    if isinstance(stat, Unknown):
+        return stat
+    if stat is None or stat.kind != "folder":
+        return None
+    return world.names(folder)
+
+
+def read_json(world: World, path: str) -> dict[str, Any] | Unknown:
+    """A JSON object of at most 4 MiB. The reason of an Unknown reads on after the file's name."""
+    _, stat = resolve(world, Paths(world.system), path)
+    if not isinstance(stat, Stat) or stat.kind != "file":
+        return Unknown("is not there (a link without its target)")
+    if stat.size > _LARGEST_TEXT:
+        return Unknown(f"is {stat.size} bytes long, far more than such a file holds")
+    text = world.read(path)
+    if isinstance(text, Unknown):
+        return Unknown(f"cannot be read: {text.reason}")
+    try:
+        tree = json.loads(text.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return Unknown("is not a JSON text" if text.strip() else "is empty")
+    return tree if isinstance(tree, dict) else Unknown("is no JSON object")
+
+
+def _class_of(config: Mapping[str, Any] | None) -> str | None:
+    if config is None:
+        return None
+    architectures = config.get("architectures")
+    first = architectures[0] if isinstance(architectures, list) and architectures else None
+    for value in (config.get("_class_name"), first):
+        if isinstance(value, str):
+            return value
+    model_type = config.get("model_type")
+    return _MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None
+
+
+def _weights(
+    world: World, paths: Paths, folder: str, names: tuple[str, ...], loader: str
+) -> tuple[tuple[WeightFile, ...], str | None, dict[str, str] | None, str]:
+    """Files the loader opens, the index it follows with its map, and a fault ("" when there is none).
+
+    diffusers prefers an index to a single file, transformers a single file to an index.
+    """
+    stem, pickled = _STEMS[loader]
+    single, index = f"{stem}.safetensors", f"{stem}.safetensors.index.json"
+    order = (index, single) if loader == "diffusers" else (single, index)
+    for choice in (*order, f"{pickled}.bin", f"{pickled}.bin.index.json"):
+        if choice not in names:
+            continue
+        if not choice.endswith(".json"):
+            return (read_weight_file(world, paths.join(folder, choice), choice),), None, None, ""
+        table = read_json(world, paths.join(folder, choice))
+        if isinstance(table, Unknown):
+            return (), choice, None, f"{choice} {table.reason}"
+        weight_map = table.get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
+            return (), choice, None, f"{choice} has no weight_map"
+        shards = sorted(set(weight_map.values()))
+        if len(shards) > _MOST_SHARDS or any(not _inside(shard) for shard in shards):
+            return (), choice, None, f"{choice} names files outside its folder, or more than {_MOST_SHARDS}"
+        files = tuple(read_weight_file(world, paths.join(folder, shard), shard) for shard in shards)
+        return files, choice, weight_map, ""
+    if any(re.fullmatch(re.escape(stem) + r"-\d{5}-of-\d{5}\.safetensors", name) for name in names):
+        return (), None, None, f"no index: {index}"
+    others = [name for name in names if name.endswith((".safetensors", ".gguf", ".bin", ".pt", ".ckpt"))][:3]
+    detail = f"there is only {', '.join(others)}" if others else ""
+    return (WeightFile(single, paths.join(folder, single), 0, problem="missing", detail=detail),), None, None, ""
+
+
+def _inside(shard: str) -> bool:
+    return bool(shard) and "\0" not in shard and not re.search(r"(^|[/\\])\.\.([/\\]|$)|^[/\\]|^[A-Za-z]:", shard)
+
+
+def _tokenizer(world: World, name: str, folder: str, names: tuple[str, ...], repo: str | None) -> Component:
+    """A tokenizer needs its vocabulary and, for the prompt format, a chat template beside or inside its config."""
+    paths = Paths(world.system)
+    missing: list[str] = []
+    problem: str | None = None
+    class_name: str | None = None
+    settings: Mapping[str, Any] | None = None
+    if "tokenizer_config.json" in names:
+        read = read_json(world, paths.join(folder, "tokenizer_config.json"))
+        if isinstance(read, Unknown):
+            problem = f"tokenizer_config.json {read.reason}"
+        else:
+            settings = read
+            word = read.get("tokenizer_class")
+            class_name = word if isinstance(word, str) else None
+    pieces = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}
+    if "tokenizer.json" not in names and not pieces & set(names):
+        for half in ("vocab.json", "merges.txt"):
+            if half not in names:
+                missing.append("tokenizer.json" if "vocab.json" not in names else half)
+                break
+        if not missing and "tokenizer_config.json" not in names:
+            missing.append("tokenizer_config.json")
+    elif "tokenizer_config.json" not in names and "chat_template.jinja" not in names:
+        missing.append("tokenizer_config.json")
+    return Component(name, folder, class_name, settings, (), missing_files=tuple(missing), problem=problem, repo=repo)
