@@ -1,0 +1,272 @@
+"""Changes to a config by source span: only the characters of a value move, comments and layout stay.
+
+The result is parsed again, and its tree must be the old one with exactly the declared values changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..model import Problem, ReplaceText, SetValue
+from .text import Expanded, Lines
+from .tree import Node, parse
+
+_VARIABLE = re.compile(r"\$\{[^}]+\}")
+_PLAIN = re.compile(r"[A-Za-z_/.][\w/.+-]*")
+_UNPRINTABLE = re.compile("[^\t\x20-\x7e\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
+class EditError(Exception):
+    """The edit cannot be made without changing something else; nothing was changed."""
+
+
+def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
+    """The text with the edits made. All of them must be for one file; offsets count in the given text.
+
+    Raises EditError when an edit does not fit the text, or when the result would differ from the original in
+    anything but the declared keys. A text that did not parse must parse afterwards, or fail further down.
+    """
+    if not edits:
+        return text
+    format = "json" if edits[0].path.lower().endswith((".json", ".jsonc")) else "yaml"
+    replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
+    settings = [edit for edit in edits if isinstance(edit, SetValue)]
+    if replacements:
+        text = _replace(text, replacements, format)
+    for setting in settings:
+        text = _set(text, setting, format)
+    return text
+
+
+def _tree(text: str, format: str) -> Node | Problem:
+    # a variable is filled in by the trainer; here it stands as digits of the same length
+    masked = _VARIABLE.sub(lambda match: "1" * len(match.group()), text)
+    return parse("", Expanded(masked), format, Lines("", text))
+
+
+def _replace(text: str, edits: Sequence[ReplaceText], format: str) -> str:
+    done = text
+    end = len(text) + 1
+    for edit in sorted(edits, key=lambda e: e.start, reverse=True):
+        if text[edit.start : edit.end] != edit.old or edit.end > end:
+            raise EditError(f"the text at {edit.start} is no longer {edit.old!r}")
+        done = done[: edit.start] + edit.new + done[edit.end :]
+        end = edit.start
+    before, after = _tree(text, format), _tree(done, format)
+    if isinstance(before, Problem):
+        if isinstance(after, Problem) and _place(after) <= _place(before):
+            raise EditError(f"the file would still not parse: {after.message}")
+        return done
+    if isinstance(after, Problem):
+        raise EditError(f"the file would no longer parse: {after.message}")
+    allowed: set[str] = set()
+    renamed: set[str] = set()
+    _touched(before, "", edits, allowed, renamed)
+    for pointer in _differences(before, after, ""):
+        inside = any(pointer == p or pointer.startswith(p + "/") for p in allowed)
+        if not inside and pointer.rpartition("/")[0] not in renamed:
+            raise EditError(f"the replacement would also change {pointer}")
+    if renamed and _count(before) != _count(after):
+        raise EditError("the new key is already there")
+    return done
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return (problem.where.line or 0, problem.where.column or 0)
+
+
+def _touched(node: Node, pointer: str, edits: Sequence[ReplaceText], allowed: set[str], renamed: set[str]) -> None:
+    """Collect the leaves whose source is replaced, and the mappings in which a key is."""
+    for name, child in node.items():
+        at = f"{pointer}/{_escape(name)}"
+        for edit in edits:
+            if child.key is not None and edit.start < child.key[1] and edit.end > child.key[0]:
+                renamed.add(pointer)
+            if child.children is None and edit.start <= child.end and edit.end >= child.start:
+                allowed.add(at)
+        _touched(child, at, edits, allowed, renamed)
+
+
+def _differences(before: Node, after: Node, pointer: str) -> list[str]:
+    if before.children is None or after.children is None or type(before.children) is not type(after.children):
+        return [] if _same(before.value, after.value) else [pointer]
+    old, new = dict(before.items()), dict(after.items())
+    found = [f"{pointer}/{_escape(name)}" for name in old.keys() ^ new.keys()]
+    for name in old.keys() & new.keys():
+        found += _differences(old[name], new[name], f"{pointer}/{_escape(name)}")
+    return found
+
+
+def _count(node: Node) -> int:
+    return 1 + sum(_count(child) for _, child in node.items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal in type too: 1, 1.0 and true are three things."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float) and math.isnan(one):
+        return math.isnan(other)
+    return bool(one == other)
+
+
+def _set(text: str, edit: SetValue, format: str) -> str:
+    before = _tree(text, format)
+    if isinstance(before, Problem):
+        raise EditError(f"the file does not parse: {before.message}")
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in edit.pointer.split("/")[1:]]
+    if not parts:
+        raise EditError("the whole file is no value")
+    node, depth = before, 0
+    while depth < len(parts):
+        child = dict(node.items()).get(parts[depth])
+        if child is None or child.merged:
+            break
+        node, depth = child, depth + 1
+    if depth == len(parts):
+        if _same(node.value, edit.value):
+            return text
+        done = _overwrite(text, node, edit.value, format)
+    else:
+        done = _insert(text, node, parts[depth:], edit.value, format)
+    after = _tree(done, format)
+    if isinstance(after, Problem):
+        raise EditError(f"the file would no longer parse: {after.message}")
+    if not _same(_expected(before.value, parts, edit.value), after.value):
+        raise EditError(f"setting {edit.pointer} would also change something else (an anchor, or a merged section)")
+    return done
+
+
+def _expected(tree: Any, parts: list[str], value: Any) -> Any:
+    if not parts:
+        return value
+    if isinstance(tree, list):
+        return [_expected(v, parts[1:], value) if str(i) == parts[0] else v for i, v in enumerate(tree)]
+    members = dict(tree) if isinstance(tree, dict) else {}
+    members[parts[0]] = _expected(members.get(parts[0]), parts[1:], value)
+    return members
+
+
+def _overwrite(text: str, node: Node, value: Any, format: str) -> str:
+    written = text[node.start : node.end]
+    new = literal(value, format, plain=node.style == "" and not node.flow and bool(written))
+    if not written:
+        return f"{text[: node.start]} {new}{text[node.end :]}"
+    if node.style in ("|", ">"):
+        new += written[len(written.rstrip()) :] or "\n"
+    if node.block and node.key is not None and _column(text, node.start) <= _column(text, node.key[0]):
+        new = "  " + new  # a list may stand at the column of its key, a flow value may not
+    return text[: node.start] + new + text[node.end :]
+
+
+def _insert(text: str, node: Node, parts: list[str], value: Any, format: str) -> str:
+    """Put a missing key into the mapping `node`; sections on the way are created."""
+    newline = _newline(text)
+    if node.children is None and node.value is None and format == "yaml":
+        inner: Any = value
+        for part in reversed(parts[1:]):
+            inner = {part: inner}
+        return _overwrite(text, node, {parts[0]: inner}, format)
+    if not isinstance(node.children, dict) or node.alias:
+        raise EditError(f"there is no section for {parts[0]}")
+    own = [child for child in node.children.values() if not child.merged]
+    if not node.block:
+        for part in reversed(parts[1:]):
+            value = {part: value}
+        entry = f"{_key(parts[0], format)}: {literal(value, format)}"
+        if not own:
+            inside = text[node.start + 1 : node.end - 1]
+            entry += ", " if inside.strip() else ""
+            return text[: node.start + 1] + entry + text[node.start + 1 :]
+        last = max(own, key=lambda child: child.end)
+        first = min(key[0] for child in own if (key := child.key) is not None)
+        lead = text[_line_start(text, first) : first]
+        gap = newline + lead if not lead.strip() and first > 0 and _line_start(text, first) > node.start else " "
+        return f"{text[: last.end]},{gap}{entry}{text[last.end :]}"
+    indent = " " * _column(text, node.start)
+    entry, deeper = "", indent
+    for part in parts[:-1]:
+        entry += f"{deeper}{_key(part, format)}:{newline}"
+        deeper += "  "
+    entry += f"{deeper}{_key(parts[-1], format)}: {literal(value, format)}"
+    end = max((child.end for child in own), default=node.start)
+    if end > 0 and text[end - 1] in "\r\n":
+        return text[:end] + entry + newline + text[end:]
+    line = re.compile(r"[^\r\n]*").match(text, end)
+    end = line.end() if line else end
+    return text[:end] + newline + entry + text[end:]
+
+
+def _newline(text: str) -> str:
+    found = re.search(r"\r\n|\r|\n", text)
+    return found.group() if found else "\n"
+
+
+def _line_start(text: str, offset: int) -> int:
+    return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
+
+
+def _column(text: str, offset: int) -> int:
+    start = _line_start(text, offset)
+    return offset - start - (1 if start == 0 and text.startswith("\ufeff") else 0)
+
+
+def _key(name: str, format: str) -> str:
+    return name if format == "yaml" and _reads_as_itself(name) else literal(name, format)
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _reads_as_itself(text: str) -> bool:
+    if not _PLAIN.fullmatch(text):
+        return False
+    tree = _tree(text, "yaml")
+    return isinstance(tree, Node) and isinstance(tree.value, str) and tree.value == text
+
+
+def literal(value: Any, format: str = "yaml", *, plain: bool = False) -> str:
+    """A value as config text. Text with a backslash or a quote is single-quoted in YAML."""
+    if format == "json":
+        return json.dumps(value, ensure_ascii=False)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, float):
+        if math.isnan(value) or math.isinf(value):
+            return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
+        shown = repr(value)
+        return shown.replace("e", ".0e", 1) if "e" in shown and "." not in shown else shown
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(literal(entry) for entry in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(str(name), format)}: {literal(entry)}" for name, entry in value.items()) + "}"
+    text = str(value)
+    if plain and _reads_as_itself(text):
+        return text
+    if _UNPRINTABLE.search(text):
+        return '"' + "".join(map(_escaped, text)) + '"'
+    if "\\" in text or '"' in text:
+        return "'" + text.replace("'", "''") + "'"
+    return f'"{text}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character == "\n":
+        return "\\n"
+    if not _UNPRINTABLE.match(character):
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
