@@ -1,0 +1,250 @@
+"""The patient: a config in the shape users share, a hub cache, a dataset and an adapter, broken in seven ways.
+
+Everything is made on the spot from a seed and lies inside one folder. What this machine cannot really have (a slow
+disk, a small shared card and, for root, a folder that refuses writes) is put into a partial machine file, and the
+walk says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .tiny import build_tiny_adapter, build_tiny_pipeline
+
+MODEL = "Tongyi-MAI/Z-Image-Turbo"
+REUPLOAD = "somebody/Z-Image-Turbo-copy"
+ADAPTER = "ostris/zimage_turbo_training_adapter"
+ADAPTER_FILE = "zimage_turbo_training_adapter_v2.safetensors"
+COMMIT, REUPLOAD_COMMIT, ADAPTER_COMMIT, LOST_COMMIT = "a1" * 20, "b2" * 20, "c3" * 20, "d4" * 20
+OLD_NS = 1_700_000_000 * 10**9
+IMAGES = 8
+SIDE = 128
+
+CONFIG = """\
+job: extension
+config:
+  name: testarossa_zimage_lora
+  process:
+    - type: diffusion_trainer
+      training_folder: "output\\zimage"  # copied from a Windows machine
+      device: cuda
+      trigger_word: testarossa
+      network:
+        type: lora
+        linear: 16
+        linear_alpha: 16
+      save:
+        dtype: bf16
+        save_every: 30
+        max_step_saves_to_keep: 2
+      datasets:
+        - folder_path: "data\\testarossa"
+          caption_ext: txt
+          caption_dropout_rate: 0.05
+          resolution: [{side}]
+      train:
+        batch_size: 4
+        steps: {steps}
+        gradient_accumulation: 1
+        gradient_checkpointing: false
+        noise_scheduler: flowmatch
+        timestep_type: sigmoid
+        optimizer: adamw
+        lr: {rate}
+        cache_text_embeddings: true
+        dtype: bf16
+        skip_first_sample: true
+      model:
+        name_or_path: {model}
+        arch: "zimage:turbo"
+        quantize: true
+        qtype: qfloat8
+        assistant_lora_path: {adapter}
+      sample:
+        sample_every: 1000
+        width: {side}
+        height: {side}
+        guidance_scale: 1
+        sample_steps: 4
+        seed: 42
+        samples:
+          - prompt: testarossa a red circle on a white table
+"""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """Where the patient lies. `shown` says, per family, what is recorded because this machine does not have it."""
+
+    folder: Path
+    config: Path
+    machine: Path
+    hub_home: Path
+    shown: tuple[str, ...]
+
+
+def build(folder: Path, *, steps: int = 60, rate: float = 0.002) -> Patient:
+    """Make the patient in `folder` and break it. Needs the `train` extra."""
+    hub = folder / "hf" / "hub"
+    model = folder / "build" / "model"
+    build_tiny_pipeline(model, seed=7)
+    files = {p.relative_to(model).as_posix(): p for p in sorted(model.rglob("*")) if p.is_file()}
+    snapshot = lay_out(hub, MODEL, COMMIT, files)
+    lay_out(hub, REUPLOAD, REUPLOAD_COMMIT, files)
+    adapter = folder / "build" / ADAPTER_FILE
+    build_tiny_adapter(adapter, seed=11)
+    adapter_snapshot = lay_out(hub, ADAPTER, ADAPTER_COMMIT, {ADAPTER_FILE: adapter})
+    shutil.rmtree(folder / "build")
+    data = folder / "data" / "testarossa"
+    paint(data)
+
+    break_cache(hub, snapshot)
+    config = folder / "config.yaml"
+    config.write_text(
+        CONFIG.format(
+            model=MODEL,
+            adapter=adapter_snapshot.relative_to(folder).as_posix(),
+            side=SIDE,
+            steps=steps,
+            rate=rate,
+        ),
+        encoding="utf-8",
+    )
+    machine, shown = record(folder, data)
+    return Patient(folder, config, machine, folder / "hf", shown)
+
+
+def lay_out(hub: Path, repo: str, commit: str, files: dict[str, Path]) -> Path:
+    """Lay files out as the hub client does: blobs by content, a snapshot of links, a ref, the tree listing.
+
+    Returns the snapshot folder. Weight files are LFS files (named by sha256), the others by git's sha1.
+    """
+    root = hub / f"models--{repo.replace('/', '--')}"
+    snapshot = root / "snapshots" / commit
+    tree: dict[str, object] = {}
+    for name, source in files.items():
+        data = source.read_bytes()
+        git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        sha = hashlib.sha256(data).hexdigest() if name.endswith(".safetensors") else None
+        blob = root / "blobs" / (sha or git)
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(data)
+        link = snapshot / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        _link(link, blob)
+        tree[name] = {"size": len(data), "blob_id": git, "lfs_sha256": sha, "xet_hash": None}
+    (root / "refs").mkdir()
+    (root / "refs" / "main").write_text(commit, encoding="ascii")
+    (root / "trees").mkdir()
+    listing = {"format_version": 1, "commit_hash": commit, "files": tree}
+    (root / "trees" / f"{commit}.json").write_text(json.dumps(listing), encoding="utf-8")
+    return snapshot
+
+
+def _link(link: Path, blob: Path) -> None:
+    try:
+        link.symlink_to(os.path.relpath(blob, link.parent))
+    except OSError:  # Windows without developer mode: the hub keeps plain files there, and so do we
+        shutil.copyfile(blob, link)
+
+
+def paint(folder: Path) -> None:
+    """Eight pictures of a shape on a ground, with captions."""
+    from PIL import Image, ImageDraw
+
+    folder.mkdir(parents=True)
+    colors = ["red", "green", "blue", "orange"]
+    for index in range(IMAGES):
+        color, shape = colors[index % 4], ("circle", "square")[index // 4]
+        picture = Image.new("RGB", (SIDE, SIDE), "white")
+        draw = ImageDraw.Draw(picture)
+        edge = SIDE // 5 + index
+        box = (edge, edge, SIDE - edge, SIDE - edge)
+        (draw.ellipse if shape == "circle" else draw.rectangle)(box, fill=color)
+        picture.save(folder / f"{index:02d}.png")
+        (folder / f"{index:02d}.txt").write_text(f"a {color} {shape} on a white table\n", encoding="utf-8")
+
+
+def break_cache(hub: Path, snapshot: Path) -> None:
+    """An interrupted update, as it is found in the wild: a half re-saved shard, a lost file, a lost ref, a leftover."""
+    shard = sorted((snapshot / "transformer").glob("*.safetensors"))[-1]
+    _drop_tensors(shard, "layers.3.attention")
+    lost = snapshot / "vae" / "diffusion_pytorch_model.safetensors"
+    lost.resolve().unlink()
+    root = snapshot.parent.parent
+    (root / "refs" / "main").write_text(LOST_COMMIT, encoding="ascii")
+    partial = root / "blobs" / f"{'e' * 64}.1a2b3c4d.incomplete"
+    partial.write_bytes(b"\0" * 70_000)
+    os.utime(partial, ns=(OLD_NS, OLD_NS))
+
+
+def _drop_tensors(shard: Path, prefix: str) -> None:
+    """Rewrite a shard without the tensors below `prefix`: readable, and not the model."""
+    from safetensors.torch import load_file, save_file
+
+    real = shard.resolve()
+    tensors = {name: tensor for name, tensor in load_file(str(real)).items() if not name.startswith(prefix)}
+    whole = real.with_name("rewritten")
+    save_file(tensors, str(whole), metadata={"format": "pt"})
+    os.replace(whole, real)
+
+
+def record(folder: Path, data: Path) -> tuple[Path, tuple[str, ...]]:
+    """The partial machine file, and what of it stands for something this machine does not have."""
+    free = 640 << 20
+    shown = [
+        "a slow disk under the hub cache (a fragmented hard disk, at the scale of the tiny model)",
+        f"a shared card: NVIDIA RTX A6000, {free >> 20} MiB of its 48 GiB left by the others",
+    ]
+    mounts: list[dict[str, object]] = []
+    if not _refuses_writes(data):
+        mounts.append({"point": str(data), "filesystem": "ext4", "refusal": "read-only file system"})
+        shown.append("a dataset folder that refuses writes (you are root, whom file modes do not stop)")
+    machine = folder / "machine.json"
+    machine.write_text(
+        json.dumps(
+            {
+                "schema": "zdoctor.machine/1",
+                "about": "the demo's recorded parts, the rest is this machine",
+                "live": True,
+                "mounts": mounts,
+                "gpus": [
+                    {
+                        "name": "NVIDIA RTX A6000",
+                        "memory_total": 48 << 30,
+                        "memory_free": free,
+                        "capability": [8, 6],
+                        "driver": "580.65",
+                    }
+                ],
+                "speeds": [
+                    {
+                        "path": str(folder / "hf"),
+                        "kind": "hdd",
+                        "filesystem": "ext4",
+                        "latency": 0.013,
+                        "low": 45e3,
+                        "high": 130e3,
+                        "source": "recorded: a fragmented hard disk, at the scale of the tiny model",
+                    }
+                ],
+            },
+            indent=1,
+        ),
+        encoding="utf-8",
+    )
+    return machine, tuple(shown)
+
+
+def _refuses_writes(data: Path) -> bool:
+    """Make the folder read-only by its mode; false where that stops nobody (root, Windows)."""
+    if sys.platform == "win32" or os.geteuid() == 0:
+        return False
+    data.chmod(0o555)
+    return True
