@@ -1,0 +1,316 @@
+"""The hub cache: damaged, missing and half-downloaded files, refs that lead nowhere, and how the run uses it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, System, found
+from ..doctor.rules import rule
+
+SHOWN = 10
+HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
+KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}
+DAMAGE = {
+    "wrong-size": "it has {actual} bytes, the repository's has {size} (from {source})",
+    "wrong-content": "its content does not match the {kind} it was published with (from {source})",
+    "wrong-link": "its link leads to the content of another file",
+    "broken-structure": "{detail}",
+}
+
+
+@rule(
+    "HUB001",
+    "error",
+    "corrupt-cache-file",
+    prevents=(
+        ("SafetensorError", "incomplete metadata, file not fully covered|header too large|MetadataIncomplete"),
+    ),
+)
+def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
+    """A file of the hub cache that does not hold what was published.
+
+    What: every file the run loads is held against the size and content address of the repository's file list, or
+    of the blob's name; safetensors files also against their own header. Files up to 1 MiB are hashed at every
+    check, larger ones with --deep.
+    Why: the hub client never looks at content. It checks the size once, while it downloads; afterwards a file that
+    exists is used as it is, online and offline, and downloading again changes nothing.
+    Repair: the same content from elsewhere on this machine, verified; else this one file is downloaded again. What
+    was there goes into quarantine.
+    Upstream: https://github.com/huggingface/huggingface_hub/issues/3643,
+    https://github.com/huggingface/huggingface_hub/issues/2364
+    Signature: SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered
+    """
+    for repo in hub.repos:
+        where = run.where(repo.used_by[0])
+        bad = [f for f in repo.files if f.needed and f.state in DAMAGE]
+        for file in bad[:SHOWN]:
+            yield found(
+                where,
+                "{file} of {repo} is damaged: " + DAMAGE[file.state] + ".",
+                otherwise="The hub client uses it as it is, and downloading the model again does not replace it: "
+                "the trainer stops while it loads the file, or trains on wrong weights.",
+                evidence=_evidence(repo, file),
+                file=file.name,
+                repo=repo.repo,
+                actual=file.actual_size,
+                size=file.size,
+                kind=KINDS.get((file.digest or "").partition(":")[0], "digest"),
+                source="its list of files" if repo.has_manifest else "the name of the blob",
+                detail=file.detail,
+            )
+        yield from _rest(run, repo, bad[SHOWN:], "{count} more files of {repo} are damaged: {names}.")
+        for file in repo.files:
+            if not file.needed and file.name == f"trees/{repo.commit}.json":
+                yield found(
+                    where,
+                    "The hub client's list of files for {repo} cannot be used: it {detail}.",
+                    otherwise="Missing files cannot be noticed without it; the client fetches a new one when it is gone.",
+                    evidence=_evidence(repo, file),
+                    severity="warning",
+                    file=file.name,
+                    repo=repo.repo,
+                    detail=file.detail,
+                )
+
+
+@rule(
+    "HUB002",
+    "error",
+    "incomplete-snapshot",
+    prevents=(
+        ("IncompleteSnapshotError", "is incomplete"),
+        ("LocalEntryNotFoundError", "Cannot find (an appropriate cached snapshot folder|the requested files)"),
+        ("OSError", "does not appear to have a file named"),
+    ),
+)
+def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
+    """A cached model that lacks files: a link to nothing, a missing shard.
+
+    What: every file the run loads is looked for; the names come from the repository's file list
+    (trees/<commit>.json), or from the weight index where there is no list.
+    Why: an interrupted download, a deleted blob, or a tool that removed files leaves a snapshot that looks like a
+    model. Online the client downloads what is missing; offline, or from a path, the loader fails.
+    Repair: a link to the blob where the content is still there, a verified copy from elsewhere on this machine, else
+    exactly the missing file is downloaded.
+    Upstream: https://github.com/huggingface/huggingface_hub/issues/3371
+    Signature: IncompleteSnapshotError: The cached snapshot for … is incomplete
+    """
+    for repo in hub.repos:
+        by_id = repo.ref_state != "pinned"
+        if repo.commit is None:
+            if by_id and hub.offline and not repo.snapshots:
+                yield found(
+                    run.where(repo.used_by[0]),
+                    "HF_HUB_OFFLINE is set, but nothing of {repo} is in the hub cache {cache}.",
+                    otherwise="The run stops when it loads the model: the hub client may not download it.",
+                    evidence={"cache": repo.cache, "caches": list(hub.caches)},
+                    repo=repo.repo,
+                    cache=repo.cache,
+                )
+            continue
+        gaps = [f for f in repo.files if f.needed and f.state in ("missing", "dangling")]
+        if by_id and not hub.offline:
+            started = {_folder(f) for f in repo.files if f.needed and f.state != "missing"}
+            gaps = [f for f in gaps if _folder(f) in started]
+        otherwise = (
+            "The run stops while it loads the model."
+            if hub.offline or not by_id
+            else "Online, each start first downloads what is missing; with the hub out of reach the run stops."
+        )
+        for file in gaps[:SHOWN]:
+            yield found(
+                run.where(repo.used_by[0]),
+                "{file} of {repo} is a link to nothing: the blob behind it is gone."
+                if file.state == "dangling"
+                else "{file} of {repo} is missing from the cached snapshot {commit}.",
+                otherwise=otherwise,
+                evidence=_evidence(repo, file),
+                file=file.name,
+                repo=repo.repo,
+                commit=repo.commit[:8],
+            )
+        yield from _rest(run, repo, gaps[SHOWN:], "{count} more files of {repo} are missing: {names}.")
+
+
+@rule(
+    "HUB003",
+    "error",
+    "dangling-ref",
+    prevents=(("LocalEntryNotFoundError", "Cannot find an appropriate cached snapshot folder"),),
+)
+def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
+    """A branch of the hub cache that names no usable snapshot.
+
+    What: refs/main must hold exactly the 40 digits of a commit whose snapshot is there.
+    Why: asking the hub for a file that does not exist moves the ref to the newest commit without downloading
+    anything; editors add a newline; a full disk leaves it empty. The model is then on the disk and cannot be found:
+    it vanishes from `hf cache ls`, and offline loads fail. Online the ref heals at the next download.
+    Repair: the ref is pointed at the snapshot that is complete, 0 bytes downloaded.
+    Upstream: https://github.com/huggingface/huggingface_hub/issues/4487
+    Signature: LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the specified revision
+    """
+    messages = {
+        "dangling": "refs/main of {repo} names commit {content}, which has no snapshot here.",
+        "malformed": "refs/main of {repo} does not hold a commit: it reads {content!r}.",
+        "absent": "{repo} is in the cache, but refs/main is missing, so an offline load does not find it.",
+    }
+    for repo in hub.repos:
+        if repo.ref_state not in messages or not repo.snapshots or (repo.ref_state == "absent" and not hub.offline):
+            continue
+        yield found(
+            run.where(repo.used_by[0]),
+            messages[repo.ref_state],
+            otherwise="The run stops when it loads the model, although its files are here."
+            if hub.offline
+            else "It goes well as long as the hub answers, which then moves the ref and downloads what changed; "
+            "offline the run stops although the files are here.",
+            evidence={"ref": repo.ref_path, "content": repo.ref_content, "snapshots": list(repo.snapshots)},
+            repo=repo.repo,
+            content=repo.ref_content,
+            cache=repo.cache,
+        )
+
+
+@rule("HUB004", "warning", "partial-download")
+def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
+    """Left-overs of interrupted downloads.
+
+    What: .incomplete files in the blobs folder that nothing wrote to for ten minutes.
+    Why: since 1.18 the hub client gives each download a new temporary name, so a left-over is never resumed: it only
+    takes space. One that still grows belongs to a running download and is left alone.
+    Repair: they are moved into quarantine.
+    Upstream: https://github.com/huggingface/huggingface_hub/pull/4306
+    """
+    for repo in hub.repos:
+        stale = [(path, size) for path, size, alive in repo.partials if not alive]
+        if stale:
+            yield found(
+                run.where(repo.used_by[0]),
+                "{count} interrupted download(s) of {repo} take {size}; the hub client never resumes them.",
+                otherwise="They stay until somebody deletes them.",
+                evidence={"paths": [path for path, _ in stale], "bytes": sum(size for _, size in stale)},
+                repo=repo.repo,
+                cache=repo.cache,
+                count=len(stale),
+                size=amount(sum(size for _, size in stale)),
+            )
+
+
+@rule("HUB005", "warning", "hf-xet-missing")
+def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
+    """hf_xet is absent, or in a version that hangs, and there is something to download.
+
+    What: the installed version of hf_xet, looked at only when the run still has to download from the hub.
+    Why: without it the hub client falls back to one plain stream per file, and refuses files above 50 GB; versions
+    1.1 to 1.5.1 can stall near the end of a download.
+    Repair: pip install -U "hf-xet>=1.5.2".
+    Upstream: https://github.com/huggingface/xet-core/pull/850
+    Signature: Xet Storage is enabled for this repo, but the 'hf_xet' package is not installed
+    """
+    version = hub.xet_version
+    if hub.offline or _on(system, "HF_HUB_DISABLE_XET"):
+        return
+    if version is not None and not HANGS_FROM <= _numbers(version) < HANGS_UNTIL:
+        return
+    for repo in hub.repos:
+        if repo.ref_state != "pinned" and not is_complete(repo, run):
+            yield found(
+                run.where(repo.used_by[0]),
+                "{repo} is still to be downloaded, and hf_xet is not installed."
+                if version is None
+                else "{repo} is still to be downloaded, and hf_xet {version} is known to stall.",
+                otherwise="The download is slow: one plain stream per file."
+                if version is None
+                else "The download can stop near its end without a message.",
+                evidence={"hf_xet": version},
+                repo=repo.repo,
+                version=version,
+            )
+            return
+
+
+@rule("HUB006", "warning", "online-model-source")
+def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
+    """The run asks the hub for its model at every start, although a complete copy is on this machine.
+
+    What: the base model is given as a hub id, HF_HUB_OFFLINE is not set, and every file the run loads is cached.
+    Why: each start asks the hub which commit is the newest. When the repository got a new one, even for its README,
+    the run changes under you; on a cache without symbolic links (Windows) everything is downloaded again.
+    Repair: extract the snapshot into a plain folder and name that folder in the config.
+    Upstream: https://github.com/ostris/ai-toolkit/issues/560, https://github.com/ostris/ai-toolkit/issues/750
+    Signature: none; "Fetching … files" at a start that had nothing to fetch.
+    """
+    repo = hub.repo(run.base_model)
+    if repo is None or hub.offline or repo.ref_state == "pinned" or not is_complete(repo, run):
+        return
+    yield found(
+        run.where("base_model"),
+        "{repo} is asked for at the hub at each start, although a complete copy is in the cache.",
+        otherwise="A new commit there is downloaded unasked and changes what is trained; with the hub out of reach, "
+        "the start waits and may fail.",
+        evidence={"snapshot": repo.snapshot, "commit": repo.commit},
+        repo=repo.repo,
+        snapshot=repo.snapshot,
+    )
+
+
+def is_complete(repo: HubRepo, run: Run) -> bool:
+    """Whether the cache holds all the run loads from `repo`, as far as the cache itself can tell."""
+    if not repo.usable or not any(f.needed for f in repo.files):
+        return False
+    folders = {_folder(f) for f in repo.files if f.needed}
+    if repo.has_manifest or not (
+        "model_index.json" in {f.name for f in repo.files} or folders & {"transformer", "vae"}
+    ):
+        return True
+    own = {"transformer"} if "base_model" in repo.used_by else set()
+    shared = {"text_encoder", "tokenizer", "vae"}
+    elsewhere = "extras_model" not in repo.used_by and run.extras_model not in (None, run.base_model)
+    return (own if elsewhere else own | shared) <= folders
+
+
+def amount(size: int) -> str:
+    """Bytes for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} bytes"
+
+
+def _evidence(repo: HubRepo, file: HubFile) -> dict[str, object]:
+    return {
+        "path": file.path,
+        "blob": file.blob,
+        "size": file.size,
+        "actual_size": file.actual_size,
+        "digest": file.digest,
+        "detail": file.detail,
+        "commit": repo.commit,
+        "good_copy": file.good_copy,
+    }
+
+
+def _rest(run: Run, repo: HubRepo, files: Sequence[HubFile], message: str) -> Iterator[Finding]:
+    if files:
+        names = [file.name for file in files]
+        yield found(
+            run.where(repo.used_by[0]),
+            message,
+            evidence={"paths": [file.path for file in files]},
+            count=len(files),
+            repo=repo.repo,
+            names=", ".join(names[:5]) + (", …" if len(names) > 5 else ""),
+        )
+
+
+def _folder(file: HubFile) -> str:
+    return file.name.rpartition("/")[0]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:3])
+
+
+def _on(system: System, name: str) -> bool:
+    return system.environment.get(name, "").upper() in ("1", "ON", "YES", "TRUE")

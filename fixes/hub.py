@@ -1,0 +1,119 @@
+"""Repairs of the hub cache: content from elsewhere on this machine first, the network only for what is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..doctor.model import (
+    FetchFile,
+    Finding,
+    Fix,
+    Hub,
+    HubFile,
+    HubRepo,
+    MakeLink,
+    PlaceCopy,
+    Quarantine,
+    Step,
+    WriteText,
+)
+from ..doctor.rules import repair
+
+
+@repair("HUB001", "HUB002")
+def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
+    """Bring back what a snapshot should hold: a link, a verified copy, or a download of exactly this file."""
+    wanted = {finding.evidence.get("path"), *finding.evidence.get("paths", ())}
+    files = [(repo, file) for repo in hub.repos for file in repo.files if file.path in wanted]
+    here = [(repo, file) for repo, file in files if file.good_copy is not None or not file.needed]
+    away = [(repo, file) for repo, file in files if file.good_copy is None and file.needed]
+    if here and (hub.offline or not away):
+        yield _one_fix("restore {what} from this machine, 0 bytes downloaded", here)
+    if not away:
+        return
+    size = amount(sum(file.size or 0 for _, file in away))
+    if hub.offline:
+        title = "download {what} again, and only that (" + size + "), once HF_HUB_OFFLINE is unset"
+        yield replace(_one_fix(title, away), steps=(), safety="show", command="zdoctor fix --apply")
+    else:
+        yield _one_fix("download {what} again, and only that (" + size + ")", files)
+
+
+def _one_fix(title: str, files: Sequence[tuple[HubRepo, HubFile]]) -> Fix:
+    repo, first = files[0]
+    what = f"{first.name} of {repo.repo}" if len(files) == 1 else f"{len(files)} files of {repo.repo}"
+    steps = dict.fromkeys(step for repo, file in files for step in _steps(repo, file))
+    return Fix(title.format(what=what), tuple(steps), order=0)
+
+
+def _steps(repo: HubRepo, file: HubFile) -> Iterator[Step]:
+    if not file.needed:
+        yield Quarantine(file.path)
+        return
+    place = file.blob or file.path
+    if file.good_copy is None:
+        yield FetchFile(repo.repo, repo.commit or "main", file.name, place, file.size, file.digest)
+    elif file.good_copy != place:
+        yield PlaceCopy(place, file.good_copy, file.size or 0, file.digest)
+    if file.blob is not None and file.state in ("missing", "wrong-link"):
+        yield MakeLink(file.path, _target(repo, file))
+
+
+def _target(repo: HubRepo, file: HubFile) -> str:
+    """The text of the link from a snapshot to the blob `file.digest` names, as the hub client writes it."""
+    up = [".."] * (file.name.count("/") + 2)
+    address = (file.digest or "").partition(":")[2]
+    return ("\\" if "\\" in repo.folder else "/").join([*up, "blobs", address])
+
+
+def amount(size: int) -> str:
+    """Bytes for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} bytes"
+
+
+@repair("HUB003")
+def point_ref(finding: Finding, hub: Hub) -> Iterator[Fix]:
+    """Write the ref anew: to the commit it means, or to the one complete snapshot; several are offered."""
+    for repo in hub.repos:
+        if repo.ref_path != finding.evidence.get("ref"):
+            continue
+        meant = repo.ref_content.strip()
+        if meant in repo.snapshots:
+            candidates: tuple[str, ...] = (meant,)
+        else:
+            candidates = repo.complete or repo.snapshots
+        sure = len(candidates) == 1 and (candidates[0] == meant or bool(repo.complete))
+        for commit in candidates:
+            yield Fix(
+                f"point refs/main of {repo.repo} at {commit[:8]}, 0 bytes downloaded",
+                (WriteText(repo.ref_path, commit),),
+                safety="safe" if sure else "ask",
+                order=0,
+                command="" if sure else f'printf %s {commit} > "{repo.ref_path}"',
+            )
+
+
+@repair("HUB004")
+def quarantine_partials(finding: Finding) -> Iterator[Fix]:
+    """Move left-over downloads aside."""
+    paths = finding.evidence["paths"]
+    yield Fix(
+        f"move {len(paths)} left-over download(s) into quarantine",
+        tuple(Quarantine(path) for path in paths),
+        order=0,
+    )
+
+
+@repair("HUB005")
+def install_hf_xet(finding: Finding) -> Iterator[Fix]:
+    """hf_xet is installed by the user: we do not change their environment."""
+    yield Fix(
+        "install a current hf_xet",
+        (),
+        safety="show",
+        command='python -m pip install -U "hf-xet>=1.5.2"',
+    )
