@@ -1,0 +1,434 @@
+"""How many bytes a run needs on its device, phase by phase, from the model's own config and headers. Pure.
+
+The activation constants were fitted to traces of the full-size model (every block Linear with a LoRA, AdamW,
+2 steps) and agree with them within 3 %; CUDA's own context cannot be traced and is an assumption with a range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod, sqrt
+from typing import Any
+
+from .architectures import needed_tensors
+from .architectures.zimage import lora_linears, quantizable
+from .model import Component, DatasetFolder, Gpu, Memory, ModelFolder, Phase, Run, System, Unknown
+
+GIB = 1 << 30
+CONTEXT = int(0.45 * GIB)
+CONTEXT_RANGE = int(0.2 * GIB)
+HOST_BASE = int(0.6 * GIB)
+TEXT_TOKENS = 256
+# Bytes per token and unit of width, in 16-bit training: what one block keeps for its backward, and what it needs
+# for a moment beside that. RMSNorm and RoPE keep 32-bit copies, hence the size.
+KEPT = 69.5
+MOMENT = 14.0
+# The LoRA branch computes in 32 bits; how much of its copies is alive at the peak is not known.
+LORA_COPIES = 35.0
+# Bytes per pixel of a 16-bit VAE whose first block is 128 wide.
+VAE_ENCODE = 1.26 * GIB / 2**20
+VAE_DECODE = 1.50 * GIB / 2**20
+TEXT_ENCODER_WORK = int(0.12 * GIB)
+
+_WIDTHS = {
+    **dict.fromkeys(("float", "fp32", "single", "float32"), 4),
+    **dict.fromkeys(("fp16", "half", "float16", "bf16", "bfloat16"), 2),
+    **dict.fromkeys(("8bit", "e4m3fn", "float8"), 1),
+}
+# Optimizer state in bytes per trained parameter.
+_STATES = {
+    "adamw8bit": 2.1,
+    "adam8bit": 2.1,
+    "adamw8": 2.1,
+    "adam8": 2.1,
+    "ademamix8bit": 3.1,
+    "lion8bit": 1.1,
+    "lion": 4.0,
+    "adagrad": 4.0,
+    "adafactor": 0.2,
+    "automagic": 2.1,
+    "prodigy8bit": 10.1,
+    "prodigy": 16.0,
+    "dadaptation": 12.0,
+}
+# Bytes per weight after quantizing, without the scales per row.
+_QUANTIZED = {
+    "qfloat8": 1.0,
+    "float8": 1.0,
+    "qfloat8_e4m3fn": 1.0,
+    "qfloat8_e4m3fnuz": 1.0,
+    "qfloat8_e5m2": 1.0,
+    "int8": 1.0,
+    "fp8": 1.0,
+    "qint8": 1.0,
+    "uint8": 1.0,
+    "uint7": 0.94,
+    "uint6": 0.81,
+    "uint5": 0.69,
+    "uint4": 0.56,
+    "uint3": 0.44,
+    "uint2": 0.31,
+    "qint4": 0.56,
+    "qint2": 0.31,
+    "nf4": 0.53,
+}
+
+QWEN3_4B: Mapping[str, Any] = {
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+_VAE_PARAMETERS = 83_800_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What of the model matters for memory: counts are numbers of parameters, sides of LoRA targets summed."""
+
+    width: int
+    heads: int
+    layers: int
+    refiners: int
+    blocks: int
+    block_rows: int
+    rest: int
+    lora_sides: int
+    text_encoder: int
+    vae: int
+    vae_width: int
+    stored: int
+    assumed: str = ""
+
+
+def predict(
+    run: Run,
+    model: ModelFolder,
+    datasets: tuple[DatasetFolder, ...] | Unknown,
+    system: System,
+    gpus: tuple[Gpu, ...],
+) -> Memory | Unknown:
+    """Predicted device memory of a LoRA training of Z-Image; Unknown for what no closed form was made for.
+
+    The card with the most free memory is assumed; without one, or with `device: cpu`, the system's RAM.
+    """
+    sizes = _sizes(run, model)
+    if isinstance(sizes, Unknown):
+        return sizes
+    reason = _not_covered(run)
+    if reason:
+        return Unknown(reason)
+    card = None if run.device == "cpu" else max(gpus, key=lambda gpu: gpu.memory_free, default=None)
+    known = () if isinstance(datasets, Unknown) else datasets
+    phases = tuple(_phases(run, sizes, known, card))
+    free = card.memory_free if card else system.memory_available
+    host_free = system.memory_available
+    peak = max(phases, key=lambda phase: phase.total)
+    return Memory(
+        device=f"cuda:{card.index} {card.name}" if card else "cpu",
+        phases=phases,
+        total=card.memory_total if card else system.memory_total,
+        free=free,
+        budget_source=card.source if card else "measured: the system's available memory",
+        assumptions=_assumptions(sizes, card, datasets),
+        host_peak=_host_peak(run, sizes) if card else peak.total,
+        host_free=host_free,
+        alternatives=tuple(_alternatives(run, sizes, known, card)),
+        margin=_margin(run, sizes, known, card, peak),
+    )
+
+
+def _not_covered(run: Run) -> str:
+    if run.kind != "lora" or run.network_type not in ("lora", "dora", "locon"):
+        return "memory is predicted for LoRA training only"
+    if run.dtype not in _WIDTHS:
+        return f"dtype {run.dtype} has no known size"
+    for qtype in (run.quantization, run.text_encoder_quantization):
+        if qtype is not None and qtype.partition("|")[0] not in _QUANTIZED:
+            return f"the size of weights quantized as {qtype} is not known"
+    offloading = run.settings.get("model/layer_offloading")
+    if offloading is not None and offloading.value:
+        return "layer_offloading moves weights between card and host while it trains; that is not predicted"
+    return ""
+
+
+def _sizes(run: Run, model: ModelFolder) -> Sizes | Unknown:
+    if run.architecture not in ("zimage", "z_image"):
+        return Unknown(f"memory is predicted for Z-Image only, this run trains {run.architecture}")
+    transformer = model.components.get("transformer")
+    published = model.layout in ("absent", "single-file") and "z-image" in model.source.lower()
+    if transformer is not None and transformer.needed is not None and transformer.config is not None:
+        shapes, config = dict(transformer.needed), transformer.config
+    elif published:
+        shapes, config = needed_tensors("ZImageTransformer2DModel", {}) or {}, {}
+    else:
+        return Unknown("the transformer's config.json is not on this machine")
+    blocks = quantizable(shapes)
+    total = sum(prod(shape) for shape in shapes.values())
+    text_encoder, vae = model.components.get("text_encoder"), model.components.get("vae")
+    encoder_parameters = _parameters(text_encoder)
+    vae_parameters = _parameters(vae)
+    guessed = encoder_parameters == 0 or published
+    if encoder_parameters == 0:
+        published_encoder = needed_tensors("Qwen3ForCausalLM", QWEN3_4B) or {}
+        encoder_parameters = sum(prod(shape) for shape in published_encoder.values())
+    widths = vae.config.get("block_out_channels") if vae is not None and vae.config else None
+    first = widths[0] if isinstance(widths, list) and widths and isinstance(widths[0], int) else 128
+    return Sizes(
+        width=int(config.get("dim", 3840)),
+        heads=int(config.get("n_heads", 30)),
+        layers=int(config.get("n_layers", 30)),
+        refiners=int(config.get("n_refiner_layers", 2)),
+        blocks=sum(prod(shape) for shape in blocks.values()),
+        block_rows=sum(shape[0] for shape in blocks.values()),
+        rest=total - sum(prod(shape) for shape in blocks.values()),
+        lora_sides=sum(sum(sides) for sides in lora_linears(shapes).values()),
+        text_encoder=encoder_parameters,
+        vae=vae_parameters or _VAE_PARAMETERS,
+        vae_width=first,
+        stored=_stored_width(transformer),
+        assumed="parts that are not on this machine taken as published" if guessed else "",
+    )
+
+
+def _parameters(component: Component | None) -> int:
+    if component is None:
+        return 0
+    shapes = component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
+    return sum(prod(shape) for shape in shapes.values())
+
+
+def _stored_width(component: Component | None) -> int:
+    """Bytes per number of the largest tensor on disk, 2 when nothing is there."""
+    tensors = component.tensors.values() if component is not None else ()
+    largest = max(tensors, key=lambda tensor: prod(tensor.shape), default=None)
+    return {"F32": 4, "F64": 8, "F8_E4M3": 1, "F8_E5M2": 1}.get(largest.dtype, 2) if largest else 2
+
+
+def _weights(sizes: Sizes, run: Run) -> int:
+    width = _WIDTHS[run.dtype]
+    if run.quantization is None:
+        return width * (sizes.blocks + sizes.rest)
+    per_weight = _QUANTIZED[run.quantization.partition("|")[0]]
+    return int(per_weight * sizes.blocks + 2 * sizes.block_rows + width * sizes.rest)
+
+
+def _text_encoder(sizes: Sizes, run: Run) -> int:
+    if run.text_encoder_quantization is None:
+        return _WIDTHS[run.dtype] * sizes.text_encoder
+    return int(_QUANTIZED[run.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
+
+
+def _state_bytes(optimizer: str) -> float:
+    name = optimizer.lower()
+    return next((size for known, size in _STATES.items() if name.startswith(known)), 8.0)
+
+
+def _tokens(width: int, height: int) -> int:
+    return _up(max(1, width // 16) * max(1, height // 16))
+
+
+def _up(tokens: int) -> int:
+    return -(-tokens // 32) * 32
+
+
+def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
+    """(width, height) in pixels of the largest training picture of each dataset and resolution.
+
+    ai-toolkit shrinks a picture to the area of the resolution and never enlarges one.
+    """
+    found: list[tuple[int, int]] = []
+    read = {folder.key: folder for folder in datasets}
+    for dataset in run.datasets:
+        folder = read.get(dataset.key)
+        pictures = [(image.width, image.height) for image in folder.images] if folder and not folder.more else []
+        for resolution in dataset.resolutions or (512,):
+            shrunk = [_shrink(width, height, resolution) for width, height in pictures]
+            found.append(max(shrunk, key=prod, default=(resolution, resolution)))
+    return found or [(512, 512)]
+
+
+def _shrink(width: int, height: int, resolution: int) -> tuple[int, int]:
+    scale = min(1.0, sqrt(resolution * resolution / (width * height)))
+    return max(16, int(width * scale) // 16 * 16), max(16, int(height * scale) // 16 * 16)
+
+
+def _activations(run: Run, sizes: Sizes, image: int, text: int) -> int:
+    """Bytes that forward and backward keep for `image` and `text` tokens per sample, at their highest."""
+    wide = 1.0 if _WIDTHS[run.dtype] <= 2 else 1.6
+    together = image + text
+    through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
+    if run.gradient_checkpointing:
+        kept = max(2, _WIDTHS[run.dtype]) * through + together * (KEPT + MOMENT) * wide
+    else:
+        kept = KEPT * wide * through
+    return int(run.batch_size * sizes.width * kept)
+
+
+def _scores(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
+    """Attention scores in full: cards before Ampere have no fused attention kernel for bf16."""
+    old = card is not None and card.capability is not None and card.capability < (8, 0)
+    if not old or run.dtype not in ("bf16", "bfloat16"):
+        return 0
+    return sizes.heads * tokens * tokens * 4 * run.batch_size
+
+
+def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
+    width = _WIDTHS[run.dtype]
+    base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
+    transformer = _weights(sizes, run)
+    encoder = _text_encoder(sizes, run)
+    vae = width * sizes.vae
+    trained = run.rank * sizes.lora_sides
+    lora = {
+        "LoRA weights": 4 * trained * (2 if run.use_ema else 1),
+        "optimizer": int(_state_bytes(run.optimizer) * trained),
+    }
+    adapter = {"adapter kept for sampling": 2 * run.rank * sizes.lora_sides} if run.adapter else {}
+    text_gone = run.cache_text_embeddings or _is_set(run, "train/unload_text_encoder")
+    resident_text = {} if text_gone else {"text encoder": encoder}
+    cached = bool(run.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in run.datasets)
+    resident_vae = {} if cached else {"VAE": vae}
+    pictures = buckets(run, datasets)
+    pixels = max(prod(picture) for picture in pictures)
+    image, text = max(_tokens(*picture) for picture in pictures), _up(TEXT_TOKENS)
+    vae_scale = (width / 2) * (sizes.vae_width / 128)
+
+    whole = width * sizes.text_encoder
+    beside = {} if card else {"transformer": transformer}
+    yield Phase("loading the text encoder", {**base, **beside, "text encoder before quantizing": whole})
+    if card and not _is_set(run, "model/low_vram"):
+        together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
+        yield Phase("loading the models side by side", {**base, **together})
+    if run.cache_text_embeddings:
+        work = {"text encoder": encoder, "encoding": TEXT_ENCODER_WORK}
+        yield Phase("caching the text embeddings", {**base, **beside, **work})
+    encode = int(VAE_ENCODE * pixels * vae_scale)
+    if cached:
+        yield Phase("caching the latents", {**base, **beside, "VAE": vae, "encoding": encode})
+    else:
+        held = {"transformer": transformer, **lora, **resident_text, "VAE": vae}
+        yield Phase("encoding a batch", {**base, **held, "encoding": encode * run.batch_size})
+    step = {"transformer": transformer, **lora, "gradients": 4 * trained, **resident_text, **resident_vae}
+    step["activations"] = _activations(run, sizes, image, text)
+    scores = _scores(run, sizes, image + text, card)
+    if scores:
+        step["attention scores"] = scores
+    yield Phase("training step", {**base, **step})
+    if run.samples and not run.disable_sampling:
+        largest = max(run.samples, key=lambda sample: sample.width * sample.height)
+        area = largest.width * largest.height
+        tokens = _tokens(largest.width, largest.height) + text
+        drawing = int(2 * MOMENT * width / 2 * sizes.width * tokens) + _scores(
+            replace(run, batch_size=1), sizes, tokens, card
+        )
+        decode = int(VAE_DECODE * area * vae_scale)
+        held = {"transformer": transformer, **lora, **adapter, **resident_text, "VAE": vae}
+        yield Phase("drawing samples", {**base, **held, "drawing or decoding": max(drawing, decode)})
+
+
+def _is_set(run: Run, key: str) -> bool:
+    value = run.settings.get(key)
+    return value is not None and value.value is True
+
+
+def _margin(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None, peak: Phase) -> int:
+    """How far the true peak may lie from the computed one: context, allocator, LoRA copies, attention kernel."""
+    context = CONTEXT_RANGE if card else HOST_BASE // 2
+    unsure = 0.0
+    if "activations" in peak.items:
+        image = max(_tokens(*picture) for picture in buckets(run, datasets))
+        unsure = LORA_COPIES * sizes.width * (image + _up(TEXT_TOKENS)) * run.batch_size
+        unsure += peak.items.get("attention scores", 0)
+    return int(context + 0.03 * peak.total + unsure)
+
+
+def _host_peak(run: Run, sizes: Sizes) -> int:
+    """Host bytes that cannot be given back while a run for a card loads.
+
+    Weights stored in another dtype are converted, merged ones rewritten, quantized ones built anew: all of them are
+    then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
+    """
+    width = _WIDTHS[run.dtype]
+    whole = width * (sizes.blocks + sizes.rest)
+    if run.adapter or sizes.stored != width:
+        return HOST_BASE + whole
+    return HOST_BASE + (_weights(sizes, run) if run.quantization else 0)
+
+
+def _alternatives(
+    run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None
+) -> Iterator[tuple[str, Any, str, int]]:
+    """Settings of ai-toolkit that lower the peak, the harmless first, each on top of the ones before it."""
+    if run.trainer != "ai-toolkit":
+        return
+
+    def peak(changed: Run) -> int:
+        return max(phase.total for phase in _phases(changed, sizes, datasets, card))
+
+    best = peak(run)
+    for settings, effect, changed in _steps(run):
+        new = peak(changed(run))
+        if new >= best:
+            continue
+        run, best = changed(run), new
+        for key, value in settings:
+            yield key, value, effect, best
+
+
+def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
+    shuffled = any(
+        _is_set(run, f"{dataset.key}/shuffle_tokens") or f"{dataset.key}/token_dropout_rate" in run.settings
+        for dataset in run.datasets
+    )
+    if not run.cache_text_embeddings and not shuffled and not _is_set(run, "train/train_text_encoder"):
+        key = (("train/cache_text_embeddings", True),)
+        yield key, "equivalent", lambda r: replace(r, cache_text_embeddings=True)
+    if not run.gradient_checkpointing:
+        key = (("train/gradient_checkpointing", True),)
+        yield key, "equivalent", lambda r: replace(r, gradient_checkpointing=True)
+    if run.batch_size > 1:
+        accumulate = run.batch_size * run.gradient_accumulation
+        yield (
+            (("train/gradient_accumulation", accumulate), ("train/batch_size", 1)),
+            "equivalent",
+            lambda r: replace(r, batch_size=1, gradient_accumulation=accumulate),
+        )
+    if run.quantization is None:
+        yield (
+            (("model/quantize", True), ("model/qtype", "qfloat8")),
+            "changes-result",
+            lambda r: replace(r, quantization="qfloat8"),
+        )
+    if run.text_encoder_quantization is None:
+        key = (("model/quantize_te", True),)
+        yield key, "changes-result", lambda r: replace(r, text_encoder_quantization="qfloat8")
+    for limit in (1024, 768, 512):
+        if not any(resolution > limit for dataset in run.datasets for resolution in dataset.resolutions):
+            continue
+        lowered = tuple(
+            replace(dataset, resolutions=tuple(dict.fromkeys(min(r, limit) for r in dataset.resolutions)))
+            for dataset in run.datasets
+        )
+        settings = tuple(
+            (f"{new.key}/resolution", list(new.resolutions))
+            for old, new in zip(run.datasets, lowered, strict=True)
+            if old.resolutions != new.resolutions
+        )
+        yield settings, "changes-result", lambda r, lowered=lowered: replace(r, datasets=lowered)
+
+
+def _assumptions(sizes: Sizes, card: Gpu | None, datasets: tuple[DatasetFolder, ...] | Unknown) -> str:
+    parts = [f"captions of up to {TEXT_TOKENS} tokens"]
+    if card:
+        parts.append("a CUDA context of 0.25 to 0.65 GiB")
+    if isinstance(datasets, Unknown):
+        parts.append("pictures as large as the resolution")
+    if sizes.assumed:
+        parts.append(sizes.assumed)
+    return "assumes " + ", ".join(parts)
