@@ -1,0 +1,24 @@
+"""The only writer. A plan is applied whole or not at all, survives a kill, and is undone to the last byte."""
+
+from .errors import ApplyError, Busy, StalePlan, UndoRefused
+from .journal import Entry
+from .steps import describe, diff
+from .transaction import Applied, Binding, apply, bind
+from .undo import history, recover, undo
+
+__all__ = [
+    "Applied",
+    "ApplyError",
+    "Binding",
+    "Busy",
+    "Entry",
+    "StalePlan",
+    "UndoRefused",
+    "apply",
+    "bind",
+    "describe",
+    "diff",
+    "history",
+    "recover",
+    "undo",
+]

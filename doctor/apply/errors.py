@@ -1,0 +1,27 @@
+"""What can go wrong while the world is being changed, in words for the person who asked for it."""
+
+from __future__ import annotations
+
+
+class ApplyError(Exception):
+    """The plan was not carried out; everything is as it was before, unless the message says otherwise."""
+
+
+class StalePlan(ApplyError):
+    """Something the plan was made from has changed since; nothing was touched."""
+
+
+class UndoRefused(ApplyError):
+    """Undoing would lose work done since; nothing was touched."""
+
+
+class Busy(ApplyError):
+    """Another zdoctor is writing at this moment."""
+
+
+def reason(error: BaseException) -> str:
+    """The error as one clause: the file it names and what the system said."""
+    if isinstance(error, OSError) and error.strerror:
+        name = error.filename2 or error.filename
+        return f"{name}: {error.strerror}" if isinstance(name, str) else error.strerror
+    return str(error) or type(error).__name__

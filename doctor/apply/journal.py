@@ -1,0 +1,197 @@
+"""The journal: what was about to be done, on disk before it is done, so that it can be taken back.
+
+One folder per transaction, `<state>/journal/<id>/`: `journal.jsonl` holds one record per line, beside it lie the
+former contents of edited files. Records, in order of appearance (`n` numbers the action):
+
+    begin                     who, when, which config, what in words
+    edit, move, part, place, folder, scratch     action `n` is about to start
+    in-place n                the edit is about to write over the file itself: a kill may leave it half written
+    applied                   the commit mark
+    undoing                   the user asked to take it back
+    reverted n                the action was taken back
+    undone | rolled-back      finished
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from .errors import Busy
+
+State = Literal["applied", "undone", "rolled back", "unfinished"]
+Record = dict[str, Any]
+_FINAL: dict[str, State] = {"applied": "applied", "undone": "undone", "rolled-back": "rolled back"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One transaction of the past. `when` is local time in ISO 8601, `what` one line per thing done."""
+
+    id: str
+    when: str
+    config: str
+    what: tuple[str, ...]
+    state: State
+
+
+class Journal:
+    """One transaction on disk. Every record is forced to disk before `log` returns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.id = folder.name
+        self.records: list[Record] = _read(folder / "journal.jsonl")
+        self._count = sum(1 for record in self.records if "n" in record and record["do"] in ACTIONS)
+
+    @classmethod
+    def create(cls, state: Path, config: str, what: tuple[str, ...], group: str | None = None) -> Journal:
+        now = datetime.now().astimezone()
+        stamp = now.astimezone(timezone.utc).strftime("%Y%m%d-%H%M%S")
+        folder = state / "journal" / f"{stamp}-{secrets.token_hex(3)}"
+        folder.mkdir(parents=True, mode=0o700)
+        sync_folder(folder.parent)
+        journal = cls(folder)
+        when = now.isoformat(timespec="seconds")
+        begin = {"do": "begin", "version": 1, "when": when, "group": group, "config": config, "what": list(what)}
+        journal.log(begin)
+        sync_folder(folder)
+        return journal
+
+    def log(self, record: Record) -> None:
+        """Append a record; a torn last line, left by a kill, is closed first and never read."""
+        path = self.folder / "journal.jsonl"
+        with path.open("ab") as file:
+            torn = file.tell() > 0 and not _ends_a_line(path)
+            file.write(b"\n" * torn + json.dumps(record).encode("ascii") + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.records.append(record)
+
+    def begin(self, do: str, **details: Any) -> int:
+        """Announce an action and give it its number."""
+        n = self._count
+        self._count += 1
+        self.log({"do": do, "n": n, **details})
+        return n
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Store the contents of a file in the transaction's folder."""
+        with (self.folder / name).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self.folder)
+
+    def kept(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
+
+    @property
+    def next(self) -> int:
+        return self._count
+
+    @property
+    def actions(self) -> list[Record]:
+        return [record for record in self.records if record["do"] in ACTIONS]
+
+    def said(self, do: str, n: int) -> Record | None:
+        """The record `do` about action `n`, if it was written."""
+        return next((r for r in self.records if r["do"] == do and r.get("n") == n), None)
+
+    def has(self, do: str) -> bool:
+        return any(record["do"] == do for record in self.records)
+
+    @property
+    def state(self) -> State:
+        last = next((r["do"] for r in reversed(self.records) if r["do"] in {*_FINAL, "undoing"}), "")
+        return _FINAL.get(last, "unfinished")
+
+    @property
+    def group(self) -> str:
+        """The first transaction of the repair this one is a pass of."""
+        return str(self.records[0].get("group") or self.id)
+
+
+ACTIONS = frozenset({"edit", "move", "part", "place", "folder", "scratch"})
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
+def _read(path: Path) -> list[Record]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    records: list[Record] = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        records.append(record)
+    return records if records and records[0].get("do") == "begin" else []
+
+
+def journals(state: Path) -> list[Journal]:
+    """Every transaction that got as far as its first record, oldest first."""
+    try:
+        folders = sorted(path for path in (state / "journal").iterdir() if path.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [journal for journal in map(Journal, folders) if journal.records]
+
+
+def unfinished(state: Path) -> list[Journal]:
+    """Transactions that a kill cut short, newest first: the order in which they must be taken back."""
+    return [journal for journal in reversed(journals(state)) if journal.state == "unfinished"]
+
+
+@contextmanager
+def locked(state: Path) -> Iterator[None]:
+    """Only one zdoctor writes at a time. The system frees the lock when the process dies. Raises Busy."""
+    folder = state / "journal"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "lock").open("ab") as file:
+        try:
+            _lock(file.fileno())
+        except OSError as error:
+            raise Busy("another zdoctor is changing files right now; wait until it is done") from error
+        yield
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to disk, where the system can: Windows cannot, some file systems refuse."""
+    if os.name == "nt":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)

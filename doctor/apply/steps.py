@@ -1,0 +1,228 @@
+"""What each step touches, costs and does, and how it reads to a person."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from ..configs.edit import EditError, apply_edits
+from ..configs.text import decode
+from ..model import (
+    ExtractFiles,
+    FetchFile,
+    MakeLink,
+    MirrorFolder,
+    PlaceCopy,
+    Plan,
+    Quarantine,
+    ReplaceText,
+    SetValue,
+    Step,
+    WriteText,
+)
+from .actions import aside, edit, hub_root, make, move
+from .copy import Meter, copy_file, mirror, mirrored
+from .errors import ApplyError
+from .fetch import fetch
+from .journal import Journal
+
+
+def at(path: str) -> Path:
+    """The absolute path of a step, links unresolved."""
+    return Path(os.path.abspath(path))
+
+
+def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
+    """The plan as groups, each carried out at once: all edits of one file together, where the last of them stands."""
+    steps = plan.steps
+    groups: list[tuple[Step, ...]] = []
+    for index, step in enumerate(steps):
+        if isinstance(step, SetValue | ReplaceText):
+            file = at(step.path).resolve()
+            same = [
+                (i, s)
+                for i, s in enumerate(steps)
+                if isinstance(s, SetValue | ReplaceText) and at(s.path).resolve() == file
+            ]
+            if index == same[-1][0]:
+                groups.append(tuple(s for _, s in same))
+        else:
+            groups.append((step,))
+    return tuple(groups)
+
+
+def place(step: Step) -> Path:
+    """What the step writes to."""
+    match step:
+        case ExtractFiles() | MirrorFolder():
+            return at(step.target)
+        case _:
+            return at(step.path)
+
+
+def sources(step: Step) -> tuple[Path, ...]:
+    """What the step reads from."""
+    match step:
+        case ExtractFiles():
+            return tuple(at(item.source) for item in step.items)
+        case MirrorFolder() | PlaceCopy():
+            return (at(step.source),)
+        case _:
+            return ()
+
+
+def copies(step: Step) -> Iterable[tuple[Path, int]]:
+    """Every (source, bytes) that the step really copies. Downloads count with a source that does not exist."""
+    match step:
+        case ExtractFiles():
+            for item in step.items:
+                yield at(item.source), item.size
+        case PlaceCopy():
+            yield at(step.source), step.size
+        case FetchFile():
+            yield at(step.path), step.size or 0
+        case MirrorFolder():
+            for path, _, kind in mirrored(at(step.source)):
+                yield path, path.stat().st_size if kind == "copy" else 0
+        case _:
+            return
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    """The text of a file as the repairs counted its characters, and the encoding that gives its bytes again."""
+    source = decode(str(path), path.read_bytes())
+    if source.problem is not None and source.problem.kind == "size":
+        raise ApplyError(f"{path}: {source.problem.message}")
+    return source.text, source.encoding
+
+
+def edited(path: Path, edits: Sequence[SetValue | ReplaceText]) -> bytes:
+    """The new bytes of a text file; encoding, byte-order mark and line ends stay. Raises ApplyError."""
+    text, encoding = read_text(path)
+    try:
+        return apply_edits(text, edits).encode(encoding, "surrogateescape")
+    except EditError as error:
+        raise ApplyError(f"{path} cannot be edited: {error}") from error
+
+
+def perform(group: tuple[Step, ...], journal: Journal, meter: Meter) -> None:
+    """Carry out one group of `ordered`. Every change is announced in the journal before it is made."""
+    step = group[0]
+    path = place(step)
+    match step:
+        case SetValue() | ReplaceText():
+            edits = [s for s in group if isinstance(s, SetValue | ReplaceText)]
+            edit(journal, path, edited(path.resolve(), edits))
+        case ExtractFiles():
+            make(journal, path, lambda part: _extract(step, part, meter))
+        case MirrorFolder():
+            make(journal, path, lambda part: mirror(at(step.source), part, meter))
+        case Quarantine():
+            move(journal, path, aside(path, journal.id, "quarantine"))
+        case WriteText():
+            data = step.text.encode("utf-8", "surrogateescape")
+            if path.is_file():
+                edit(journal, path, data)
+            else:
+                make(journal, path, lambda part: _write(part, data), instead=True)
+        case MakeLink():
+            if not (path.is_symlink() and str(path.readlink()) == step.target):
+                make(journal, path, lambda part: part.symlink_to(step.target), instead=True)
+        case PlaceCopy():
+            source = at(step.source)
+            make(journal, path, lambda part: copy_file(source, part, step.size, step.digest, meter), instead=True)
+        case FetchFile():
+            make(journal, path, fetch(step, path, journal, meter), instead=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _extract(step: ExtractFiles, part: Path, meter: Meter) -> None:
+    part.mkdir()
+    for item in step.items:
+        target = part / item.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy_file(at(item.source), target, item.size, item.digest, meter, item.name)
+
+
+def safe_name(name: str) -> bool:
+    """Whether a relative name stays below its folder on every system."""
+    windows, posix = PureWindowsPath(name), PurePosixPath(name)
+    parts = name.replace("\\", "/").split("/")
+    return not (
+        not name
+        or "\0" in name
+        or ":" in name
+        or windows.drive
+        or windows.root
+        or posix.is_absolute()
+        or any(part in ("", ".", "..") for part in parts)
+    )
+
+
+def size(count: int) -> str:
+    """Bytes in the decimal units that disks are sold in."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def describe(step: Step) -> str:
+    """The step as one line for a person."""
+    match step:
+        case SetValue():
+            return f"set {step.pointer} to {step.value!r} in {step.path}"
+        case ReplaceText():
+            return f"replace {step.old!r} by {step.new!r} in {step.path}"
+        case ExtractFiles():
+            count = len(step.items)
+            total = size(sum(item.size for item in step.items))
+            return f"copy {count} file{'s' * (count != 1)}, {total}, into {step.target}, verifying each"
+        case MirrorFolder():
+            return f"make the writable folder {step.target} with a link to every file below {step.source}"
+        case Quarantine():
+            where = (
+                "aside, inside the cache" if hub_root(at(step.path)) is not None else "aside, beside where it lies"
+            )
+            return f"move {step.path} {where}"
+        case WriteText():
+            return f"write {step.path}: {step.text.strip()[:60]!r}"
+        case MakeLink():
+            return f"link {step.path} to {step.target}"
+        case PlaceCopy():
+            return f"copy {step.source}, {size(step.size)}, to {step.path}, verifying it"
+        case FetchFile():
+            amount = f", {size(step.size)}," if step.size is not None else ""
+            return f"download {step.filename}{amount} of {step.repo} to {step.path}"
+
+
+def diff(plan: Plan) -> str:
+    """What the plan would change: a unified diff of the text files, then one line per other step."""
+    parts: list[str] = []
+    lines: list[str] = []
+    for group in ordered(plan):
+        edits = [step for step in group if isinstance(step, SetValue | ReplaceText)]
+        if not edits:
+            lines += map(describe, group)
+            continue
+        path = at(edits[0].path)
+        try:
+            before, encoding = read_text(path)
+            after = edited(path, edits).decode(encoding, "surrogateescape")
+        except (ApplyError, OSError) as error:
+            lines += [f"cannot be done now: {describe(step)} ({error})" for step in edits]
+            continue
+        parts += difflib.unified_diff(_lines(before), _lines(after), edits[0].path, edits[0].path, lineterm="")
+    return "\n".join([*parts, *lines])
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")

@@ -1,0 +1,242 @@
+"""A plan becomes a change of the world, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..model import (
+    ExtractFiles,
+    FetchFile,
+    MakeLink,
+    MirrorFolder,
+    PlaceCopy,
+    Plan,
+    Quarantine,
+    ReplaceText,
+    SetValue,
+    Step,
+    WriteText,
+)
+from .actions import Key, key_of, lies, sha, tidy
+from .copy import Meter, Progress, can_reflink
+from .errors import ApplyError, StalePlan, reason
+from .journal import Journal, locked, unfinished
+from .steps import copies, describe, ordered, perform, place, safe_name, size, sources
+from .undo import recover_locked, roll_back
+
+Binding = Mapping[str, Key | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A transaction that took place. `id` is what `undo` asks for, empty when the plan was empty."""
+
+    id: str
+    what: tuple[str, ...]
+    copied: int
+
+
+def bind(plan: Plan) -> Binding:
+    """The state a plan was made from: hashes of the texts it edits, lstat keys of all it touches or reads."""
+    seen: dict[str, Key | None] = {}
+    for step in plan.steps:
+        path = place(step)
+        seen[str(path)] = key_of(path)
+        for source in sources(step):
+            seen[str(source)] = _key_behind(source)
+        if isinstance(step, SetValue | ReplaceText | WriteText):
+            seen[str(path)] = _text_key(path)
+    return seen
+
+
+def _text_key(path: Path) -> Key | None:
+    try:
+        return ("text", sha(path.read_bytes()), None, None)
+    except OSError:
+        return key_of(path)
+
+
+def _key_behind(path: Path) -> Key | None:
+    """The key of what a link leads to."""
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    if stat.S_ISDIR(info.st_mode):
+        return ("folder", 0, info.st_mtime_ns, None)
+    return ("file", info.st_size, info.st_mtime_ns, None)
+
+
+def apply(
+    plan: Plan,
+    *,
+    state: Path,
+    binding: Binding | None = None,
+    progress: Progress | None = None,
+    group: str | None = None,
+) -> Applied:
+    """Carry out every fix of the plan, or nothing.
+
+    `state` is zdoctor's state folder, `binding` what `bind` said when the plan was made, `progress` is called with
+    (bytes copied, bytes to copy, file); `group` is the id of the first pass when a repair takes several, so that one
+    undo takes all of them back. Raises StalePlan or ApplyError; the world is then as before. Ctrl-C too
+    takes everything back before it goes on as KeyboardInterrupt.
+    """
+    groups = ordered(plan)
+    if not groups:
+        return Applied("", (), 0)
+    with locked(state):
+        recover_locked(state)
+        stuck = unfinished(state)
+        if stuck:
+            raise ApplyError(f"an earlier change, {stuck[0].id}, cannot be taken back yet: see {stuck[0].folder}")
+        if binding is not None:
+            _require_unchanged(plan, binding)
+        try:
+            total = _precheck([step for group in groups for step in group])
+        except OSError as error:
+            raise ApplyError(f"{reason(error)}; nothing was done") from error
+        what = tuple(describe(step) for group in groups for step in group)
+        meter = Meter(total, progress)
+        try:
+            journal = Journal.create(state, plan.config, what, group)
+        except OSError as error:
+            raise ApplyError(f"the journal cannot be written, so nothing was changed: {reason(error)}") from error
+        try:
+            for steps in groups:
+                perform(steps, journal, meter)
+            tidy(journal)
+            journal.log({"do": "applied"})
+        except BaseException as error:
+            left = roll_back(journal)
+            if not isinstance(error, Exception):
+                raise
+            after = "everything is as before" if not left else "not taken back: " + "; ".join(left)
+            raise ApplyError(f"{reason(error)} ({after})") from error
+        return Applied(journal.id, what, meter.done)
+
+
+def _require_unchanged(plan: Plan, binding: Binding) -> None:
+    now = bind(plan)
+    for path in sorted({*now, *binding}):
+        if now.get(path) != binding.get(path):
+            raise StalePlan(f"{path} has changed since the plan was made; nothing was done, check again")
+
+
+def _precheck(steps: list[Step]) -> int:
+    """Everything that can be known before the first byte is written. Returns the bytes to copy."""
+    made: set[Path] = set()
+    folders: list[Path] = []
+    moved: set[Path] = set()
+    edited: set[Path] = set()
+    needs: dict[int, tuple[Path, int, int]] = {}
+    total = 0
+    for step in steps:
+        path = place(step)
+        changes_text = isinstance(step, SetValue | ReplaceText)
+        if path in made or (path in edited and not changes_text) or any(folder in path.parents for folder in folders):
+            raise ApplyError(f"the plan writes to {path} twice; nothing was done")
+        _require_sources(step, made)
+        match step:
+            case ExtractFiles() | MirrorFolder():
+                _require_new(step, path)
+                folders.append(path)
+                made.add(path)
+            case Quarantine():
+                if not lies(path):
+                    raise ApplyError(f"{path} is not there any more; nothing was done")
+                moved.add(path)
+            case WriteText() | MakeLink() | PlaceCopy() | FetchFile():
+                if path.is_dir() and not path.is_symlink() and path not in moved:
+                    raise ApplyError(f"{path} is a folder; a file was to be put there; nothing was done")
+                made.add(path)
+            case SetValue() | ReplaceText():
+                if not path.is_file():
+                    raise ApplyError(f"{path} is not there any more; nothing was done")
+                if not os.access(path, os.W_OK):
+                    raise ApplyError(f"{path} cannot be written to; nothing was done")
+                edited.add(path)
+                continue
+        total += _need_room(step, path, needs)
+    for folder, count, files in needs.values():
+        _require_room(folder, count, files)
+    return total
+
+
+def _require_new(step: ExtractFiles | MirrorFolder, path: Path) -> None:
+    if lies(path):
+        raise ApplyError(f"{path} already exists; it was left alone, and nothing was done")
+    if isinstance(step, ExtractFiles):
+        names: set[str] = set()
+        for item in step.items:
+            if not safe_name(item.name):
+                raise ApplyError(f"the file name {item.name!r} would leave its folder; nothing was done")
+            if item.name.casefold() in names:
+                raise ApplyError(f"the file name {item.name!r} comes twice; nothing was done")
+            names.add(item.name.casefold())
+    else:
+        source = sources(step)[0].resolve()
+        if not source.is_dir():
+            raise ApplyError(f"{source} is no folder; nothing was done")
+        target = path.resolve()
+        if source == target or source in target.parents:
+            raise ApplyError(f"{path} lies inside {source}, which it should mirror; nothing was done")
+
+
+def _require_sources(step: Step, made: Iterable[Path]) -> None:
+    made = set(made)
+    if isinstance(step, MirrorFolder):
+        return
+    sizes = [item.size for item in step.items] if isinstance(step, ExtractFiles) else []
+    sizes = [step.size] if isinstance(step, PlaceCopy) else sizes
+    for source, expected in zip(sources(step), sizes, strict=True):
+        if source in made or source.resolve() in made or any(p in made for p in source.parents):
+            continue
+        try:
+            actual = source.stat().st_size
+        except OSError as error:
+            raise ApplyError(f"{source} cannot be read: {reason(error)}; nothing was done") from error
+        if actual != expected:
+            raise ApplyError(f"{source} is {actual} bytes long, it should be {expected}; nothing was done")
+
+
+def _need_room(step: Step, path: Path, needs: dict[int, tuple[Path, int, int]]) -> int:
+    """Add what the step writes to the needs of its file system. Returns the bytes it copies."""
+    folder = path.parent
+    while not folder.is_dir():
+        if folder == folder.parent or lies(folder):
+            raise ApplyError(f"{folder} is no folder; nothing was done")
+        folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ApplyError(f"{folder} cannot be written to; nothing was done")
+    device = folder.stat().st_dev
+    _, wanted, files = needs.get(device, (folder, 0, 0))
+    total = 0
+    shared: bool | None = None
+    for source, count in copies(step):
+        total += count
+        files += 1
+        if count:
+            if shared is None:
+                shared = can_reflink(source, folder)
+            wanted += 0 if shared else count
+    needs[device] = (folder, wanted, files)
+    return total
+
+
+def _require_room(folder: Path, wanted: int, files: int) -> None:
+    if not hasattr(os, "statvfs"):
+        free, inodes = shutil.disk_usage(folder).free, None
+    else:
+        room = os.statvfs(folder)
+        free, inodes = room.f_bavail * room.f_frsize, room.f_favail if room.f_files else None
+    wanted += wanted // 100
+    if wanted > free:
+        raise ApplyError(f"{folder} has {size(free)} free, {size(wanted)} are needed; nothing was done")
+    if inodes is not None and files > inodes:
+        raise ApplyError(f"{folder} has room for {inodes} more files, {files} are needed; nothing was done")

@@ -1,0 +1,149 @@
+"""Taking back: after an error, after a kill, or because the user asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .actions import changed_since, edited_since, lies, revert
+from .errors import ApplyError, Busy, UndoRefused, reason
+from .journal import Entry, Journal, State, journals, locked, unfinished
+
+
+def roll_back(journal: Journal, final: str = "rolled-back") -> tuple[str, ...]:
+    """Take back every action, the last one first. What cannot be taken back without loss stays and is named.
+
+    An action that the system refuses to take back stops it, because the ones before may build on it; the
+    transaction stays unfinished then, and the next command tries again.
+    """
+    left: list[str] = []
+    stuck = False
+    for record in reversed(journal.actions):
+        n = record["n"]
+        if journal.said("reverted", n) is not None:
+            continue
+        try:
+            objection = revert(journal, record)
+            if objection is not None:
+                left.append(objection)
+            journal.log({"do": "reverted", "n": n})
+        except OSError as error:
+            left.append(reason(error))
+            stuck = True
+            break
+    if not stuck:
+        try:
+            journal.log({"do": final, "left": left})
+        except OSError as error:
+            left.append(reason(error))
+    return tuple(left)
+
+
+def recover(state: Path) -> tuple[str, ...]:
+    """Take back what a kill cut short, if there is anything, and say so line by line.
+
+    Touches nothing otherwise, and leaves alone what another zdoctor is doing at this moment.
+    """
+    if not unfinished(state):
+        return ()
+    try:
+        with locked(state):
+            return recover_locked(state)
+    except Busy:
+        return ()
+
+
+def recover_locked(state: Path) -> tuple[str, ...]:
+    lines: list[str] = []
+    for journal in unfinished(state):
+        left = roll_back(journal, "undone" if journal.has("undoing") else "rolled-back")
+        what = "an undo that was cut short was finished" if journal.has("undoing") else "it was cut short"
+        lines.append(f"{journal.id} was taken back: {what}")
+        lines += (f"left as it is: {line}" for line in left)
+    return tuple(lines)
+
+
+def history(state: Path) -> tuple[Entry, ...]:
+    """Every transaction, oldest first; the passes of one repair are one entry."""
+    groups: dict[str, list[Journal]] = {}
+    for journal in journals(state):
+        groups.setdefault(journal.group, []).append(journal)
+    return tuple(_entry(id, passes) for id, passes in groups.items())
+
+
+def _entry(id: str, passes: list[Journal]) -> Entry:
+    first = passes[0].records[0]
+    what = tuple(line for journal in passes for line in journal.records[0]["what"])
+    states = [journal.state for journal in passes]
+    order: tuple[State, ...] = ("unfinished", "applied", "undone", "rolled back")
+    return Entry(id, first["when"], first["config"], what, next(state for state in order if state in states))
+
+
+def undo(id: str | None = None, *, state: Path) -> tuple[str, ...]:
+    """Put every byte, mode, link and time back to what it was before a repair, the last one by default.
+
+    `id` may be shortened as long as it is unambiguous. Returns one line per thing taken back. Raises UndoRefused,
+    naming the file, when something was changed since, and touches nothing then.
+    """
+    with locked(state):
+        recover_locked(state)
+        chosen = _chosen(id, journals(state))
+        objections = _objections(chosen)
+        if objections:
+            raise UndoRefused("; ".join(objections[:3]) + (" …" if len(objections) > 3 else ""))
+        for journal in chosen:
+            journal.log({"do": "undoing"})
+        lines: list[str] = []
+        for journal in chosen:
+            left = roll_back(journal, "undone")
+            if journal.state != "undone":
+                raise ApplyError(f"{left[-1]}; the undo will go on with the next command")
+            lines += (f"taken back: {line}" for line in reversed(journal.records[0]["what"]))
+            lines += (f"left as it is: {line}" for line in left)
+        return tuple(lines)
+
+
+def _chosen(id: str | None, known: list[Journal]) -> list[Journal]:
+    """The applied transactions of one repair, newest first."""
+    applied = [journal for journal in reversed(known) if journal.state == "applied"]
+    if id is None:
+        if not applied:
+            raise UndoRefused("there is nothing to undo")
+        return [journal for journal in applied if journal.group == applied[0].group]
+    named = {journal.group for journal in known if id in (journal.group, journal.id)}
+    named = named or {journal.group for journal in known if journal.group.startswith(id)}
+    if len(named) != 1:
+        raise UndoRefused(f"{id} names {len(named)} repairs" if named else f"there is no repair {id}")
+    chosen = [journal for journal in applied if journal.group in named]
+    if not chosen:
+        raise UndoRefused(f"{named.pop()} was already taken back")
+    return chosen
+
+
+def _objections(chosen: list[Journal]) -> list[str]:
+    """What undoing would lose. The actions are looked at backwards, as they will be taken back."""
+    found: list[str] = []
+    cleared: set[Path] = set()
+    restored: dict[Path, str] = {}
+    for journal, record in ((j, r) for j in chosen for r in reversed(j.actions)):
+        objection = None
+        if record["do"] == "edit":
+            path = Path(record["path"])
+            if restored.get(path) not in (record["before"], record["after"]):
+                objection = edited_since(journal, record)
+            restored[path] = record["before"]
+        elif record["do"] == "place":
+            path = Path(record["to"])
+            if lies(path) and path not in restored:
+                objection = changed_since(path, record)
+            cleared.add(path)
+        elif record["do"] == "move":
+            source, target = Path(record["from"]), Path(record["to"])
+            if not lies(target):
+                gone = not lies(source) or source in cleared
+                objection = f"{target}, which was {source}, is gone" if gone else None
+            elif lies(source) and source not in cleared:
+                objection = f"{source} exists again; its former contents are at {target}"
+            cleared.discard(source)
+        if objection is not None:
+            found.append(objection)
+    return found
