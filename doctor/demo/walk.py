@@ -1,0 +1,202 @@
+"""`zdoctor demo`: build the patient, then walk check → fix → check → train as a user would, and hold the result."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UserError
+from ..model import Report, SetValue
+
+if TYPE_CHECKING:
+    from ..train import TrainResult
+    from .patient import Patient
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "tensors missing from the files (meta tensors)": ("MDL001",),
+    "a folder that refuses writes": ("PTH001",),
+    "Windows paths in YAML": ("PTH002",),
+    "an adapter path that is a folder": ("PTH003",),
+    "a broken hub cache": ("HUB001", "HUB002", "HUB003", "HUB004"),
+    "slow storage": ("DSK001",),
+    "more memory than the card has": ("MEM001",),
+}
+NEEDED = ("torch", "diffusers", "transformers", "peft", "PIL")
+
+
+def walk(folder: str | None, *, color: bool = False, width: int = 100) -> int:
+    """Run the demo in a new or empty folder. Returns 0 when everything it promises came true, else 1."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"the demo trains for real and needs {', '.join(missing)}.", "python -m pip install 'zdoctor[train]'"
+        )
+    started = time.perf_counter()
+    root = _room(folder)
+    print(f"A tiny Z-Image pipeline, its hub cache, eight pictures and an adapter are being made in\n  {root}")
+    from .patient import build
+
+    patient = build(root)
+    _print_recorded(patient)
+    with _inside(patient):
+        return _walk(patient, started)
+
+
+def _walk(patient: Patient, started: float) -> int:
+    from .. import commands
+
+    machine = ["--machine", patient.machine.name]
+    sick = commands.check(patient.config.name, machine=patient.machine.name)
+    _run("check", patient.config.name, *machine)
+    _run("fix", patient.config.name, "--apply", *machine)
+    print("\nWhat is left changes how the run trains, so it waits for your word:")
+    _run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
+    cured = commands.check(patient.config.name, machine=patient.machine.name)
+
+    print("\nThe recorded card is not here, so the run is told to train on this machine's processor (device: cpu).")
+    _train_on_cpu(patient.config)
+    print(f"\n$ zdoctor train {patient.config.name}\n", flush=True)
+    result = _train(patient)
+    change = _load_lora(patient, result)
+    return _verdict(sick, cured, result, change, time.perf_counter() - started, patient.folder)
+
+
+def _run(*words: str) -> int:
+    from ..cli import main
+
+    print(f"\n$ zdoctor {' '.join(words)}\n", flush=True)
+    return main(words)
+
+
+def _train(patient: Patient) -> TrainResult:
+    from .. import commands
+
+    return commands.train(patient.config.name)
+
+
+def _train_on_cpu(config: Path) -> None:
+    from ..configs.edit import apply_edits
+
+    text = config.read_text(encoding="utf-8")
+    edited = apply_edits(text, [SetValue(config.name, "/config/process/0/device", "cpu")])
+    config.write_text(edited, encoding="utf-8")
+
+
+def _load_lora(patient: Patient, result: TrainResult) -> float:
+    """The largest change that the LoRA makes to the pipeline's latents; loaded as any user would load it."""
+    import torch
+    from diffusers import ZImagePipeline
+
+    folder = patient.folder / "models" / "Z-Image-Turbo"
+    pipe = ZImagePipeline.from_pretrained(str(folder), torch_dtype=torch.float32, local_files_only=True)
+    pipe.set_progress_bar_config(disable=True)
+
+    def paint() -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        out = pipe(
+            "testarossa a red circle on a white table",
+            height=64,
+            width=64,
+            num_inference_steps=2,
+            guidance_scale=0.0,
+            generator=generator,
+            output_type="latent",
+        )
+        latents: torch.Tensor = out.images
+        return latents
+
+    before = paint()
+    pipe.load_lora_weights(str(Path(result.lora).parent), weight_name=Path(result.lora).name)
+    return float((paint() - before).abs().max())
+
+
+def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, seconds: float, folder: Path) -> int:
+    found = {finding.rule for finding in sick.findings}
+    left = {finding.rule for finding in cured.findings}
+    print("\nWhat the demo showed\n")
+    good = True
+    for family, rules in FAMILIES.items():
+        seen, gone = [r for r in rules if r in found], not any(r in left for r in rules)
+        ok = len(seen) == len(rules) and gone
+        good &= ok
+        print(f"  {'ok ' if ok else 'NO '} {family:<48} {' '.join(seen) or 'not found':<28} {_state(seen, gone)}")
+    quarter = max(1, len(result.losses) // 4)
+    first, last = _mean(result.losses[:quarter]), _mean(result.losses[-quarter:])
+    checks = [
+        (not cured.errors, f"green: {len(cured.passed)} rules passed, {len(cured.errors)} errors"),
+        (
+            last < first,
+            f"trained {result.steps} steps: mean loss {first:.4f} in the first quarter, {last:.4f} in the last",
+        ),
+        (change > 0, f"the LoRA loads into ZImagePipeline and moves its latents by up to {change:.3g}"),
+    ]
+    for ok, text in checks:
+        good &= ok
+        print(f"  {'ok ' if ok else 'NO '} {text}")
+    print(f"\n{seconds:.0f} s in all. Look around in {folder}; zdoctor undo takes the repairs back there with")
+    print(f"  ZDOCTOR_STATE={folder / 'state'} zdoctor history")
+    return 0 if good else 1
+
+
+def _state(seen: Sequence[str], gone: bool) -> str:
+    return "" if not seen else "found, repaired" if gone else "found, NOT repaired"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))
+
+
+def _room(folder: str | None) -> Path:
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="zdoctor-demo-"))
+    root = Path(folder).absolute()
+    try:
+        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise UserError(f"{folder} is not an empty folder.", "Name a folder that does not exist yet.")
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be used: {error.strerror}.") from None
+    if shutil.disk_usage(root).free < 200 << 20:
+        raise UserError(f"{folder} has less than 200 MB of room.")
+    return root
+
+
+def _print_recorded(patient: Patient) -> None:
+    print("\nThis machine does not have all seven troubles, so some are recorded (machine.json):")
+    for line in patient.shown:
+        print(f"  - {line}")
+
+
+@contextlib.contextmanager
+def _inside(patient: Patient) -> Iterator[None]:
+    """The patient's folder as working directory, its cache as the hub's, a state folder of its own; then as before."""
+    cwd = Path.cwd()
+    wanted = {
+        "HF_HOME": str(patient.hub_home),
+        "ZDOCTOR_STATE": str(patient.folder / "state"),
+        "HF_HUB_OFFLINE": None,
+    }
+    wanted |= {"HF_HUB_CACHE": None, "HUGGINGFACE_HUB_CACHE": None}
+    before = {name: os.environ.get(name) for name in wanted}
+    _set(wanted)
+    os.chdir(patient.folder)
+    try:
+        yield
+    finally:
+        os.chdir(cwd)
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
