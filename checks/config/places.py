@@ -1,0 +1,32 @@
+"""Where a key stands in the text of a config."""
+
+from __future__ import annotations
+
+import re
+
+from ...doctor.model import Config, Value, Where
+
+
+def key_span(config: Config, value: Value) -> tuple[int, int] | None:
+    """Character offsets of the key in front of a value (its quotes left out), None when it is not found."""
+    pointer = value.where.pointer or ""
+    name = pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
+    pattern = re.compile(rf"(?<![\w.\-]){re.escape(name)}(?=[\"']?[ \t]*:(?:\s|$|[\[{{\"']))")
+    spans = [match.span() for match in pattern.finditer(config.text, max(0, value.start - 4000), value.start)]
+    return spans[-1] if spans else None
+
+
+def key_where(config: Config, value: Value) -> Where:
+    """The place of a value's key, for findings about the key itself."""
+    span = key_span(config, value)
+    if span is None:
+        return value.where
+    line = len(re.findall(r"\r\n|\r|\n", config.text[: span[0]])) + 1
+    start = max(config.text.rfind("\n", 0, span[0]), config.text.rfind("\r", 0, span[0])) + 1
+    return Where(config.path, line, span[0] - start + 1, value.where.pointer)
+
+
+def line_at(config: Config, number: int | None) -> str:
+    """A line of the config by its number, "" when there is none."""
+    lines = re.split(r"\r\n|\r|\n", config.text)
+    return lines[number - 1].lstrip("\ufeff") if number is not None and 0 < number <= len(lines) else ""
