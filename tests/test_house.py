@@ -1,0 +1,115 @@
+"""The house keeps its shape: who may import whom, what is packaged, how rules are documented."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import tomlkit
+
+from zdoctor.doctor.rules import all_repairs, all_rules
+
+ROOT = Path(__file__).parent.parent
+PURE = ("checks", "fixes", "reports")
+FORBIDDEN = {"os", "subprocess", "socket", "time", "random", "torch", "pynvml", "psutil", "huggingface_hub", "numpy"}
+HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "numpy"}
+MAY_BE_HEAVY = ("doctor/train/", "doctor/demo/")
+
+
+def modules(*folders: str) -> list[Path]:
+    return [p for folder in folders for p in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def imports(file: Path) -> set[str]:
+    """Absolute dotted names a module imports; relative imports are resolved to `zdoctor.…`."""
+    package = ["zdoctor", *file.relative_to(ROOT).parts[:-1]]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            found.add(".".join([*base, *([node.module] if node.module else [])]))
+    return found
+
+
+@pytest.mark.parametrize("file", modules(*PURE), ids=lambda p: str(p.relative_to(ROOT)))
+def test_pure_folders_touch_nothing(file: Path) -> None:
+    names = imports(file)
+    own = file.relative_to(ROOT).parts[0]
+    allowed = ("zdoctor.doctor.model", "zdoctor.doctor.rules", f"zdoctor.{own}")
+    ours = {name for name in names if name.startswith("zdoctor")}
+    assert all(name.startswith(allowed) for name in ours), ours
+    roots = {name.split(".")[0] for name in names}
+    assert not roots & FORBIDDEN, roots & FORBIDDEN
+    assert "rich" not in roots or file.name == "terminal.py"
+    calls = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
+    assert not any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls)
+
+
+@pytest.mark.parametrize("file", modules("doctor"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_the_runner_is_heavy(file: Path) -> None:
+    place = file.relative_to(ROOT).as_posix()
+    if place.startswith(MAY_BE_HEAVY):
+        return
+    names = imports(file)
+    assert not {name.split(".")[0] for name in names} & HEAVY
+    if any(name.startswith("zdoctor.doctor.train") for name in names):
+        assert place in ("doctor/cli.py", "doctor/commands.py")
+
+
+def test_every_folder_is_packaged() -> None:
+    project = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()
+    listed = set(project["tool"]["setuptools"]["packages"])
+    folders = {p.parent.relative_to(ROOT) for top in ("doctor", *PURE) for p in (ROOT / top).rglob("*.py")}
+    assert listed == {"zdoctor", *(".".join(["zdoctor", *folder.parts]) for folder in folders)}
+
+
+def test_every_rule_is_documented_and_tested() -> None:
+    tests = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
+    for rule in all_rules():
+        assert rule.title, rule.id
+        for heading in ("What:", "Why:"):
+            assert re.search(rf"^{heading}", rule.doc, re.M), f"{rule.id}: no {heading}"
+        assert rule.id not in all_repairs() or re.search(r"^Repair:", rule.doc, re.M), f"{rule.id}: no Repair:"
+        assert rule.id in tests, f"{rule.id} has no test"
+
+
+def test_every_repair_belongs_to_a_rule() -> None:
+    assert set(all_repairs()) <= {rule.id for rule in all_rules()}
+
+
+def test_check_imports_nothing_heavy() -> None:
+    """In a process of its own: a JSON check of the example imports neither torch nor numpy nor rich."""
+    script = textwrap.dedent(
+        """
+        import sys
+        from zdoctor.doctor.cli import main
+        code = main(["check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json",
+                     "--format", "json", "-o", sys.argv[1]])
+        heavy = {"torch", "numpy", "diffusers", "transformers", "rich", "huggingface_hub"} & set(sys.modules)
+        assert code == 1 and not heavy, (code, heavy)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "/dev/null" if sys.platform != "win32" else "NUL"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_names_the_machine_it_was_built_on() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode != 0:
+        pytest.skip("not a git checkout")
+    for name in tracked.stdout.split():
+        if name.endswith((".py", ".md", ".toml", ".txt", ".yaml", ".json")):
+            text = (ROOT / name).read_text(encoding="utf-8")
+            assert f"{ROOT.parent}/" not in text or len(ROOT.parts) < 3, name
