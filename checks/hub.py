@@ -65,7 +65,7 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 yield found(
                     where,
                     "The hub client's list of files for {repo} cannot be used: it {detail}.",
-                    otherwise="Missing files cannot be noticed without it; the client fetches a new one when it is gone.",
+                    otherwise="Missing files go unnoticed without it; the client fetches a new list when it is gone.",
                     evidence=_evidence(repo, file),
                     severity="warning",
                     file=file.name,

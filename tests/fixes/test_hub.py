@@ -1,0 +1,193 @@
+"""Every defect of a hub cache is cured, at the cost of the broken file at most, and the cure can be taken back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.apply import apply, undo
+from zdoctor.doctor.engine import prescribe
+from zdoctor.doctor.model import Report
+from zdoctor.tests.hub_cases import (
+    BIG,
+    CASES,
+    IDS,
+    MODEL,
+    REPO,
+    SHARD,
+    SICK,
+    Cache,
+    Sickness,
+    check,
+    download,
+    load,
+    run_with,
+    said,
+    share,
+)
+from zdoctor.tests.hub_server import HubServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HubServer]:
+    with HubServer({REPO: MODEL}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cache]:
+    root = tmp_path_factory.mktemp("hub")
+    return {layout: download(server, root / layout, layout) for layout in ("linked", "plain")}
+
+
+def picture(folder: Path) -> dict[str, object]:
+    """Every name below a folder with its link text or bytes."""
+    seen: dict[str, object] = {}
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(root) / name
+            seen[str(path.relative_to(folder))] = (
+                path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
+            )
+    return seen
+
+
+@pytest.mark.parametrize(("sickness", "layout"), CASES, ids=IDS)
+def test_cure(
+    caches: dict[str, Cache],
+    server: HubServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sickness: Sickness,
+    layout: str,
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    cache = caches[layout].copy(tmp_path / "hub")
+    sickness.spoil(cache)
+    before = picture(cache.root)
+
+    def look() -> Report:
+        return check(cache.world(), run_with(), deep=sickness.deep)
+
+    plan = prescribe(look())
+    assert picture(cache.root) == before  # looking changes nothing
+    assert [fix.rule for fix in plan.fixes] == [sickness.rule]
+    served = server.served
+    applied = apply(plan, state=tmp_path / "state")
+    assert server.served - served == (len(MODEL[sickness.file]) if sickness.download else 0)
+
+    after = look()
+    assert (said(after), prescribe(after).fixes) == ([], ())
+    assert load(cache) == MODEL
+    undo(applied.id, state=tmp_path / "state")
+    assert picture(cache.root) == before
+
+
+@pytest.mark.parametrize("place", ["repository", "folder"])
+@pytest.mark.parametrize(
+    ("sickness", "layout"), [case for case in CASES if case[0].download and case[0].name != "missing-unlisted"]
+)
+def test_copy_on_this_machine_spares_the_download(
+    caches: dict[str, Cache], tmp_path: Path, sickness: Sickness, layout: str, place: str
+) -> None:
+    cache = caches[layout].copy(tmp_path / "hub")
+    healthy = caches["linked"].copy(tmp_path / "healthy")
+    extras = None
+    if place == "repository":
+        healthy.repo.rename(cache.root / "models--acme--mirror")
+    else:
+        extras = str(tmp_path / "model")
+        shutil.copytree(healthy.file(""), extras)
+    sickness.spoil(cache)
+    for environment in ({}, {"HF_HUB_OFFLINE": "1"}):
+        report = check(cache.world(**environment), run_with(extras=extras), deep=sickness.deep)
+        plan = prescribe(report)
+        assert [fix.rule for fix in plan.fixes] == [sickness.rule]
+        assert "0 bytes downloaded" in plan.fixes[0].title
+    apply(plan, state=tmp_path / "state")  # no hub answers here
+    assert said(check(cache.world(), run_with(), deep=True)) == []
+    assert load(cache) == MODEL
+
+
+def test_a_corrupt_file_is_no_good_copy_of_itself(caches: dict[str, Cache], tmp_path: Path) -> None:
+    """The blob bears the right name and size; under another repository too, when both share it by a hard link."""
+    cache = caches["linked"].copy(tmp_path / "hub")
+    twin = cache.root / "models--acme--mirror" / "blobs"
+    twin.mkdir(parents=True)
+    (twin / cache.blob(BIG).name).hardlink_to(cache.blob(BIG))
+    next(s for s in SICK if s.name == "flipped-big").spoil(cache)
+    assert [fix.title for fix in prescribe(check(cache.world(), run_with(), deep=True)).fixes] == [
+        f"download {BIG} of {REPO} again, and only that (1.6 MB)"
+    ]
+
+
+def test_offline_download_is_only_shown(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["plain"].copy(tmp_path / "hub")
+    cache.file(SHARD).unlink()
+    plan = prescribe(check(cache.world(HF_HUB_OFFLINE="1"), run_with()))
+    assert plan.fixes == ()
+    assert [(fix.safety, fix.steps) for fix in plan.shown] == [("show", ())]
+
+
+@pytest.mark.parametrize("complete", [0, 1, 2])
+def test_ref_is_moved_only_where_there_is_no_choice(caches: dict[str, Cache], tmp_path: Path, complete: int) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    snapshots = cache.repo / "snapshots"
+    shutil.copytree(snapshots / cache.commit, snapshots / ("a" * 40), symlinks=True)
+    for commit in [cache.commit, "a" * 40][complete:]:
+        (snapshots / commit / SHARD).unlink()
+    cache.ref.write_text("f" * 40)
+    report = check(cache.world(), run_with())
+    offered = [fix for f in report.findings if f.rule == "HUB003" for fix in f.fixes]
+    assert [fix.safety for fix in offered] == (["safe"] if complete == 1 else ["ask", "ask"])
+    assert all(fix.command for fix in offered if fix.safety == "ask")
+
+
+def test_many_broken_files_are_cured_at_once(
+    caches: dict[str, Cache], server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve files are broken; ten are told one by one, the last finding stands for the rest."""
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    cache = caches["linked"].copy(tmp_path / "hub")
+    needed = [name for name in MODEL if name not in (".gitattributes", "README.md", "assets/sample.png")]
+    for name in needed:
+        cache.blob(name).write_bytes(b"")
+    report = check(cache.world(), run_with())
+    assert len(needed) == 12 and len(report.findings) == 11
+    apply(prescribe(report), state=tmp_path / "state")
+    assert said(check(cache.world(), run_with(), deep=True)) == []
+    assert load(cache) == MODEL
+
+
+def test_leftover_downloads_go_into_quarantine(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    blobs = cache.repo / "blobs"
+    old, alive = blobs / ("a" * 64 + ".0123abcd.incomplete"), blobs / ("b" * 64 + ".0123abcd.incomplete")
+    old.write_bytes(b"x" * 5000)
+    alive.write_bytes(b"y" * 5000)
+    os.utime(old, (1e9, 1e9))
+    report = check(cache.world(), run_with())
+    assert [f.rule for f in report.findings] == ["HUB004"]
+    assert "5 kB" in report.findings[0].text()
+    apply(prescribe(report), state=tmp_path / "state")
+    assert (old.exists(), alive.exists()) == (False, True)
+    assert said(check(cache.world(), run_with())) == []
+    assert load(cache) == MODEL
+
+
+def test_shared_store_is_cured_for_every_repository(
+    caches: dict[str, Cache], server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replacing only the repository's blob would leave the bad payload for the next repository that links to it."""
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    cache = share(caches["linked"].copy(tmp_path / "hub"))
+    payload = cache.blob(SHARD).resolve()
+    assert payload.parent.parent == cache.root / "blobs"
+    payload.write_bytes(payload.read_bytes()[:-100])
+    apply(prescribe(check(cache.world(), run_with())), state=tmp_path / "state")
+    assert cache.blob(SHARD).is_symlink() and payload.read_bytes() == MODEL[SHARD]
+    assert load(cache) == MODEL
