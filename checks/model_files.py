@@ -1,0 +1,169 @@
+"""A local model folder: are all its parts there, and can they be opened?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..doctor.model import Component, Finding, ModelFolder, Run, found
+from ..doctor.rules import rule
+
+PROBLEMS = {
+    "empty": "empty",
+    "truncated": "cut short",
+    "not-safetensors": "no weight file",
+    "bad-header": "damaged",
+    "unreadable": "unreadable",
+    "pickle": "a pickle",
+}
+
+
+@rule("MDL003", "error", "incomplete-model-folder")
+def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """A local model folder that lacks a part the loader will ask for.
+
+    What: text_encoder/, tokenizer/ or vae/ is absent, a config.json, index or shard is missing, or the path names a
+    hub cache's root (models--org--name) in place of a snapshot inside it.
+
+    Why: a local folder is taken as it is; nothing is fetched for it. A copy that was cut short, or one made of the
+    visible links only, leaves such gaps, and the loader's words about them mislead: a missing index is reported as a
+    missing .bin file, a missing tokenizer as a library that cannot be instantiated.
+
+    Repair: copy a complete snapshot from the hub cache, or name in extras_name_or_path where the missing parts are.
+
+    Signature: does not appear to have a file named …; Error no file named diffusion_pytorch_model.bin found in
+    directory …; Error no file named model.safetensors, or pytorch_model.bin, found in directory …; Couldn't
+    instantiate the backend tokenizer from one of …; Error no file named config.json found in directory …
+    """
+    if run.kind == "other":
+        return
+    place = run.where("base_model")
+    cache = model.components.get("cache")
+    if cache is not None:
+        yield found(
+            place,
+            "{path} is the root of a hub cache entry; the files lie in a snapshot inside it ({snapshot})",
+            otherwise="OSError: Error no file named config.json found in directory {path} (when the model is loaded)",
+            evidence={"snapshot": cache.folder, "root": model.folder},
+            path=model.source,
+            snapshot=cache.folder,
+        )
+        return
+    local = [part for part in model.components.values() if part.repo is None]
+    absent = [part for part in local if part.problem == "missing"]
+    if absent:
+        yield found(
+            run.where("extras_model") if run.extras_model else place,
+            "{folder} has no {parts}",
+            otherwise="loading fails: {error}",
+            evidence={"components": [part.name for part in absent]},
+            folder=_parent(absent[0].folder),
+            parts=", ".join(f"{part.name}/" for part in absent),
+            error=_absence(absent[0], [part.name for part in absent]),
+        )
+    for part in local:
+        if part in absent:
+            continue
+        gone = [*part.missing_files, *(weight.name for weight in part.weights if weight.problem == "missing")]
+        if gone:
+            hint = next((weight.detail for weight in part.weights if weight.problem == "missing"), "")
+            yield found(
+                place,
+                "{component} lacks {files}{hint} (in {folder})",
+                otherwise="loading fails: {error}",
+                evidence={"component": part.name, "files": gone[:50]},
+                component=part.name,
+                files=_few(gone),
+                hint=f"; {hint}" if hint else "",
+                folder=part.folder,
+                error=_absence_of(part, gone[0]),
+            )
+        elif part.problem:
+            yield found(
+                place,
+                "{component}: {problem} (in {folder})",
+                otherwise="loading fails when {component} is opened",
+                evidence={"component": part.name},
+                component=part.name,
+                problem=part.problem,
+                folder=part.folder,
+            )
+
+
+def _parent(folder: str) -> str:
+    return re.sub(r"[/\\][^/\\]*$", "", folder) or folder
+
+
+def _absence(part: Component, names: list[str]) -> str:
+    if "tokenizer" in names:
+        return "ValueError: Couldn't instantiate the backend tokenizer from one of: …"
+    if part.name.startswith("text_encoder"):
+        return (
+            f"OSError: Error no file named model.safetensors, or pytorch_model.bin, found in directory {part.folder}"
+        )
+    return f"OSError: Error no file named config.json found in directory {part.folder}"
+
+
+def _absence_of(part: Component, file: str) -> str:
+    if part.name.startswith("tokenizer"):
+        return "ValueError: Couldn't instantiate the backend tokenizer from one of: …"
+    if file == "config.json":
+        return f"OSError: Error no file named config.json found in directory {part.folder}"
+    if part.index_file is not None:
+        if part.name.startswith("text_encoder"):
+            return f"FileNotFoundError: No such file or directory: …/{file}"
+        return f"FileNotFoundError: … does not appear to have a file named {file}"
+    if part.name.startswith("text_encoder"):
+        return (
+            f"OSError: Error no file named model.safetensors, or pytorch_model.bin, found in directory {part.folder}"
+        )
+    return f"OSError: Error no file named diffusion_pytorch_model.bin found in directory {_parent(part.folder)}"
+
+
+@rule("MDL004", "error", "unreadable-weight-file")
+def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """A weight file that cannot be opened as weights.
+
+    What: a file of a local model folder is empty or cut short, or is a web page, a git-lfs pointer, an archive or a
+    pickle under another name. A pickle under its own name (.bin, .pt, .ckpt) is only warned about: zdoctor never
+    opens one, because opening runs the code inside.
+
+    Why: a download that broke off, a clone without git-lfs, or a login page saved as a file leaves exactly this.
+
+    Repair: take the file from the hub cache or fetch it again.
+
+    Signature: OSError: Unable to load weights from checkpoint file; SafetensorError: Error while deserializing
+    header: incomplete metadata, file not fully covered; header too large
+    """
+    if run.kind == "other":
+        return
+    for part in model.components.values():
+        for weight in part.weights:
+            if part.repo is not None or weight.problem in (None, "missing"):
+                continue
+            pickle = weight.problem == "pickle"
+            yield found(
+                run.where("base_model"),
+                "{path} of {component} cannot be checked: it is a Python pickle"
+                if pickle
+                else "{path} of {component} is {problem}: {detail}",
+                otherwise="if it lacks tensors, the run fails or trains on garbage; opening it runs the code inside"
+                if pickle
+                else "loading fails: OSError: Unable to load weights from checkpoint file",
+                severity="warning" if pickle else None,
+                evidence={
+                    "component": part.name,
+                    "file": weight.name,
+                    "problem": weight.problem,
+                    "size": weight.size,
+                },
+                path=weight.path,
+                component=part.name,
+                problem=PROBLEMS[weight.problem],
+                detail=weight.detail,
+            )
+
+
+def _few(names: list[str], most: int = 4) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
