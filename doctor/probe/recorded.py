@@ -111,7 +111,7 @@ class RecordedWorld:
             entry = self._files.get(parent)
             if entry is not None and "link" in entry:
                 target = self._paths.flavour.normpath(self._paths.join(self._paths.parent(parent), entry["link"]))
-                return str(self._paths.join(target, path[len(parent) + 1 :]))
+                return self._paths.absolute(self._paths.join(target, path[len(parent) + 1 :]))
             child = parent
         return None
 
@@ -120,7 +120,7 @@ class RecordedWorld:
             return tuple(sorted(self._folders[folder]))
         if self.live is not None:
             return self.live.names(folder)
-        inner = self._through_link(folder)
+        inner = self._through_link(self._paths.join(folder, ""))
         return self.names(inner) if inner is not None else Unknown(f"{folder}: not in the recording")
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:

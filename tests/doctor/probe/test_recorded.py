@@ -1,0 +1,100 @@
+"""A machine as data: what is recorded replays, what is not is unknown or, where a record says so, absent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.model import Unknown
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.recorded import MachineError, RecordedWorld
+from zdoctor.doctor.probe.recorder import Recorder
+from zdoctor.doctor.probe.world import Mount, Stat
+from zdoctor.tests.machines import MACHINES, load, text
+
+ROOT = Path(__file__).parents[3]
+SYSTEM: dict[str, Any] = {
+    "os": "linux",
+    "release": "Linux 6",
+    "python": "3.11",
+    "cwd": "/w",
+    "home": "/home/x",
+    "cpus": 2,
+    "memory_total": 8,
+    "memory_available": 4,
+}
+
+
+def world(files: dict[str, Any], **more: Any) -> RecordedWorld:
+    return RecordedWorld({"schema": "zdoctor.machine/1", "system": SYSTEM, "files": files, **more})
+
+
+def test_folders_follow_from_paths() -> None:
+    w = world({"/a/b/c.txt": {"text": "hi"}, "/a/l": {"link": "b"}})
+    assert isinstance(w.stat("/a/b"), Stat)
+    assert w.names("/a") == ("b", "l")
+    assert w.read("/a/b/c.txt") == b"hi"
+    assert w.read("/a/l/c.txt") == b"hi"
+    assert w.names("/a/l") == ("c.txt",)
+
+
+@pytest.mark.parametrize(("complete", "answer"), [(True, None), (False, Unknown("not in the recording"))])
+def test_silence_is_absence_only_in_a_complete_record(complete: bool, answer: Unknown | None) -> None:
+    assert world({}, complete=complete).stat("/nowhere") == answer
+
+
+def test_a_tensor_list_reads_as_a_safetensors_file() -> None:
+    w = world({"/m.safetensors": {"tensors": {"a": ["BF16", [2, 3]], "b": ["F32", [4]]}}})
+    stat = w.stat("/m.safetensors")
+    assert isinstance(stat, Stat)
+    length = int.from_bytes(w.read("/m.safetensors", 0, 8) or b"", "little")  # type: ignore[arg-type]
+    header = json.loads(w.read("/m.safetensors", 8, length))  # type: ignore[arg-type]
+    assert header["b"]["data_offsets"] == [12, 28]
+    assert stat.size == 8 + length + 28
+
+
+def test_the_deepest_mount_answers() -> None:
+    mounts = [
+        {"point": "/", "filesystem": "ext4", "free": 9},
+        {"point": "/in", "filesystem": "ext4", "free": 0, "refusal": "read-only file system"},
+    ]
+    w = world({"/in/x": {"text": ""}}, mounts=mounts)
+    assert w.refusal("/in") == "read-only file system"
+    assert w.refusal("/inside") is None
+    assert w.mount("/in/x") == Mount("/in", "ext4", True, 0)
+
+
+@pytest.mark.parametrize("record", [{}, {"schema": "zdoctor.machine/2"}, {"schema": "zdoctor.machine/1"}])
+def test_a_file_that_is_no_machine_is_refused(record: dict[str, Any]) -> None:
+    with pytest.raises((MachineError, TypeError)):
+        RecordedWorld(record)
+
+
+def test_what_a_check_saw_replays_to_the_same_report(tmp_path: Path) -> None:
+    """Record a check of this machine, and check again from the record alone."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\0\0\0\2\0\x08\2\0\0\0")
+    config = tmp_path / "c.yaml"
+    source = (ROOT / "tests" / "configs" / "server_healthy.yaml").read_text()
+    config.write_text(source.replace("/data/faces", str(tmp_path / "data")))
+    recorder = Recorder(LiveWorld(environment={}, cwd=str(tmp_path), home=str(tmp_path)))
+    seen = examine_config(str(config), recorder).report
+    record = recorder.record("this machine")
+    assert str(tmp_path) not in json.dumps(record)
+    moved = config.read_text().replace(str(tmp_path), "/home/user").encode()
+    replayed = examine_config("/home/user/c.yaml", RecordedWorld(record), text=moved).report
+    assert [(f.rule, f.severity) for f in replayed.findings] == [(f.rule, f.severity) for f in seen.findings]
+    assert replayed.passed == seen.passed
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_recorded_machines_load(name: str) -> None:
+    assert RecordedWorld(load(name)).system.recorded == load(name)["about"]
+
+
+def test_the_example_is_the_recorded_kaggle_notebook() -> None:
+    assert (ROOT / "examples" / "kaggle_t4x2.json").read_text(encoding="utf-8") == text("kaggle_t4x2")
