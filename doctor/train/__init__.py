@@ -1,1 +1,53 @@
-"""The quantized LoRA runner; the only folder that imports torch and diffusers."""
+"""The quantized LoRA runner for Z-Image. Only the modules of this folder import torch and diffusers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..model.run import Run
+from .errors import TrainError
+from .progress import Progress, default_progress
+from .refuse import refuse
+from .result import TrainResult
+
+__all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
+
+
+def train(
+    run: Run,
+    *,
+    model_folder: str,
+    extras_folder: str | None = None,
+    adapter_file: str | None = None,
+    dataset_folders: Mapping[str, str],
+    output_folder: str,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> TrainResult:
+    """Train the LoRA that `run` describes and write it to `output_folder`.
+
+    All paths are absolute. `model_folder` is a diffusers folder with transformer/ (or the transformer's own folder);
+    `extras_folder` supplies text_encoder/, tokenizer/ and vae/ where the model folder lacks them; `dataset_folders`
+    maps each Dataset.key to its folder. An output folder with the state of this run is gone on with.
+    Raises TrainError for what the user can mend.
+    """
+    shown = progress or default_progress()
+    try:
+        try:
+            from .loop import run_training
+        except ImportError as error:
+            raise TrainError(
+                f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
+            ) from error
+        return run_training(
+            run,
+            model_folder=model_folder,
+            extras_folder=extras_folder,
+            adapter_file=adapter_file,
+            dataset_folders=dataset_folders,
+            output_folder=output_folder,
+            device=device,
+            progress=shown,
+        )
+    finally:
+        shown.close()

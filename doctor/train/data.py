@@ -1,0 +1,225 @@
+"""The dataset: which images with which captions, cut to which size, in which order.
+
+Everything here is a pure function of the folders and the seed, so a resumed run sees the same batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..model.run import Dataset, Run
+from .errors import TrainError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+TRIGGER_PLACES = ("[trigger]", "[name]")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption."""
+
+    file: Path
+    width: int
+    height: int
+    digest: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to learn: a picture, resized and cropped to width x height pixels, maybe mirrored.
+
+    `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead.
+    """
+
+    picture: Picture
+    width: int
+    height: int
+    caption: str
+    dropped: str
+    dropout: float
+    flip_x: bool = False
+    flip_y: bool = False
+
+    @property
+    def crop(self) -> str:
+        return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}"
+
+
+def read_items(run: Run, folders: Mapping[str, str], divisor: int) -> list[Item]:
+    """All items of all datasets, in a fixed order. Raises TrainError for empty folders, bad images and bad captions."""
+    items: list[Item] = []
+    for dataset in run.datasets:
+        folder = Path(folders[dataset.key])
+        pictures = _read_pictures(folder, dataset)
+        for resolution in dataset.resolutions or (512,):
+            for flip_x, flip_y in _flips(dataset):
+                for picture in pictures:
+                    width, height = bucket(picture.width, picture.height, resolution, divisor)
+                    items.extend(
+                        [
+                            Item(
+                                picture,
+                                width,
+                                height,
+                                with_trigger(picture.caption, run.trigger_word),
+                                with_trigger("", run.trigger_word),
+                                dataset.caption_dropout,
+                                flip_x,
+                                flip_y,
+                            )
+                        ]
+                        * max(1, dataset.repeats)
+                    )
+    if not items:
+        raise TrainError("The run has no dataset, so there is nothing to train on.")
+    return items
+
+
+def bucket(width: int, height: int, resolution: int, divisor: int) -> tuple[int, int]:
+    """The size to train an image at: its shape, at most resolution² pixels, sides divisible, never enlarged."""
+    shrink = min(1.0, math.sqrt(resolution * resolution / (width * height)))
+    return tuple(max(divisor, int(side * shrink / divisor + 1e-6) * divisor) for side in (width, height))  # type: ignore[return-value]
+
+
+def with_trigger(caption: str, trigger: str | None) -> str:
+    """The caption with the trigger word in its place: where [trigger] stands, else in front unless already there."""
+    word = (trigger or "").strip()
+    for place in TRIGGER_PLACES:
+        caption = caption.replace(place, word)
+    if word and word not in caption:
+        caption = f"{word} {caption}"
+    return caption.strip()
+
+
+def clean_caption(text: str) -> str:
+    """One line: line breaks become commas, empty parts vanish."""
+    parts = (part.strip() for part in text.replace("\r", ",").replace("\n", ",").split(","))
+    return ", ".join(part for part in parts if part)
+
+
+def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[list[int]]:
+    """The batches of one epoch as indices into `items`: one picture size per batch, shuffled, each item at least once.
+
+    A batch that a size cannot fill is filled up with the items of that size again.
+    """
+    order = random.Random(f"{seed} {epoch}")
+    by_size: dict[tuple[int, int], list[int]] = {}
+    for index, item in enumerate(items):
+        by_size.setdefault((item.width, item.height), []).append(index)
+    result: list[list[int]] = []
+    for indices in by_size.values():
+        order.shuffle(indices)
+        for start in range(0, len(indices), size):
+            batch = indices[start : start + size]
+            result.append([*batch, *(indices[i % len(indices)] for i in range(size - len(batch)))])
+    order.shuffle(result)
+    return result
+
+
+def load_pixels(item: Item) -> Image:
+    """The picture as RGB, resized to cover width x height and cropped around its middle. Raises TrainError."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(item.picture.file) as opened:
+            image = ImageOps.exif_transpose(opened).convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise TrainError(f"{item.picture.file} cannot be read: {error}.") from error
+    scale = max(item.width / image.width, item.height / image.height)
+    size = max(item.width, round(image.width * scale)), max(item.height, round(image.height * scale))
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    left, top = (size[0] - item.width) // 2, (size[1] - item.height) // 2
+    image = image.crop((left, top, left + item.width, top + item.height))
+    if item.flip_x:
+        image = ImageOps.mirror(image)
+    return ImageOps.flip(image) if item.flip_y else image
+
+
+def _read_pictures(folder: Path, dataset: Dataset) -> list[Picture]:
+    if not folder.is_dir():
+        raise TrainError(f"The dataset folder {folder} does not exist or is not a folder.")
+    files = sorted(path for path in _walk(folder) if path.suffix.lower() in SUFFIXES)
+    if not files:
+        raise TrainError(f"The dataset folder {folder} has no images ({', '.join(SUFFIXES)}).")
+    pictures: list[Picture] = []
+    broken: list[str] = []
+    for file in files:
+        try:
+            width, height, digest = _measure(file)
+        except (OSError, ValueError, SyntaxError) as error:
+            broken.append(f"{file} ({error})")
+            continue
+        pictures.append(Picture(file, width, height, digest, _caption(file, dataset)))
+    if broken:
+        raise TrainError(
+            f"{len(broken)} of {len(files)} images in {folder} cannot be read. Replace or remove: "
+            + "; ".join(broken[:20])
+            + (f"; and {len(broken) - 20} more" if len(broken) > 20 else "")
+        )
+    return pictures
+
+
+def _walk(folder: Path) -> Iterable[Path]:
+    for path in folder.iterdir():
+        if path.is_dir():
+            if not path.name.startswith(".") and path.name != "_controls":
+                yield from _walk(path)
+        elif path.is_file() and not path.name.startswith("."):
+            yield path
+
+
+def _measure(file: Path) -> tuple[int, int, str]:
+    """(width, height, sha256) of an image; its pixels are decoded, so a damaged file shows now and not at step 400."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    content = file.read_bytes()
+    try:
+        with Image.open(BytesIO(content)) as image:
+            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            width, height = image.size
+            image.load()
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    return (height, width, _sha256(content)) if turned else (width, height, _sha256(content))
+
+
+def _caption(file: Path, dataset: Dataset) -> str:
+    extension = dataset.caption_extension or ".txt"
+    path = file.with_suffix(extension if extension.startswith(".") else f".{extension}")
+    try:
+        return clean_caption(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        return clean_caption(dataset.default_caption)
+    except UnicodeDecodeError as error:
+        raise TrainError(
+            f"The caption {path} is not UTF-8 (byte {error.object[error.start]:#04x} at position {error.start}). "
+            "Save it as UTF-8."
+        ) from None
+    except OSError as error:
+        raise TrainError(f"The caption {path} cannot be read: {error.strerror or error}.") from error
+
+
+def _flips(dataset: Dataset) -> list[tuple[bool, bool]]:
+    flips = [(False, False)]
+    if dataset.flip_x:
+        flips += [(True, y) for _, y in flips]
+    if dataset.flip_y:
+        flips += [(x, True) for x, _ in flips]
+    return flips
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,7 @@
+"""The one error of the runner that is meant for a person."""
+
+from __future__ import annotations
+
+
+class TrainError(Exception):
+    """Training cannot start or go on, for a reason the user can act on. The message says what, where and what to do."""

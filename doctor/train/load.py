@@ -1,0 +1,186 @@
+"""Loading the Z-Image transformer: built empty, then filled tensor by tensor, quantized as the tensors arrive.
+
+At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
+tensor. A training adapter is merged into each weight before it is quantized.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .adapter import Delta
+from .errors import TrainError
+from .quantize import Kind, QuantizedLinear, quantize_rows
+from .tensorfiles import Entry, check_complete, collect, stream, weight_files
+
+CLASS_NAME = "ZImageTransformer2DModel"
+# Rows are cast, merged and quantized in pieces of about this many elements, small enough for a CPU's cache.
+PIECE = {"cpu": 1 << 20, "cuda": 1 << 26}
+
+
+def transformer_folder(model_folder: Path) -> Path:
+    """The folder of the transformer: `model_folder`/transformer, or `model_folder` itself when it is one."""
+    for folder in (model_folder / "transformer", model_folder):
+        if _class_name(folder / "config.json") is not None:
+            return folder
+    raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")
+
+
+def build_empty(folder: Path) -> nn.Module:
+    """The transformer that config.json describes, with every parameter on the meta device. Raises TrainError."""
+    path = folder / "config.json"
+    name = _class_name(path)
+    if name != CLASS_NAME:
+        raise TrainError(f"{path} describes {name or 'no model'}; this runner trains Z-Image ({CLASS_NAME}) only.")
+    from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
+
+    config = json.loads(path.read_text(encoding="utf-8"))
+    make: Any = ZImageTransformer2DModel
+    try:
+        with torch.device("meta"):
+            model = make.from_config(config)
+    except (AssertionError, TypeError, ValueError, RuntimeError) as error:
+        raise TrainError(
+            f"No Z-Image transformer can be built from {path}: {error or type(error).__name__}."
+        ) from error
+    return cast(nn.Module, model.eval().requires_grad_(False))
+
+
+def linears(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """The (out, in) shape of each Linear by module name."""
+    return {name: tuple_of(module) for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+
+
+def tuple_of(module: nn.Linear) -> tuple[int, int]:
+    return module.out_features, module.in_features
+
+
+def is_quantized(name: str) -> bool:
+    """Whether the Linear of this name is stored in eight bits: those of the blocks, never embedders or the head."""
+    return name.split(".", 1)[0] in ("layers", "noise_refiner", "context_refiner", "siglip_refiner")
+
+
+def fill(
+    model: nn.Module,
+    folder: Path,
+    *,
+    quantization: Kind,
+    adapter: Mapping[str, Delta],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> list[str]:
+    """Give every parameter of an empty model its value; returns the names in the files that nothing uses.
+
+    Files and shapes are checked before the first byte of a weight is read. Raises TrainError.
+    """
+    ease_allocator()
+    entries = collect(weight_files(folder))
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    unused = check_complete(entries, expected, folder)
+    plain: dict[str, Tensor | None] = {}
+    shapes = linears(model)
+    quantized = {} if quantization == "none" else {n: s for n, s in shapes.items() if is_quantized(n)}
+    codes: dict[str, tuple[Tensor, Tensor]] = {}
+    for entry, view in stream([entries[name] for name in expected]):
+        module, _, leaf = entry.name.rpartition(".")
+        delta = adapter.get(module) if leaf == "weight" else None
+        if leaf == "weight" and module in quantized:
+            codes[module] = _quantized(view, entry, quantization, delta, device)
+        else:
+            plain[entry.name] = _cast(view, delta, dtype, device)
+    for name, (q, scale) in codes.items():
+        bias = plain.pop(f"{name}.bias", None)
+        replace(model, name, QuantizedLinear(q, scale, bias))
+    for name, value in plain.items():
+        assert value is not None
+        _assign(model, name, value)
+    check_no_meta(model)
+    return unused
+
+
+def check_no_meta(model: nn.Module) -> None:
+    """Raise TrainError when a parameter or buffer has no data.
+
+    Nothing else tells: a product with a weight on meta does not fail on the CPU, it returns whatever lies in memory.
+    """
+    empty = [name for name, tensor in [*model.named_parameters(), *model.named_buffers()] if tensor.is_meta]
+    if empty:
+        raise TrainError(
+            f"{len(empty)} parameters of the model have no data (they are on meta), first {empty[0]}. The files lack "
+            "them; fetch the complete model again."
+        )
+
+
+def replace(model: nn.Module, name: str, new: nn.Module) -> None:
+    """Put `new` in the place of the submodule `name`."""
+    parent, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(parent), leaf, new)
+
+
+def ease_allocator() -> None:
+    """Make glibc return large freed blocks to the system at once (elsewhere: nothing)."""
+    if sys.platform != "linux":
+        return
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD
+        libc.mallopt(-1, 1 << 20)  # M_TRIM_THRESHOLD
+    except (OSError, AttributeError):
+        return
+
+
+def _class_name(path: Path) -> str | None:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise TrainError(f"{path} cannot be read: {error}.") from error
+    name = config.get("_class_name") if isinstance(config, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _quantized(
+    view: Tensor, entry: Entry, kind: Kind, delta: Delta | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    rows, columns = entry.shape
+    step = max(1, PIECE.get(device.type, 1 << 22) // columns)
+    codes: Tensor | None = None
+    scale = torch.empty(rows, device=device)
+    for start in range(0, rows, step):
+        stop = min(rows, start + step)
+        piece = view[start:stop].to(device).float()
+        if delta is not None:
+            piece = piece + delta.rows(start, stop)
+        q, s = quantize_rows(piece, kind)
+        if codes is None:
+            codes = torch.empty(rows, columns, dtype=q.dtype, device=device)
+        codes[start:stop] = q
+        scale[start:stop] = s
+    assert codes is not None
+    return codes, scale
+
+
+def _cast(view: Tensor, delta: Delta | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    if delta is None:
+        # A copy even when nothing changes: the view's memory is reused.
+        return view.to(device=device, dtype=dtype, copy=True)
+    value = view.to(device).float()
+    return (value + delta.rows(0, value.shape[0])).to(dtype)
+
+
+def _assign(model: nn.Module, name: str, value: Tensor) -> None:
+    parent, _, leaf = name.rpartition(".")
+    module = model.get_submodule(parent)
+    if leaf in module._parameters:
+        setattr(module, leaf, nn.Parameter(value, requires_grad=False))
+    else:
+        module.register_buffer(leaf, value)

@@ -1,0 +1,91 @@
+"""The LoRA that is trained, and the live removal of a merged training adapter for previews."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .adapter import Delta
+from .load import linears, replace
+from .quantize import QuantizedLinear
+
+KEY = "diffusion_model.{module}.lora_{part}.weight"
+
+
+class LoraLinear(nn.Module):
+    """A frozen Linear plus B @ A, scale 1. `lora_A` (rank x in) and `lora_B` (out x rank) are float32 parameters."""
+
+    def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int, generator: torch.Generator) -> None:
+        super().__init__()
+        rows, columns = shape
+        device = next(iter([*base.parameters(), *base.buffers()])).device
+        self.base = base
+        down = torch.empty(rank, columns)
+        nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
+        self.lora_A = nn.Parameter(down.to(device))
+        self.lora_B = nn.Parameter(torch.zeros(rows, rank, device=device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.base(x)
+        low = nn.functional.linear(x.to(self.lora_A.dtype), self.lora_A)
+        return y + nn.functional.linear(low, self.lora_B).to(y.dtype)
+
+
+class WithoutAdapter(nn.Module):
+    """A Linear into which an adapter was merged. While `active`, the adapter's part is subtracted again."""
+
+    def __init__(self, base: nn.Module, delta: Delta, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.base = base
+        self.active = False
+        self.register_buffer("down", delta.down.to(dtype))
+        self.register_buffer("up", (delta.up * delta.scale).to(dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.base(x)
+        if not self.active:
+            return y
+        low = nn.functional.linear(x, self.get_buffer("down").to(x.dtype))
+        return y - nn.functional.linear(low, self.get_buffer("up").to(x.dtype))
+
+
+def targets(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """The Linears a Z-Image LoRA covers: those whose dotted name contains "layers"; name -> (out, in)."""
+    found = linears(model)
+    found.update(
+        (name, (module.out_features, module.in_features))
+        for name, module in model.named_modules()
+        if isinstance(module, QuantizedLinear)
+    )
+    return {name: shape for name, shape in found.items() if "layers" in name.split(".")}
+
+
+def add_lora(model: nn.Module, shapes: dict[str, tuple[int, int]], rank: int, seed: int) -> dict[str, LoraLinear]:
+    """Wrap the Linears of `shapes`; returns the LoRA modules by the name of the Linear. Same seed, same start."""
+    generator = torch.Generator().manual_seed(seed)
+    loras: dict[str, LoraLinear] = {}
+    for name, shape in shapes.items():
+        base = model.get_submodule(name)
+        loras[name] = LoraLinear(base, shape, rank, generator)
+        replace(model, name, loras[name])
+    return loras
+
+
+def add_removal(model: nn.Module, adapter: dict[str, Delta], dtype: torch.dtype) -> list[WithoutAdapter]:
+    """Make a merged adapter removable. Call before `add_lora`, and `targets` before this."""
+    wrapped: list[WithoutAdapter] = []
+    for name, delta in adapter.items():
+        wrapped.append(WithoutAdapter(model.get_submodule(name), delta, dtype))
+        replace(model, name, wrapped[-1])
+    return wrapped
+
+
+def trainable(loras: dict[str, LoraLinear]) -> dict[str, nn.Parameter]:
+    """The trained parameters by their key in a LoRA file."""
+    return {
+        KEY.format(module=name, part=part): getattr(lora, f"lora_{part}")
+        for name, lora in loras.items()
+        for part in ("A", "B")
+    }

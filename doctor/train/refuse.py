@@ -1,0 +1,160 @@
+"""What the runner cannot do, said before anything is loaded. Needs neither torch nor the files."""
+
+from __future__ import annotations
+
+from ..model.run import Run
+from .names import (
+    DTYPES,
+    FAVOURS,
+    KINDS,
+    LOSSES,
+    OPTIMIZER_SETTINGS,
+    OPTIMIZERS,
+    SAVE_DTYPES,
+    SCHEDULERS,
+    SCHEMES,
+)
+
+# Settings that change what is learnt and that the runner does not have; any value but null, false, 0 or empty is one.
+SWITCHES: dict[str, str] = {
+    "train/train_text_encoder": "training the text encoder",
+    "train/do_guidance_loss": "guidance loss",
+    "train/diff_output_preservation": "differential output preservation",
+    "train/blank_prompt_preservation": "blank prompt preservation",
+    "train/train_turbo": "turbo training",
+    "train/unload_text_encoder": "training with the text encoder unloaded (captions ignored)",
+    "train/linear_timesteps": "linear_timesteps (write timestep_type: linear)",
+    "train/linear_timesteps2": "linear_timesteps2",
+    "train/noise_offset": "noise offset",
+    "train/random_noise_shift": "random noise shift",
+    "train/random_noise_multiplier": "random noise multiplier",
+    "train/prompt_dropout_prob": "prompt dropout (write caption_dropout_rate on the dataset)",
+    "train/merge_network_on_save": "merging the network on save",
+    "train/min_snr_gamma": "min-SNR weighting",
+    "train/snr_gamma": "SNR weighting",
+    "train/start_step": "start_step",
+    "network/dropout": "LoRA dropout",
+    "network/lora_plus_ratio": "LoRA+",
+    "network/network_kwargs": "network_kwargs",
+    "network/pretrained_lora_path": "starting from a LoRA file",
+    "network/layer_offloading": "layer offloading",
+    "model/layer_offloading": "layer offloading",
+    "model/accuracy_recovery_adapter": "an accuracy recovery adapter",
+    "model/lora_path": "a LoRA merged into the base model",
+    "model/inference_lora_path": "an inference LoRA",
+    "model/split_model_over_gpus": "splitting the model over GPUs",
+    "adapter": "an adapter section",
+    "embedding": "an embedding section",
+    "decorator": "a decorator section",
+    "slider": "a slider section",
+    "save/push_to_hub": "pushing to the hub",
+}
+# Dataset settings that would change what is learnt.
+DATASET_SWITCHES: dict[str, str] = {
+    "control_path": "control images",
+    "control_path_1": "control images",
+    "controls": "control images",
+    "inpaint_path": "inpainting images",
+    "mask_path": "masks",
+    "alpha_mask": "alpha masks",
+    "unconditional_path": "unconditional images",
+    "clip_image_path": "CLIP images",
+    "is_reg": "regularisation images",
+    "prior_reg": "prior regularisation",
+    "random_crop": "random crops",
+    "random_scale": "random scaling",
+    "augments": "augmentations",
+    "augmentations": "augmentations",
+    "shuffle_tokens": "shuffled caption tokens",
+    "token_dropout_rate": "token dropout",
+    "random_triggers": "random triggers",
+    "replacements": "caption replacements",
+}
+
+
+def refuse(run: Run) -> list[str]:
+    """Why this runner cannot train `run`, one sentence each; empty when it can."""
+    reasons: list[str] = []
+
+    def no(name: str, what: str) -> None:
+        where = run.where(name)
+        line = "" if where.line is None else f" ({where.path}:{where.line})"
+        reasons.append(f"{what}{line}")
+
+    if run.kind != "lora":
+        no("kind", f"this runner trains LoRAs; the config asks for {_kind(run)}")
+    if run.architecture != "zimage":
+        no("architecture", f"architecture {run.architecture or 'unknown'} is not supported; only zimage is")
+    if run.network_type != "lora":
+        no("network_type", f"network type {run.network_type} is not supported; use lora")
+    if run.rank < 1:
+        no("rank", f"a LoRA of rank {run.rank} has nothing to train")
+    if run.steps < 1:
+        no("steps", f"{run.steps} steps are nothing to do")
+    if run.batch_size < 1 or run.gradient_accumulation < 1:
+        no("batch_size", "batch size and gradient accumulation must be at least 1")
+    if not isinstance(run.learning_rate, (int, float)) or run.learning_rate <= 0:
+        no("learning_rate", f"the learning rate {run.learning_rate!r} is not a number above 0")
+    if run.dtype in ("fp16", "half", "float16"):
+        no("dtype", "dtype fp16 overflows in Z-Image (NaN losses, black images); use bf16")
+    elif run.dtype not in DTYPES:
+        no("dtype", f"dtype {run.dtype} is not supported; use bf16 or fp32")
+    if run.save_dtype not in SAVE_DTYPES:
+        no("save_dtype", f"save dtype {run.save_dtype} is not supported; use bf16, float16 or float32")
+    if run.quantization not in KINDS:
+        no(
+            "quantization",
+            f"quantization {run.quantization} is not supported; use qfloat8, float8, qint8, int8 or none",
+        )
+    if run.optimizer not in OPTIMIZERS:
+        no("optimizer", f"optimizer {run.optimizer} is not supported; use {', '.join(OPTIMIZERS)}")
+    for key in run.optimizer_settings:
+        if key not in OPTIMIZER_SETTINGS:
+            no("optimizer_settings", f"optimizer setting {key} is not supported")
+    if run.scheduler not in SCHEDULERS:
+        no("scheduler", f"learning-rate schedule {run.scheduler} is not supported; use {', '.join(SCHEDULERS)}")
+    else:
+        for key in run.scheduler_settings:
+            if key not in SCHEDULERS[run.scheduler]:
+                no("scheduler_settings", f"setting {key} of schedule {run.scheduler} is not supported")
+    if run.timestep_type not in SCHEMES:
+        no("timestep_type", f"timestep type {run.timestep_type} is not supported; use {', '.join(SCHEMES)}")
+    if run.content_or_style not in FAVOURS:
+        no("content_or_style", f"content_or_style {run.content_or_style} is not one of {', '.join(FAVOURS)}")
+    if run.loss_type not in LOSSES:
+        no("loss_type", f"loss {run.loss_type} is not supported; use {', '.join(LOSSES)}")
+    if not run.output_folder:
+        no("output_folder", "the config names no output folder")
+    if not run.datasets:
+        no("datasets", "the config names no dataset")
+    for dataset in run.datasets:
+        if dataset.controls:
+            no(dataset.key, "control images are not supported")
+        if dataset.is_regularisation:
+            no(dataset.key, "regularisation images are not supported")
+        for key, what in DATASET_SWITCHES.items():
+            if _on(run, f"{dataset.key}/{key}"):
+                no(f"{dataset.key}/{key}", f"{what} are not supported")
+        frames = run.settings.get(f"{dataset.key}/num_frames")
+        if frames is not None and isinstance(frames.value, int) and frames.value > 1:
+            no(f"{dataset.key}/num_frames", "video datasets are not supported")
+    for key, what in SWITCHES.items():
+        if _on(run, key):
+            no(key, f"{what} is not supported")
+    for key, plain in (("train/loss_target", "noise"), ("train/min_denoising_steps", 0), ("train/train_unet", True)):
+        value = run.settings.get(key)
+        if value is not None and value.value is not None and value.value != plain:
+            no(key, f"{key.split('/')[1]} {value.value} is not supported; leave it at {plain}")
+    most = run.settings.get("train/max_denoising_steps")
+    if most is not None and isinstance(most.value, int) and most.value < 999:
+        no("train/max_denoising_steps", "max_denoising_steps below 999 is not supported")
+    return list(dict.fromkeys(reasons))
+
+
+def _on(run: Run, key: str) -> bool:
+    value = run.settings.get(key)
+    return value is not None and bool(value.value)
+
+
+def _kind(run: Run) -> str:
+    return "a full fine-tune" if run.kind == "finetune" else f"a job of type {run.process_type or 'unknown'}"

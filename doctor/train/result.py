@@ -1,0 +1,18 @@
+"""What a training run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """`lora` and `samples` are paths; `losses` has one mean loss per step since step 0, resumed steps included."""
+
+    lora: str
+    steps: int
+    losses: tuple[float, ...]
+    samples: tuple[str, ...]
+    seconds: float
+    stopped: Literal["finished", "interrupted"]

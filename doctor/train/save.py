@@ -1,0 +1,133 @@
+"""What a run writes: the LoRA file, and the state from which it goes on exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..model.run import Run
+from .encode import write_atomic
+from .errors import TrainError
+
+STATE_VERSION = 1
+
+
+@dataclass
+class State:
+    """Everything that a resumed run needs. `identity` is what must be the same, in words for the message."""
+
+    identity: dict[str, str]
+    seed: int
+    step: int
+    losses: list[float]
+    lora: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    ema: dict[str, Tensor] | None
+
+
+def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, metadata: Mapping[str, str]) -> None:
+    """Write a LoRA atomically, then open it again and compare. Raises TrainError when it would not be usable."""
+    from safetensors import safe_open
+    from safetensors.torch import save
+
+    cast = {key: value.detach().to("cpu", dtype).contiguous() for key, value in tensors.items()}
+    for key, value in cast.items():
+        if not torch.isfinite(value).all():
+            raise TrainError(
+                f"{key} is not finite as {str(dtype).removeprefix('torch.')}, so {file} was not written. Training has "
+                "diverged, or the save dtype is too narrow; lower the learning rate or save as bf16."
+            )
+    write_atomic(file, save(cast, metadata={**metadata, "format": "pt"}))
+    with safe_open(str(file), framework="pt") as opened:
+        written = {key: tuple(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
+    if written != {key: tuple(value.shape) for key, value in cast.items()}:
+        raise TrainError(f"{file} does not hold what was written to it. Check the disk.")
+
+
+def metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
+    """The header metadata of a LoRA: JSON texts, in the fields other trainers and programs read."""
+    try:
+        release = version("zdoctor")
+    except PackageNotFoundError:
+        release = "unknown"
+    fields: dict[str, Any] = {
+        **{str(key): value for key, value in run.metadata.items()},
+        "name": run.name,
+        "training_info": {"step": step, "epoch": epoch},
+        "software": {"name": "zdoctor", "version": release},
+        "ss_base_model_version": "zimage",
+        "ss_output_name": run.name,
+        "ss_network_dim": run.rank,
+        "ss_network_alpha": run.rank,
+    }
+    if run.trigger_word:
+        fields["ss_tag_frequency"] = {f"1_{run.trigger_word}": {run.trigger_word: 1}}
+    return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in fields.items()}
+
+
+def step_file(folder: Path, name: str, step: int) -> Path:
+    return folder / f"{name}_{step:09d}.safetensors"
+
+
+def final_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.safetensors"
+
+
+def state_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.state.pt"
+
+
+def prune(folder: Path, name: str, keep: int) -> None:
+    """Remove all but the `keep` newest step files of this run (0 or less keeps all)."""
+    pattern = re.compile(re.escape(name) + r"_(\d{9})\.safetensors")
+    saves = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+    if keep > 0:
+        for path in saves[:-keep]:
+            path.unlink(missing_ok=True)
+
+
+def write_state(file: Path, state: State) -> None:
+    buffer = io.BytesIO()
+    torch.save({"version": STATE_VERSION, **vars(state)}, buffer)
+    write_atomic(file, buffer.getbuffer())
+
+
+def read_state(file: Path, identity: Mapping[str, str]) -> State | None:
+    """The state of an earlier start, or None. Raises TrainError when it belongs to another model, rank or adapter."""
+    if not file.exists():
+        return None
+    try:
+        content = torch.load(str(file), map_location="cpu", weights_only=True)
+        if content.pop("version") != STATE_VERSION:
+            raise ValueError("written by another version")
+        state = State(**content)
+    except Exception as error:  # a damaged file fails in many ways
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise TrainError(
+            f"The training state {file} cannot be read ({reason}). Move it away to start from step 0."
+        ) from error
+    for key, value in identity.items():
+        if state.identity.get(key) != value:
+            raise TrainError(
+                f"{file} is the state of a run with {key} {state.identity.get(key)}; this run has {key} {value}. "
+                "Give the run another name or output folder, or move the state away to start from step 0."
+            )
+    return state
+
+
+def file_digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()[:16]
