@@ -169,7 +169,8 @@ class HubFile:
     `size` and `digest` ("sha256:…" or "git-sha1:…") are what it should be, from the manifest or the blob's name;
     `good_copy` is another file on this machine with the same content address and size, when this one is bad.
     `blob` is where the content lies or belongs (the end of the links), None where the snapshot holds plain files.
-    `needed` is false for what no trainer loads (a README, weights of another precision).
+    `needed` is false for what no trainer loads (a README, weights of another precision). `hidden` is true where the
+    client noted (in .no_exist) that the repository has no such file: loaders then do not see it.
     """
 
     name: str
@@ -183,6 +184,7 @@ class HubFile:
     good_copy: str | None = None
     verified: bool = False
     needed: bool = True
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
