@@ -48,8 +48,8 @@ def read_adapter(file: Path, linears: dict[str, tuple[int, int]], device: torch.
     unknown = [module for module in parts if module not in linears]
     if unknown:
         raise TrainError(
-            f"The adapter {file} was made for another architecture: {len(unknown)} of its {len(parts)} modules do not "
-            f"exist in this model, for example {unknown[0]}."
+            f"The adapter {file} was made for another architecture: {len(unknown)} of its {len(parts)} modules "
+            f"do not exist in this model, for example {unknown[0]}."
         )
     deltas: dict[str, Delta] = {}
     for module, found in parts.items():
@@ -58,8 +58,8 @@ def read_adapter(file: Path, linears: dict[str, tuple[int, int]], device: torch.
         down, up = found["A"], found["B"]
         if (up.shape[0], down.shape[1]) != linears[module] or up.shape[1] != down.shape[0]:
             raise TrainError(
-                f"The adapter {file} does not fit this model: {module} is {linears[module][0]} x {linears[module][1]}, "
-                f"the adapter has {list(up.shape)} @ {list(down.shape)}."
+                f"The adapter {file} does not fit this model: {module} is {list(linears[module])}, the adapter has "
+                f"{list(up.shape)} @ {list(down.shape)}."
             )
         scale = float(found["alpha"]) / down.shape[0] if "alpha" in found else 1.0
         deltas[module] = Delta(down.to(device), up.to(device), scale)

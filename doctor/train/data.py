@@ -56,7 +56,7 @@ class Item:
 
 
 def read_items(run: Run, folders: Mapping[str, str], divisor: int) -> list[Item]:
-    """All items of all datasets, in a fixed order. Raises TrainError for empty folders, bad images and bad captions."""
+    """All items of all datasets in a fixed order. Raises TrainError for empty folders, bad images, bad captions."""
     items: list[Item] = []
     for dataset in run.datasets:
         folder = Path(folders[dataset.key])
@@ -108,7 +108,7 @@ def clean_caption(text: str) -> str:
 
 
 def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[list[int]]:
-    """The batches of one epoch as indices into `items`: one picture size per batch, shuffled, each item at least once.
+    """The batches of one epoch as indices into `items`: shuffled, one picture size per batch, every item in one.
 
     A batch that a size cannot fill is filled up with the items of that size again.
     """
@@ -180,7 +180,7 @@ def _walk(folder: Path) -> Iterable[Path]:
 
 
 def _measure(file: Path) -> tuple[int, int, str]:
-    """(width, height, sha256) of an image; its pixels are decoded, so a damaged file shows now and not at step 400."""
+    """(width, height, sha256) of an image; it is decoded, so that a damaged file shows now and not at step 400."""
     from io import BytesIO
 
     from PIL import Image

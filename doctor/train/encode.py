@@ -25,7 +25,7 @@ LONGEST_PROMPT = 512
 
 
 class Cache:
-    """Tensors by key in one folder, one safetensors file each, written atomically; unreadable ones count as absent."""
+    """Tensors by key in a folder, one safetensors file each, written atomically; unreadable ones count as absent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -131,8 +131,8 @@ class Texts:
 def encode(tokenizer: Any, encoder: Any, text: str, device: torch.device) -> Tensor:
     """The embedding of one prompt: Qwen3's last hidden state but one, tokens x width.
 
-    The pipeline pads to 512 tokens and cuts the padding off again; no token sees what comes after it, so the prompt is
-    encoded alone, which gives the same numbers for less work.
+    The pipeline pads to 512 tokens and cuts the padding off again; no token sees what comes after it, so the prompt
+    is encoded alone, which gives the same numbers for less work.
     """
     prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=True
@@ -186,7 +186,7 @@ def encode_image(vae: Any, item: Item, key: str, device: torch.device) -> Tensor
     moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
     generator = torch.Generator().manual_seed(int(key[-12:], 16))
     noise = torch.randn(moments.mean.shape, generator=generator).to(device)
-    latent = moments.mean.float() + moments.std.float() * noise
+    latent: Tensor = moments.mean.float() + moments.std.float() * noise
     latent = (latent - (vae.config.shift_factor or 0.0)) * vae.config.scaling_factor
     if not torch.isfinite(latent).all():
         raise TrainError(f"The VAE gives non-finite latents for {item.picture.file}. Its files may be damaged.")

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class TrainError(Exception):
-    """Training cannot start or go on, for a reason the user can act on. The message says what, where and what to do."""
+    """Training cannot start or go on for a reason the user can mend. The message says what, where and what to do."""

@@ -329,15 +329,12 @@ class Trainer:
         lead = f"The loss was not a finite number {MOST_BAD_STEPS} steps in a row (up to step {self.step})."
         broken = [key for key, value in self.parameters.items() if not torch.isfinite(value).all()]
         if broken:
-            return f"{lead} The LoRA itself has diverged ({broken[0]}): lower the learning rate {self.run.learning_rate}."
+            return f"{lead} The LoRA has diverged ({broken[0]}): lower the learning rate {self.run.learning_rate}."
         tensors = [*self.model.named_parameters(), *self.model.named_buffers()]
-        bad = [
-            name for name, value in tensors if value.is_floating_point() and not torch.isfinite(value.float()).all()
-        ]
+        floats = [(name, value) for name, value in tensors if value.is_floating_point()]
+        bad = [name for name, value in floats if not torch.isfinite(value.float()).all()]
         if bad:
-            return (
-                f"{lead} The base model holds non-finite weights ({bad[0]}): its files are damaged, fetch them again."
-            )
+            return f"{lead} The base model holds non-finite weights ({bad[0]}): fetch its files again."
         return (
             f"{lead} Weights, latents and captions are finite, so the model overflows in {self.run.dtype} on them: "
             f"lower the learning rate {self.run.learning_rate}, or set dtype to fp32 to find out."
@@ -491,8 +488,8 @@ def _memory_errors() -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         first = str(error).splitlines()[0]
         raise TrainError(
-            f"The GPU ran out of memory ({first}). Lower the resolution or the batch size, keep gradient_checkpointing "
-            "on, or quantize the model (qtype: int8)."
+            f"The GPU ran out of memory ({first}). Lower the resolution or the batch size, keep "
+            "gradient_checkpointing on, or quantize the model (qtype: int8)."
         ) from error
 
 

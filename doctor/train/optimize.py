@@ -25,7 +25,7 @@ def make_optimizer(
     device: torch.device,
     note: Callable[[str], None],
 ) -> torch.optim.Optimizer:
-    """Adam or AdamW, eps 1e-6 unless set. The eight-bit kinds need bitsandbytes on CUDA; else plain, said by `note`."""
+    """Adam or AdamW, eps 1e-6 unless set. Eight-bit kinds need bitsandbytes on CUDA; else plain, said by `note`."""
     keywords = {"lr": rate, "eps": EPS, **{key: settings[key] for key in settings if key in OPTIMIZER_SETTINGS}}
     if "betas" in keywords:
         keywords["betas"] = tuple(keywords["betas"])

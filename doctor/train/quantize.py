@@ -1,9 +1,8 @@
 """Eight-bit frozen Linears that a LoRA can train through.
 
-A weight is stored per row as `codes` (int8, or float8 e4m3) and one float32 `scale`: weight = codes * scale. The scale
-is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by the codes
-and apply the scale to the (smaller) activations; the full weight never exists in memory, and nothing but the codes
-themselves is kept for backward.
+A weight is stored per row as `codes` (int8, or float8 e4m3) and one float32 `scale`: weight = codes * scale. The
+scale is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by
+the codes and apply the scale to the (smaller) activations; nothing but the codes themselves is kept for backward.
 """
 
 from __future__ import annotations
@@ -50,6 +49,9 @@ class _Multiply(torch.autograd.Function):
         return grad @ codes.to(grad.dtype), None, None
 
 
+_multiply: Any = _Multiply.apply
+
+
 class QuantizedLinear(nn.Module):
     """A frozen Linear in eight bits. Buffers: codes (out x in), scale (out,), bias (out,) or None."""
 
@@ -65,7 +67,7 @@ class QuantizedLinear(nn.Module):
         self.register_buffer("bias", bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = _Multiply.apply(x, self.codes, self.scale)
+        y: Tensor = _multiply(x, self.codes, self.scale)
         return y if self.bias is None else y + self.bias
 
     def weight(self) -> Tensor:

@@ -44,8 +44,8 @@ def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, me
     for key, value in cast.items():
         if not torch.isfinite(value).all():
             raise TrainError(
-                f"{key} is not finite as {str(dtype).removeprefix('torch.')}, so {file} was not written. Training has "
-                "diverged, or the save dtype is too narrow; lower the learning rate or save as bf16."
+                f"{key} is not finite as {str(dtype).removeprefix('torch.')}, so {file} was not written. Training "
+                "has diverged, or the save dtype is too narrow; lower the learning rate or save as bf16."
             )
     write_atomic(file, save(cast, metadata={**metadata, "format": "pt"}))
     with safe_open(str(file), framework="pt") as opened:

@@ -109,8 +109,8 @@ def check_complete(entries: Mapping[str, Entry], expected: Mapping[str, tuple[in
     missing = [name for name in expected if name not in entries]
     if missing:
         raise TrainError(
-            f"{len(missing)} of the {len(expected)} tensors that the model of {folder} needs are in none of its files: "
-            f"{_some(missing)}. They would stay empty (on meta) or random. Fetch the complete files again."
+            f"{len(missing)} of the {len(expected)} tensors that the model of {folder} needs are in none of its "
+            f"files: {_some(missing)}. They would stay empty (on meta) or random. Fetch the complete files again."
         )
     wrong = [name for name, shape in expected.items() if entries[name].shape != shape]
     if wrong:

@@ -6,6 +6,8 @@ the share of noise: x_t = (1 - t) * latent + t * noise.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -63,6 +65,6 @@ def draw(scheme: str, favour: str, size: int, generator: torch.Generator) -> tup
 def weights() -> Tensor:
     """The loss weight of each table index for the "weighted" scheme, mean 1."""
     value = torch.empty(COUNT)
-    for (start, low), (stop, high) in zip(HARDNESS, HARDNESS[1:], strict=False):
+    for (start, low), (stop, high) in pairwise(HARDNESS):
         value[start : stop + 1] = torch.linspace(low, high, stop - start + 1)
     return value / value.mean()
