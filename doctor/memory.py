@@ -127,7 +127,6 @@ def predict(
     known = () if isinstance(datasets, Unknown) else datasets
     phases = tuple(_phases(run, sizes, known, card))
     free = card.memory_free if card else system.memory_available
-    host_free = system.memory_available
     peak = max(phases, key=lambda phase: phase.total)
     return Memory(
         device=f"cuda:{card.index} {card.name}" if card else "cpu",
@@ -137,9 +136,9 @@ def predict(
         budget_source=card.source if card else "measured: the system's available memory",
         assumptions=_assumptions(sizes, card, datasets),
         host_peak=_host_peak(run, sizes) if card else peak.total,
-        host_free=host_free,
+        host_free=system.memory_available,
         alternatives=tuple(_alternatives(run, sizes, known, card)),
-        margin=_margin(run, sizes, known, card, peak),
+        margin=_highest(run, sizes, known, card) - peak.total,
     )
 
 
@@ -337,15 +336,17 @@ def _is_set(run: Run, key: str) -> bool:
     return value is not None and value.value is True
 
 
-def _margin(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None, peak: Phase) -> int:
-    """How far the true peak may lie from the computed one: context, allocator, LoRA copies, attention kernel."""
+def _highest(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+    """The high end of the estimate: context, allocator, LoRA copies and attention kernel at their worst."""
+    image = max(_tokens(*picture) for picture in buckets(run, datasets))
+    copies = int(LORA_COPIES * sizes.width * (image + _up(TEXT_TOKENS)) * run.batch_size)
     context = CONTEXT_RANGE if card else HOST_BASE // 2
-    unsure = 0.0
-    if "activations" in peak.items:
-        image = max(_tokens(*picture) for picture in buckets(run, datasets))
-        unsure = LORA_COPIES * sizes.width * (image + _up(TEXT_TOKENS)) * run.batch_size
-        unsure += peak.items.get("attention scores", 0)
-    return int(context + 0.03 * peak.total + unsure)
+    return max(
+        int(1.03 * phase.total)
+        + context
+        + (copies + phase.items.get("attention scores", 0)) * ("activations" in phase.items)
+        for phase in _phases(run, sizes, datasets, card)
+    )
 
 
 def _host_peak(run: Run, sizes: Sizes) -> int:
@@ -368,8 +369,12 @@ def _alternatives(
     if run.trainer != "ai-toolkit":
         return
 
+    margin = _highest(run, sizes, datasets, card) - _peak(run, sizes, datasets, card)
+
     def peak(changed: Run) -> int:
-        return max(phase.total for phase in _phases(changed, sizes, datasets, card))
+        # never so low that the margin of the run as written would make it look safer than it is
+        high = _highest(changed, sizes, datasets, card)
+        return max(_peak(changed, sizes, datasets, card), high - margin)
 
     best = peak(run)
     for settings, effect, changed in _steps(run):
@@ -379,6 +384,10 @@ def _alternatives(
         run, best = changed(run), new
         for key, value in settings:
             yield key, value, effect, best
+
+
+def _peak(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+    return max(phase.total for phase in _phases(run, sizes, datasets, card))
 
 
 def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
@@ -395,7 +404,10 @@ def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
     if run.batch_size > 1:
         accumulate = run.batch_size * run.gradient_accumulation
         yield (
-            (("train/gradient_accumulation", accumulate), ("train/batch_size", 1)),
+            (
+                (run.keys.get("gradient_accumulation", "train/gradient_accumulation"), accumulate),
+                ("train/batch_size", 1),
+            ),
             "equivalent",
             lambda r: replace(r, batch_size=1, gradient_accumulation=accumulate),
         )

@@ -1,0 +1,183 @@
+"""Repairs of a base model: a complete copy beside the run, made from the hub cache of this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ..doctor.model import (
+    CopyItem,
+    ExtractFiles,
+    Finding,
+    Fix,
+    Hub,
+    HubRepo,
+    ModelFolder,
+    Place,
+    Run,
+    Safety,
+    SetValue,
+    Storage,
+)
+from ..doctor.rules import repair
+
+_ZIMAGE = "Tongyi-MAI/Z-Image-Turbo"
+_SHARED = ("text_encoder/", "tokenizer/", "vae/")
+
+
+@repair("DSK001", "HUB006")
+def extract_from_the_cache(
+    finding: Finding, run: Run, model: ModelFolder, hub: Hub, storage: Storage
+) -> Iterator[Fix]:
+    """Copy the snapshot that the run uses into a plain folder, and name that folder."""
+    repo = hub.repo(model.repo)
+    if model.layout == "single-file":
+        return
+    if repo is None or not repo.usable:
+        if finding.rule == "DSK001" and model.folder is not None and model.repo is None:
+            yield from _show_copy(model.folder, storage)
+        return
+    places = _faster(storage) if finding.rule == "DSK001" else storage.places
+    yield from _extraction(run, repo, places, "safe")
+    if finding.rule == "HUB006" and repo.snapshot is not None:
+        title = f"name the cached snapshot itself, without a copy ({repo.snapshot})"
+        yield Fix(title, (_use(run, "base_model", repo.snapshot),), order=2)
+
+
+@repair("MDL001", "MDL003", "MDL004")
+def replace_by_a_complete_copy(
+    finding: Finding, run: Run, model: ModelFolder, hub: Hub, storage: Storage
+) -> Iterator[Fix]:
+    """Build a complete folder from a cached repository that the damaged one is a copy of; never touch the old one."""
+    yield from _complete_parts(finding, run, model, hub)
+    if model.repo is not None or model.layout == "single-file" or "snapshot" in finding.evidence:
+        return
+    candidates = [repo for repo in hub.repos if repo.usable and _agrees(model, repo)]
+    named = [repo for repo in candidates if _is_named(model, repo)]
+    for repo in named or candidates:
+        safety: Safety = "safe" if len(candidates) == 1 and named == [repo] and _common(model, repo) else "ask"
+        yield from _extraction(run, repo, storage.places, safety)
+    if not candidates:
+        yield _download(run, model)
+
+
+@repair("MDL003")
+def name_the_snapshot(finding: Finding, run: Run) -> Iterator[Fix]:
+    """A cache root stands for exactly one snapshot when its ref, or there being only one, says so."""
+    snapshot, root = finding.evidence.get("snapshot"), finding.evidence.get("root")
+    if isinstance(snapshot, str) and snapshot != root:
+        yield Fix("name the snapshot inside the cache entry", (_use(run, "base_model", snapshot),), order=2)
+
+
+def _complete_parts(finding: Finding, run: Run, model: ModelFolder, hub: Hub) -> Iterator[Fix]:
+    """Z-Image's text encoder, tokenizer and VAE are the same in the whole family, so a cached repository serves."""
+    absent = finding.evidence.get("components")
+    if not isinstance(absent, list) or "transformer" in absent or run.architecture != "zimage" or run.extras_model:
+        return
+    if "text_encoder" not in absent:
+        return  # a folder with a text encoder is the source of the other parts, whatever extras_model says
+    for repo in hub.repos:
+        names = {file.name for file in repo.files if file.needed}
+        if repo.usable and all(any(name.startswith(part) for name in names) for part in _SHARED):
+            known = repo.repo == _ZIMAGE
+            title = f"take text encoder, tokenizer and VAE from the cached {repo.repo}"
+            yield Fix(title, (_use(run, "extras_model", repo.repo),), "safe" if known else "ask", order=2)
+
+
+def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety) -> Iterator[Fix]:
+    items = _items(run, repo)
+    if not items:
+        return
+    total = sum(item.size for item in items)
+    place = next((p for p in places if p.refusal is None and p.free >= total * 1.01), None)
+    if place is None:
+        return
+    target = _join(place.folder, repo.repo.rpartition("/")[2])
+    yield Fix(
+        f"copy {repo.repo} from the cache to {target} ({total / 1e9:.1f} GB, verified) and use that folder",
+        (ExtractFiles(target, items), _use(run, "base_model", target)),
+        safety,
+        order=1,
+    )
+
+
+def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
+    """Every needed file with a sound source. Parts that the run takes from elsewhere stay out: a local
+    text_encoder/ would override `extras_model`."""
+    elsewhere = run.extras_model is not None and run.extras_model != run.base_model
+    items: list[CopyItem] = []
+    for file in repo.files:
+        if not file.needed or (elsewhere and file.name.startswith(_SHARED)):
+            continue
+        size = file.size if file.size is not None else file.actual_size
+        source = file.blob or file.path if file.state == "ok" else file.good_copy
+        if size is None or source is None:
+            return ()
+        items.append(CopyItem(source, file.name, size, file.digest))
+    return tuple(items)
+
+
+def _faster(storage: Storage) -> list[Place]:
+    now = storage.model
+    return [p for p in storage.places if p.speed is not None and now is not None and p.speed.low > now.high]
+
+
+def _sizes(model: ModelFolder) -> dict[str, int]:
+    """Repository-relative name -> size of the sound weight files of a local model folder."""
+    return {
+        f"{name}/{weight.name}": weight.size
+        for name, part in model.components.items()
+        if part.repo is None
+        for weight in part.weights
+        if weight.problem is None
+    }
+
+
+def _common(model: ModelFolder, repo: HubRepo) -> set[str]:
+    return _sizes(model).keys() & {file.name for file in repo.files}
+
+
+def _agrees(model: ModelFolder, repo: HubRepo) -> bool:
+    """Whether the folder can be a copy of the repository: no sound file of it is absent there or of another size."""
+    theirs = {file.name: file.size for file in repo.files}
+    mine = _sizes(model)
+    if any(theirs.get(name, size) != size for name, size in mine.items()):
+        return False
+    transformers = any(name.startswith("transformer/") for name in theirs)
+    return transformers and (bool(_common(model, repo)) or _is_named(model, repo))
+
+
+def _is_named(model: ModelFolder, repo: HubRepo) -> bool:
+    folder = re.split(r"[/\\]", (model.folder or model.source).rstrip("/\\"))[-1].lower()
+    return repo.repo.rpartition("/")[2].lower() in folder
+
+
+def _download(run: Run, model: ModelFolder) -> Fix:
+    repo = _ZIMAGE if run.architecture == "zimage" and "turbo" in model.source.lower() else "<owner>/<model>"
+    folder = f"{(model.folder or model.source).rstrip('/')}-complete"
+    return Fix(
+        "download the complete model into a new folder, then name that folder in the config",
+        (),
+        "show",
+        command=f'hf download {repo} --local-dir "{folder}"',
+    )
+
+
+def _show_copy(folder: str, storage: Storage) -> Iterator[Fix]:
+    place = next((p for p in _faster(storage) if p.refusal is None and p.free >= storage.model_bytes * 1.01), None)
+    if place is not None:
+        target = _join(place.folder, re.split(r"[/\\]", folder.rstrip("/\\"))[-1])
+        command = f'robocopy "{folder}" "{target}" /E' if "\\" in target else f'cp -rL "{folder}" "{target}"'
+        yield Fix(f"copy the model to {target} and name that folder in the config", (), "show", command=command)
+
+
+def _use(run: Run, field: str, value: str) -> SetValue:
+    """Windows paths are written with forward slashes, which every reader takes and no quoting can spoil."""
+    return SetValue(
+        run.config, run.pointer(field), value.replace("\\", "/") if re.match(r"[A-Za-z]:", value) else value
+    )
+
+
+def _join(folder: str, name: str) -> str:
+    separator = "\\" if "\\" in folder else "/"
+    return f"{folder.rstrip(separator)}{separator}{name}"
