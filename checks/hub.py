@@ -12,11 +12,16 @@ SHOWN = 10
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}
 DAMAGE = {
-    "wrong-size": "it has {actual} bytes, the repository's has {size} (from {source})",
+    "wrong-size": "it has {actual} bytes, the repository's has {size} (from {source}){detail}",
     "wrong-content": "its content does not match the {kind} it was published with (from {source})",
     "wrong-link": "its link leads to the content of another file",
     "broken-structure": "{detail}",
 }
+GAPS = {
+    "missing": "{file} of {repo} is missing from the cached snapshot {commit}.",
+    "dangling": "{file} of {repo} is a link to nothing: the blob behind it is gone.",
+}
+HIDDEN = "{file} of {repo} is in the cache, but noted as non-existent (.no_exist), so loaders do not see it."
 
 
 @rule(
@@ -57,7 +62,7 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 size=file.size,
                 kind=KINDS.get((file.digest or "").partition(":")[0], "digest"),
                 source="its list of files" if repo.has_manifest else "the name of the blob",
-                detail=file.detail,
+                detail=f"; {file.detail}" if file.detail and file.state == "wrong-size" else file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "{count} more files of {repo} are damaged: {names}.")
         for file in repo.files:
@@ -88,7 +93,8 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
     """A cached model that lacks files: a link to nothing, a missing shard.
 
     What: every file the run loads is looked for; the names come from the repository's file list
-    (trees/<commit>.json), or from the weight index where there is no list.
+    (trees/<commit>.json), or from the weight index where there is no list. A file that is there but noted as
+    non-existent (in .no_exist, after the hub once answered 404) is as good as missing.
     Why: an interrupted download, a deleted blob, or a tool that removed files leaves a snapshot that looks like a
     model. Online the client downloads what is missing; offline, or from a path, the loader fails.
     Repair: a link to the blob where the content is still there, a verified copy from elsewhere on this machine, else
@@ -109,7 +115,7 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
                     cache=repo.cache,
                 )
             continue
-        gaps = [f for f in repo.files if f.needed and f.state in ("missing", "dangling")]
+        gaps = [f for f in repo.files if f.needed and (f.state in GAPS or f.hidden)]
         if by_id and not hub.offline:
             started = {_folder(f) for f in repo.files if f.needed and f.state != "missing"}
             gaps = [f for f in gaps if _folder(f) in started]
@@ -121,10 +127,8 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         for file in gaps[:SHOWN]:
             yield found(
                 run.where(repo.used_by[0]),
-                "{file} of {repo} is a link to nothing: the blob behind it is gone."
-                if file.state == "dangling"
-                else "{file} of {repo} is missing from the cached snapshot {commit}.",
-                otherwise=otherwise,
+                GAPS.get(file.state, HIDDEN),
+                otherwise=otherwise if file.state in GAPS else "Loaders go on without it, or stop.",
                 evidence=_evidence(repo, file),
                 file=file.name,
                 repo=repo.repo,

@@ -26,18 +26,26 @@ def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
     """Bring back what a snapshot should hold: a link, a verified copy, or a download of exactly this file."""
     wanted = {finding.evidence.get("path"), *finding.evidence.get("paths", ())}
     files = [(repo, file) for repo in hub.repos for file in repo.files if file.path in wanted]
-    here = [(repo, file) for repo, file in files if file.good_copy is not None or not file.needed]
-    away = [(repo, file) for repo, file in files if file.good_copy is None and file.needed]
-    if here and (hub.offline or not away):
+    away = [(repo, file) for repo, file in files if _is_away(file)]
+    here = [pair for pair in files if pair not in away]
+    busy = any(alive for repo, _ in away for _, _, alive in repo.partials)
+    wait = "once HF_HUB_OFFLINE is unset" if hub.offline else "once the download that is running has ended"
+    if here and (hub.offline or busy or not away):
         yield _one_fix("restore {what} from this machine, 0 bytes downloaded", here)
     if not away:
         return
-    size = amount(sum(file.size or 0 for _, file in away))
-    if hub.offline:
-        title = "download {what} again, and only that (" + size + "), once HF_HUB_OFFLINE is unset"
-        yield replace(_one_fix(title, away), steps=(), safety="show", command="zdoctor fix --apply")
+    sizes = [file.size for _, file in away if file.size is not None]
+    size = amount(sum(sizes)) if len(sizes) == len(away) else "the cache does not tell how large"
+    title = "download {what} again, and only that (" + size + ")"
+    if hub.offline or busy:
+        yield replace(_one_fix(f"{title}, {wait}", away), steps=(), safety="show", command="zdoctor fix --apply")
     else:
-        yield _one_fix("download {what} again, and only that (" + size + ")", files)
+        yield _one_fix(title, files)
+
+
+def _is_away(file: HubFile) -> bool:
+    """Whether only the network has what the file should hold."""
+    return file.needed and file.state != "ok" and file.good_copy is None
 
 
 def _one_fix(title: str, files: Sequence[tuple[HubRepo, HubFile]]) -> Fix:
@@ -52,12 +60,15 @@ def _steps(repo: HubRepo, file: HubFile) -> Iterator[Step]:
         yield Quarantine(file.path)
         return
     place = file.blob or file.path
-    if file.good_copy is None:
+    if _is_away(file):
         yield FetchFile(repo.repo, repo.commit or "main", file.name, place, file.size, file.digest)
-    elif file.good_copy != place:
+    elif file.good_copy is not None and file.good_copy != place:
         yield PlaceCopy(place, file.good_copy, file.size or 0, file.digest)
     if file.blob is not None and file.state in ("missing", "wrong-link"):
         yield MakeLink(file.path, _target(repo, file))
+    if file.hidden:
+        separator = "\\" if "\\" in repo.folder else "/"
+        yield Quarantine(separator.join([repo.folder, ".no_exist", repo.commit or "", *file.name.split("/")]))
 
 
 def _target(repo: HubRepo, file: HubFile) -> str:

@@ -19,6 +19,7 @@ from zdoctor.doctor.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.world import World
 from zdoctor.doctor.rules import Repair, Rule
 from zdoctor.fixes import hub as fixes
 from zdoctor.tests.hub_server import Files, HubServer, etag, sha256
@@ -176,9 +177,10 @@ def repairs() -> dict[str, tuple[Repair, ...]]:
     return made
 
 
-def check(
-    world: LiveWorld, run: Run, *, deep: bool = False, ignore: tuple[str, ...] = ("HUB005", "HUB006")
-) -> Report:
+ADVICE = ("HUB005", "HUB006")
+
+
+def check(world: World, run: Run, *, deep: bool = False, ignore: tuple[str, ...] = ADVICE) -> Report:
     """The report of the hub rules alone, with their fixes."""
     facts = Facts(run=run, system=world.system, hub=probe_hub(world, run, deep=deep))
     return examine(

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
-from zdoctor.tests.hub_cases import CASES, IDS, MODEL, REPO, Cache, Sickness, check, download, load, run_with, said
+from zdoctor.checks.hub import hf_xet_missing
+from zdoctor.doctor.model import Hub
+from zdoctor.doctor.probe.hub import probe_hub
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.tests.hub_cases import (
+    BIG,
+    CASES,
+    IDS,
+    MODEL,
+    REPO,
+    SHARD,
+    VAE,
+    Cache,
+    Sickness,
+    check,
+    download,
+    load,
+    run_with,
+    said,
+    share,
+)
 from zdoctor.tests.hub_server import HubServer
 
 
@@ -43,3 +67,172 @@ def test_healthy_cache_is_silent(caches: dict[str, Cache], tmp_path: Path, layou
     for environment in ({}, {"HF_HUB_OFFLINE": "1"}):
         assert said(check(cache.world(**environment), run_with(), deep=True)) == []
     assert load(cache) == MODEL
+
+
+def _orphan_blob(cache: Cache) -> None:
+    (cache.repo / "blobs").mkdir(exist_ok=True)
+    (cache.repo / "blobs" / ("e" * 64)).write_bytes(b"nobody links here")
+
+
+def _extra_file(cache: Cache) -> None:
+    cache.file("notes.safetensors").write_bytes(b"not a model")
+    cache.file("transformer/notes.txt").write_text("mine")
+
+
+def _shared_store(cache: Cache) -> None:
+    if cache.blob(SHARD).exists():
+        share(cache)
+
+
+def _no_exist(cache: Cache) -> None:
+    """The client's usual notes of files that it asked for and that the repository does not have."""
+    marks = cache.repo / ".no_exist" / cache.commit
+    for name in ("transformer/adapter_config.json", "tokenizer/chat_template.jinja"):
+        (marks / name).parent.mkdir(parents=True, exist_ok=True)
+        (marks / name).touch()
+
+
+def _without_what_nobody_loads(cache: Cache) -> None:
+    """As after loading component by component: no README, no model_index.json, no scheduler."""
+    for name in ("README.md", ".gitattributes", "assets/sample.png", "model_index.json"):
+        cache.file(name).unlink()
+    shutil.rmtree(cache.file("scheduler"))
+
+
+def _damaged_readme(cache: Cache) -> None:
+    cache.file("README.md").resolve().write_bytes(b"cut")
+
+
+def _other_precision(cache: Cache) -> None:
+    """Weights in another precision are listed and were never asked for."""
+    listing = json.loads(cache.manifest.read_text())
+    listing["files"]["vae/diffusion_pytorch_model.fp16.safetensors"] = {"size": 9, "blob_id": "1" * 40}
+    listing["files"]["text_encoder/pytorch_model.bin"] = {"size": 9, "blob_id": "2" * 40}
+    listing["files"]["tiny-image-single-file.safetensors"] = {"size": 9, "blob_id": "3" * 40}
+    cache.manifest.write_text(json.dumps(listing))
+
+
+def _manifest_of_a_newer_client(cache: Cache) -> None:
+    cache.manifest.write_text('{"format_version": 2, "files": ["new"]}')
+
+
+def _second_snapshot(cache: Cache) -> None:
+    """An older commit, of which only a part was kept."""
+    old = cache.repo / "snapshots" / ("a" * 40)
+    (old / "vae").mkdir(parents=True)
+    (old / "vae" / "config.json").symlink_to("../../../blobs/" + "b" * 40)
+
+
+def _moved_aside(cache: Cache) -> None:
+    quarantine = cache.repo / ".zdoctor-quarantine" / "1" / "blobs"
+    quarantine.mkdir(parents=True)
+    (quarantine / ("c" * 64)).write_bytes(b"broken")
+
+
+def _running_download(cache: Cache) -> None:
+    (cache.repo / "blobs").mkdir(exist_ok=True)
+    (cache.repo / "blobs" / ("d" * 64 + ".0123abcd.incomplete")).write_bytes(b"it grows")
+
+
+HEALTHY = (
+    *(_orphan_blob, _extra_file, _shared_store, _no_exist, _without_what_nobody_loads, _damaged_readme),
+    *(_other_precision, _manifest_of_a_newer_client, _second_snapshot, _moved_aside, _running_download),
+)
+
+
+@pytest.mark.parametrize("layout", ["linked", "plain"])
+@pytest.mark.parametrize("change", HEALTHY, ids=lambda change: change.__name__.strip("_"))
+def test_suspicious_but_healthy(
+    caches: dict[str, Cache], tmp_path: Path, change: Callable[[Cache], None], layout: str
+) -> None:
+    cache = caches[layout].copy(tmp_path / "hub")
+    change(cache)
+    for environment in ({}, {"HF_HUB_OFFLINE": "1"}):
+        report = check(cache.world(**environment), run_with(), deep=True)
+        assert (said(report), report.unknown, report.crashed) == ([], (), ())
+
+
+def test_what_was_never_downloaded_is_no_damage(caches: dict[str, Cache], tmp_path: Path) -> None:
+    """An interrupted first download: online the client goes on with it, offline the run would stop."""
+    cache = caches["linked"].copy(tmp_path / "hub")
+    shutil.rmtree(cache.file("vae"))
+    assert said(check(cache.world(), run_with())) == []
+    assert said(check(cache.world(HF_HUB_OFFLINE="1"), run_with())) == [("HUB002", VAE), ("HUB002", BIG)]
+    assert said(check(cache.world(HF_HUB_OFFLINE="1"), run_with(extras="acme/parts")))[-2:] == [("HUB002", "")]
+
+
+def test_nothing_cached_is_an_error_only_offline(tmp_path: Path) -> None:
+    world = LiveWorld({"HF_HUB_CACHE": str(tmp_path / "none")}, cwd=str(tmp_path), home=str(tmp_path))
+    assert said(check(world, run_with())) == []
+    world = LiveWorld({"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}, cwd=str(tmp_path), home=str(tmp_path))
+    report = check(world, run_with())
+    assert [(f.rule, f.severity, f.fixes) for f in report.findings] == [("HUB002", "error", ())]
+
+
+def test_hidden_file(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    mark = cache.repo / ".no_exist" / cache.commit / VAE
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    assert try_to_load_from_cache(REPO, VAE, cache_dir=cache.root) is _CACHED_NO_EXIST
+    assert said(check(cache.world(), run_with())) == [("HUB002", VAE)]
+
+
+def test_unusable_manifest_is_a_warning(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    cache.manifest.write_text("{")
+    report = check(cache.world(), run_with())
+    assert [(f.rule, f.severity) for f in report.findings] == [("HUB001", "warning")]
+    assert load(cache) == MODEL  # the client ignores it
+
+
+def test_path_into_the_cache(caches: dict[str, Cache], tmp_path: Path) -> None:
+    """The ref does not matter to a path; nothing heals a missing file."""
+    cache = caches["linked"].copy(tmp_path / "hub")
+    cache.ref.write_text("f" * 40)
+    cache.blob(SHARD).unlink()
+    for path in (cache.file(""), cache.file("transformer")):
+        report = check(LiveWorld({}, cwd="/", home=str(tmp_path)), run_with(str(path)))
+        assert said(report) == [("HUB002", SHARD)]
+        assert "loads the model" in report.findings[0].consequence()
+    report = check(LiveWorld({}, cwd="/", home=str(tmp_path)), run_with(str(cache.file("vae"))))
+    assert said(report) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "cached", "environment", "expected"),
+    [
+        (None, False, {}, True),
+        ("1.1.0", False, {}, True),
+        ("1.5.1", False, {}, True),
+        ("1.5.2", False, {}, False),
+        ("1.0.9", False, {}, False),
+        ("1.8.0", False, {}, False),
+        (None, True, {}, False),
+        (None, False, {"HF_HUB_OFFLINE": "1"}, False),
+        (None, False, {"HF_HUB_DISABLE_XET": "1"}, False),
+    ],
+)
+def test_hf_xet(
+    caches: dict[str, Cache], version: str | None, cached: bool, environment: dict[str, str], expected: bool
+) -> None:
+    world = caches["linked"].world(**environment)
+    run = run_with(REPO if cached else "acme/other")
+    hub = probe_hub(world, run)
+    assert isinstance(hub, Hub)
+    found = list(hf_xet_missing(run, replace(hub, xet_version=version), world.system))
+    assert bool(found) == expected
+
+
+def test_online_model_source(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+
+    def names(model: str = REPO, **environment: str) -> list[str]:
+        return [f.name for f in check(cache.world(**environment), run_with(model), ignore=("HUB005",)).findings]
+
+    assert names() == ["online-model-source"]
+    assert names(HF_HUB_OFFLINE="1") == names(str(cache.file(""))) == names("acme/other") == []
+    cache.manifest.unlink()
+    assert names() == ["online-model-source"]
+    shutil.rmtree(cache.file("vae"))  # nothing tells that it is missing, but every pipeline has one
+    assert names() == []

@@ -105,11 +105,11 @@ def examine(
     file = replace(file, actual_size=stat.size)
     if is_link and named is not None and digest is not None and named != digest:
         return replace(file, state="wrong-link", detail=f"its link leads to {named}")
-    if size is not None and stat.size != size:
-        return replace(file, state="wrong-size")
     if not needed and not deep:
-        return file
+        return file if size is None or stat.size == size else replace(file, state="wrong-size")
     problem = structure(world, final, stat) if name.endswith(".safetensors") else None
+    if size is not None and stat.size != size:
+        return replace(file, state="wrong-size", detail=problem or "")
     if problem is not None:
         return replace(file, state="broken-structure", detail=problem)
     if digest is not None and (deep or stat.size <= SMALL):

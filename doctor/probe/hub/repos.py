@@ -142,7 +142,7 @@ def _listing(world: World, paths: Paths, folder: str, commit: str) -> Listing:
 
 
 def _walk(world: World, paths: Paths, snapshot: str) -> Iterator[str]:
-    """Names of the files and links below a snapshot, folders not followed through links."""
+    """Names of the files and links below a folder, other folders not followed through links."""
     waiting = [""]
     found = 0
     while waiting:
@@ -189,6 +189,10 @@ def _files(
         if name in wanted or name in listing.present
     ]
     linked = any(file.blob is not None for file in files)
+    denied = paths.join(folder, ".no_exist", listing.commit)
+    if known(world.stat(denied)) is not None:
+        marks = set(_walk(world, paths, denied))
+        files = [replace(file, hidden=file.name in marks) for file in files]
     for file in files:
         if (file.state == "wrong-link" or (file.state == "missing" and linked)) and file.digest is not None:
             yield replace(file, blob=paths.join(folder, "blobs", file.digest.partition(":")[2]))
