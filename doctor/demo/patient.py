@@ -21,6 +21,7 @@ MODEL = "Tongyi-MAI/Z-Image-Turbo"
 REUPLOAD = "somebody/Z-Image-Turbo-copy"
 ADAPTER = "ostris/zimage_turbo_training_adapter"
 ADAPTER_FILE = "zimage_turbo_training_adapter_v2.safetensors"
+INDEX = "diffusion_pytorch_model.safetensors.index.json"
 COMMIT, REUPLOAD_COMMIT, ADAPTER_COMMIT, LOST_COMMIT = "a1" * 20, "b2" * 20, "c3" * 20, "d4" * 20
 OLD_NS = 1_700_000_000 * 10**9
 IMAGES = 8
@@ -127,7 +128,7 @@ def lay_out(hub: Path, repo: str, commit: str, files: dict[str, Path]) -> Path:
     """
     root = hub / f"models--{repo.replace('/', '--')}"
     snapshot = root / "snapshots" / commit
-    tree: dict[str, object] = {}
+    tree: dict[str, dict[str, object]] = {}
     for name, source in files.items():
         data = source.read_bytes()
         git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
@@ -138,11 +139,13 @@ def lay_out(hub: Path, repo: str, commit: str, files: dict[str, Path]) -> Path:
         link = snapshot / name
         link.parent.mkdir(parents=True, exist_ok=True)
         _link(link, blob)
-        tree[name] = {"size": len(data), "blob_id": git, "lfs_sha256": sha, "xet_hash": None}
+        tree[name] = {"size": len(data), "blob_id": git}
+        if sha is not None:
+            tree[name] = {**tree[name], "lfs_sha256": sha, "lfs_size": len(data)}
     (root / "refs").mkdir()
     (root / "refs" / "main").write_text(commit, encoding="ascii")
     (root / "trees").mkdir()
-    listing = {"format_version": 1, "commit_hash": commit, "files": tree}
+    listing = {"format_version": 1, "files": tree}
     (root / "trees" / f"{commit}.json").write_text(json.dumps(listing), encoding="utf-8")
     return snapshot
 
@@ -172,8 +175,9 @@ def paint(folder: Path) -> None:
 
 
 def break_cache(hub: Path, snapshot: Path) -> None:
-    """An interrupted update, as it is found in the wild: a half re-saved shard, a lost file, a lost ref, a leftover."""
-    shard = sorted((snapshot / "transformer").glob("*.safetensors"))[-1]
+    """An interrupted update as found in the wild: a half re-saved shard, a lost file, a lost ref, a leftover."""
+    index = json.loads((snapshot / "transformer" / INDEX).read_text(encoding="utf-8"))
+    shard = snapshot / "transformer" / index["weight_map"]["layers.3.attention.to_q.weight"]
     _drop_tensors(shard, "layers.3.attention")
     lost = snapshot / "vae" / "diffusion_pytorch_model.safetensors"
     lost.resolve().unlink()
