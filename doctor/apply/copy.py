@@ -49,14 +49,11 @@ def hasher(digest: str | None, size: int) -> Any:
     raise ApplyError(f"the plan carries a checksum of an unknown kind: {digest}")
 
 
-def require(digest: str | None, found: Any, source: Path) -> None:
+def require(digest: str | None, found: Any, what: str) -> None:
     """Raise ApplyError, naming the file, when the hash is not what it should be."""
     if digest is not None and found.hexdigest() != digest.partition(":")[2].lower():
-        kind = digest.partition(":")[0]
-        raise ApplyError(
-            f"{source} is corrupt: its {kind} is {found.hexdigest()}, it should be {digest.partition(':')[2]}; "
-            "nothing was copied. Run the check with --deep to see every damaged file"
-        )
+        kind, _, expected = digest.partition(":")
+        raise ApplyError(f"{what} is corrupt: its {kind} is {found.hexdigest()}, it should be {expected}")
 
 
 def copy_file(source: Path, target: Path, size: int | None, digest: str | None, meter: Meter, name: str = "") -> None:
@@ -69,7 +66,7 @@ def copy_file(source: Path, target: Path, size: int | None, digest: str | None, 
     with source.open("rb", buffering=0) as reader, target.open("xb", buffering=0) as writer:
         actual = os.fstat(reader.fileno()).st_size
         if size is not None and actual != size:
-            raise ApplyError(f"{source} is {actual} bytes long, it should be {size}; nothing was copied")
+            raise ApplyError(f"{source} is {actual} bytes long, it should be {size}")
         found = hasher(digest, actual)
         shared = reflink(reader.fileno(), writer.fileno())
         if shared and found is None:
@@ -78,7 +75,7 @@ def copy_file(source: Path, target: Path, size: int | None, digest: str | None, 
             copied = _pump(reader, None if shared else writer, found, actual, lambda count: meter(count, name))
             if copied != actual:
                 raise ApplyError(f"{source} changed while it was copied: {copied} bytes instead of {actual}")
-        require(digest, found, source)
+        require(digest, found, str(source))
         os.fsync(writer.fileno())
 
 

@@ -25,7 +25,7 @@ def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callab
         actual = got.stat().st_size
         if step.size is not None and actual != step.size:
             raise ApplyError(f"{step.filename} of {step.repo} came with {actual} bytes instead of {step.size}")
-        require(step.digest, digest_of(got, step.digest), got)
+        require(step.digest, digest_of(got, step.digest), f"{step.filename} of {step.repo}, as it was downloaded,")
         descriptor = os.open(got, os.O_RDWR)
         try:
             os.fsync(descriptor)

@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from .errors import Busy
+from .errors import ApplyError, Busy, reason
 
 State = Literal["applied", "undone", "rolled back", "unfinished"]
 Record = dict[str, Any]
@@ -54,8 +54,8 @@ class Journal:
     @classmethod
     def create(cls, state: Path, config: str, what: tuple[str, ...], group: str | None = None) -> Journal:
         now = datetime.now().astimezone()
-        stamp = now.astimezone(timezone.utc).strftime("%Y%m%d-%H%M%S")
-        folder = state / "journal" / f"{stamp}-{secrets.token_hex(3)}"
+        stamp = now.astimezone(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
+        folder = state / "journal" / f"{stamp}-{secrets.token_hex(1)}"
         folder.mkdir(parents=True, mode=0o700)
         sync_folder(folder.parent)
         journal = cls(folder)
@@ -159,10 +159,17 @@ def unfinished(state: Path) -> list[Journal]:
 
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Only one zdoctor writes at a time. The system frees the lock when the process dies. Raises Busy."""
+    """Only one zdoctor writes at a time. The system frees the lock when the process dies.
+
+    Raises Busy, or ApplyError where the state folder cannot be written to.
+    """
     folder = state / "journal"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "lock").open("ab") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = (folder / "lock").open("ab")
+    except OSError as error:
+        raise ApplyError(f"the journal cannot be written, so nothing was changed: {reason(error)}") from error
+    with file:
         try:
             _lock(file.fileno())
         except OSError as error:

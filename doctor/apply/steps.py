@@ -34,17 +34,22 @@ def at(path: str) -> Path:
     return Path(os.path.abspath(path))
 
 
+def behind(path: Path) -> Path:
+    """The file that a path leads to, links resolved as far as they go; a loop of links ends somewhere in it."""
+    return Path(os.path.realpath(path))
+
+
 def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
     """The plan as groups, each carried out at once: all edits of one file together, where the last of them stands."""
     steps = plan.steps
     groups: list[tuple[Step, ...]] = []
     for index, step in enumerate(steps):
         if isinstance(step, SetValue | ReplaceText):
-            file = at(step.path).resolve()
+            file = behind(at(step.path))
             same = [
                 (i, s)
                 for i, s in enumerate(steps)
-                if isinstance(s, SetValue | ReplaceText) and at(s.path).resolve() == file
+                if isinstance(s, SetValue | ReplaceText) and behind(at(s.path)) == file
             ]
             if index == same[-1][0]:
                 groups.append(tuple(s for _, s in same))
@@ -114,7 +119,7 @@ def perform(group: tuple[Step, ...], journal: Journal, meter: Meter) -> None:
     match step:
         case SetValue() | ReplaceText():
             edits = [s for s in group if isinstance(s, SetValue | ReplaceText)]
-            edit(journal, path, edited(path.resolve(), edits))
+            edit(journal, path, edited(path, edits))
         case ExtractFiles():
             make(journal, path, lambda part: _extract(step, part, meter))
         case MirrorFolder():

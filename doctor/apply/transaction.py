@@ -26,7 +26,7 @@ from .actions import Key, key_of, lies, sha, tidy
 from .copy import Meter, Progress, can_reflink
 from .errors import ApplyError, StalePlan, reason
 from .journal import Journal, locked, unfinished
-from .steps import copies, describe, ordered, perform, place, safe_name, size, sources
+from .steps import behind, copies, describe, ordered, perform, place, safe_name, size, sources
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]
@@ -180,10 +180,10 @@ def _require_new(step: ExtractFiles | MirrorFolder, path: Path) -> None:
                 raise ApplyError(f"the file name {item.name!r} comes twice; nothing was done")
             names.add(item.name.casefold())
     else:
-        source = sources(step)[0].resolve()
+        source = behind(sources(step)[0])
         if not source.is_dir():
             raise ApplyError(f"{source} is no folder; nothing was done")
-        target = path.resolve()
+        target = behind(path)
         if source == target or source in target.parents:
             raise ApplyError(f"{path} lies inside {source}, which it should mirror; nothing was done")
 
@@ -195,7 +195,7 @@ def _require_sources(step: Step, made: Iterable[Path]) -> None:
     sizes = [item.size for item in step.items] if isinstance(step, ExtractFiles) else []
     sizes = [step.size] if isinstance(step, PlaceCopy) else sizes
     for source, expected in zip(sources(step), sizes, strict=True):
-        if source in made or source.resolve() in made or any(p in made for p in source.parents):
+        if source in made or behind(source) in made or any(p in made for p in source.parents):
             continue
         try:
             actual = source.stat().st_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from zdoctor.doctor.model import (
 )
 
 from .trees import plan, snapshot
+
+Digest = Callable[[bytes], str | None]
 
 
 def sha256(data: bytes) -> str:
@@ -94,9 +97,8 @@ def test_a_hard_linked_config_keeps_its_other_name(home: Path, state: Path) -> N
 
 @pytest.mark.parametrize("digest", [sha256, git_sha1, lambda _: None], ids=["sha256", "git-sha1", "unknown"])
 @pytest.mark.parametrize("count", [0, 5, (9 << 20) + 1], ids=["empty", "small", "big"])
-def test_files_are_extracted(home: Path, state: Path, digest: object, count: int) -> None:
+def test_files_are_extracted(home: Path, state: Path, digest: Digest, count: int) -> None:
     data = os.urandom(count)
-    assert callable(digest)
     (home / "blob").write_bytes(data)
     (home / "link").symlink_to("blob")
     seen: list[tuple[int, int, str]] = []
@@ -110,8 +112,7 @@ def test_files_are_extracted(home: Path, state: Path, digest: object, count: int
 
 
 @pytest.mark.parametrize("kind", [sha256, git_sha1])
-def test_a_corrupt_source_is_named_and_nothing_stays(home: Path, state: Path, kind: object) -> None:
-    assert callable(kind)
+def test_a_corrupt_source_is_named_and_nothing_stays(home: Path, state: Path, kind: Digest) -> None:
     (home / "good").write_bytes(b"good")
     (home / "bad").write_bytes(b"baad")
     before = snapshot(home)

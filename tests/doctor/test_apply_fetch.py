@@ -1,0 +1,121 @@
+"""One file is downloaded through the real client, from a hub on loopback that counts what it serves."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.apply import ApplyError, apply, describe, diff, undo
+from zdoctor.doctor.model import FetchFile
+
+from .trees import plan, snapshot
+
+DATA = b"weights" * 1000
+COMMIT = "c" * 40
+DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
+NAME = "vae/model.safetensors"
+SERVED: list[str] = []
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Enough of the hub's file interface: HEAD and GET of `/o/n/resolve/<commit>/<name>`."""
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, body: bool) -> None:
+        known = self.path == f"/o/n/resolve/{COMMIT}/{NAME}"
+        self.send_response(200 if known else 404)
+        data = DATA if known else b""
+        if known:
+            self.send_header("ETag", f'"{DIGEST.partition(":")[2]}"')
+        else:
+            self.send_header("X-Error-Code", "EntryNotFound")
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if body:
+            if known:
+                SERVED.append(self.path)
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    SERVED.clear()
+    yield address
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    blobs = tmp_path / "hub" / "models--o--n" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "damaged").write_bytes(b"d" * len(DATA))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    return tmp_path / "hub"
+
+
+def step(
+    home: Path, *, name: str = "vae/model.safetensors", digest: str = DIGEST, size: int = len(DATA)
+) -> FetchFile:
+    return FetchFile("o/n", COMMIT, name, str(home / "models--o--n" / "blobs" / "damaged"), size, digest)
+
+
+def test_exactly_the_damaged_file_is_fetched_and_undone(home: Path, tmp_path: Path, hub: str) -> None:
+    before = snapshot(home)
+    done = apply(plan(step(home)), state=tmp_path / "state")
+    assert (home / "models--o--n" / "blobs" / "damaged").read_bytes() == DATA
+    assert len(SERVED) == 1
+    assert done.copied == len(DATA)
+    left = [path for path in home.rglob("*") if path.is_file()]
+    assert len(left) == 2, left
+    undo(state=tmp_path / "state")
+    assert snapshot(home) == before
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"digest": "sha256:" + "0" * 64}, "is corrupt"),
+        ({"size": 7}, "came with 7000 bytes instead of 7"),
+        ({"name": "none"}, "none of o/n could not be downloaded"),
+        ({"name": "../none"}, "could not be downloaded"),
+    ],
+)
+def test_what_is_not_right_is_not_put_in_place(
+    home: Path, tmp_path: Path, hub: str, wrong: dict[str, str], said: str
+) -> None:
+    before = snapshot(home)
+    with pytest.raises(ApplyError, match=said):
+        apply(plan(step(home, **wrong)), state=tmp_path / "state")  # type: ignore[arg-type]
+    assert snapshot(home) == before
+
+
+def test_offline_changes_nothing(home: Path, tmp_path: Path, hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    before = snapshot(home)
+    with pytest.raises(ApplyError, match="could not be downloaded"):
+        apply(plan(step(home)), state=tmp_path / "state")
+    assert snapshot(home) == before
+
+
+def test_it_is_described(home: Path) -> None:
+    assert "download vae/model.safetensors, 7.0 kB, of o/n to" in diff(plan(step(home)))
+    assert "download" in describe(step(home))
