@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Value, found
 from ...doctor.rules import rule
@@ -46,7 +47,7 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     yield from _counted_on(config, run)
     yield from _explained(config, run)
     left_over = sorted(set(_left_over(run)), key=lambda key: (run.settings[key].start, key))
-    if left_over:
+    if left_over and left_over != ["device"]:
         yield found(
             key_where(config, run.settings[left_over[0]]),
             "these settings do nothing in this run ({architecture}): {keys}",
@@ -61,7 +62,7 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
 def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
     """Settings with an effect that somebody expects and does not get."""
 
-    def inert(key: str, why: str, **args: object) -> Finding:
+    def inert(key: str, why: str, **args: Any) -> Finding:
         return found(
             key_where(config, run.settings[key]),
             "{key} has no effect: " + why,
@@ -179,6 +180,7 @@ def _left_over(run: Run) -> Iterator[str]:
         yield from written("train/diff_output_preservation_multiplier", "train/diff_output_preservation_class")
     if not _value(run, "train/do_differential_guidance") or not _value(run, "train/do_guidance_loss"):
         yield from written("train/differential_guidance_scale")
+    yield from written("model/dtype")
     if run.quantization is None:
         yield from written("model/qtype")
     if run.text_encoder_quantization is None:

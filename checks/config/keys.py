@@ -166,3 +166,33 @@ TRANSFORMERS = _words("""
     hidream_e1 krea2 lumina2 omnigen2 qwen_image qwen_image_edit qwen_image_edit_plus sd3 wan21 wan21_i2v
     wan22_14b wan22_14b_i2v wan22_5b zimage zimage_l2p
     """)
+
+# keys that the trainer computes with, and keys that it takes for true or false
+NUMBERS: dict[str, frozenset[str]] = {
+    "train": _words("""
+        steps lr unet_lr text_encoder_lr batch_size gradient_accumulation gradient_accumulation_steps
+        max_grad_norm min_denoising_steps max_denoising_steps num_train_timesteps noise_offset start_step
+        switch_boundary_every guidance_loss_target differential_guidance_scale reg_weight max_loss
+        """),
+    "train/ema_config": _words("ema_decay"),
+    "network": _words("linear rank linear_alpha alpha conv conv_alpha dropout lokr_factor"),
+    "save": _words("save_every max_step_saves_to_keep"),
+    "sample": _words("sample_every sample_start_step width height guidance_scale sample_steps num_frames fps"),
+    "sample/samples/*": _words("width height guidance_scale sample_steps num_frames fps"),
+    "datasets/*": _words("num_repeats num_frames fps bucket_tolerance keep_tokens loss_multiplier"),
+    "model": _words("layer_offloading_transformer_percent layer_offloading_text_encoder_percent"),
+    "logging": _words("log_every"),
+    "": _words("performance_log_every"),
+}
+FLAGS: dict[str, frozenset[str]] = {
+    "train": _words("""
+        train_unet train_text_encoder gradient_checkpointing skip_first_sample force_first_sample disable_sampling
+        unload_text_encoder cache_text_embeddings diff_output_preservation blank_prompt_preservation
+        do_guidance_loss do_differential_guidance bypass_guidance_embedding
+        """),
+    "train/ema_config": _words("use_ema"),
+    "model": _words("quantize quantize_te low_vram layer_offloading compile attn_masking split_model_over_gpus"),
+    "save": _words("push_to_hub"),
+    "sample": _words("walk_seed"),
+    "datasets/*": _words("buckets is_reg flip_x flip_y cache_latents cache_latents_to_disk cache_text_embeddings"),
+}

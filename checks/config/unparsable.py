@@ -11,6 +11,7 @@ from .places import line_at
 
 # what the parser says -> what it means to someone who wrote a config, not a parser
 _HINTS = (
+    (r"the quote .* opened here", "close the quote at the end of its line"),
     (
         r"found unknown escape|expected escape sequence|Invalid \\?escape|Invalid \\u|names no character",
         "a backslash inside double quotes starts an escape; put a Windows path in single quotes or write it with /",

@@ -1,0 +1,94 @@
+"""The part of CFG004 about settings that are missing, or that exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...doctor.model import Finding, Run
+from .values import CACHE, END, LORA, SAMPLE, START, STEP, bad, value_of
+
+
+def missing(run: Run) -> Iterator[Finding]:
+    if run.output_folder is None:
+        yield bad(run, "training_folder", "training_folder is missing; the run has nowhere to write", START)
+    if run.base_model is None:
+        yield bad(run, "model/name_or_path", "name_or_path is missing: there is no model to train", START)
+    if not run.datasets and not isinstance(value_of(run, "datasets"), dict):
+        when = START if run.cache_text_embeddings or value_of(run, "train/cache_text_embeddings") else STEP
+        yield bad(run, "datasets", "there is no dataset", when)
+    for dataset in run.datasets:
+        if dataset.folder is None:
+            yield bad(
+                run, f"{dataset.key}/folder_path", "this dataset has neither folder_path nor dataset_path", CACHE
+            )
+        if value_of(run, f"{dataset.key}/poi") is not None:
+            yield bad(run, f"{dataset.key}/poi", "poi is deprecated and is no longer supported", START)
+    rank = next((k for k in ("network/rank", "network/linear") if value_of(run, k) is not None), None)
+    number = value_of(run, rank) if rank else None
+    if rank and isinstance(number, int | float) and number <= 0 and run.network_type != "lokr":
+        yield bad(run, rank, "a LoRA of rank {value} has no weights", LORA)
+    steps = value_of(run, "train/steps")
+    if isinstance(steps, int | float) and not isinstance(steps, bool) and steps < 1:
+        yield bad(run, "train/steps", "{value} steps train nothing", "the run ends at once", severity="warning")
+    if value_of(run, "save/push_to_hub") and value_of(run, "save/hf_repo_id") is None:
+        yield bad(run, "save/push_to_hub", "push_to_hub needs hf_repo_id", END)
+
+
+def exclusive(run: Run) -> Iterator[Finding]:
+    """Settings that the trainer refuses together."""
+
+    def on(key: str) -> bool:
+        return bool(value_of(run, key))
+
+    accumulation, steps = (
+        value_of(run, "train/gradient_accumulation"),
+        value_of(run, "train/gradient_accumulation_steps"),
+    )
+    if isinstance(accumulation, int) and accumulation > 1 and isinstance(steps, int) and steps != 1:
+        yield bad(
+            run,
+            "train/gradient_accumulation_steps",
+            "gradient_accumulation and gradient_accumulation_steps exclude each other; keep gradient_accumulation",
+            START,
+        )
+    qtype = value_of(run, "model/qtype")
+    recovery = on("model/accuracy_recovery_adapter") or (isinstance(qtype, str) and "|" in qtype)
+    if run.adapter is not None and recovery:
+        yield bad(
+            run,
+            "model/assistant_lora_path",
+            "an assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' in "
+            "qtype) exclude each other",
+            START,
+        )
+    if on("train/train_text_encoder") and (run.cache_text_embeddings or on("train/unload_text_encoder")):
+        yield bad(
+            run,
+            "train/train_text_encoder",
+            "a text encoder cannot be trained and be unloaded (cache_text_embeddings, unload_text_encoder)",
+            CACHE,
+        )
+    cached = [on(f"{dataset.key}/cache_text_embeddings") for dataset in run.datasets]
+    if any(cached) and not all(cached) and not on("train/cache_text_embeddings"):
+        number = cached.index(False)
+        yield bad(
+            run,
+            f"datasets/{number}/cache_text_embeddings",
+            "all datasets must cache text embeddings, or none; set train.cache_text_embeddings",
+            START,
+        )
+    if on("train/diff_output_preservation"):
+        if on("train/blank_prompt_preservation"):
+            why = "diff_output_preservation and blank_prompt_preservation exclude each other"
+            yield bad(run, "train/blank_prompt_preservation", why, START)
+        if run.trigger_word is None:
+            yield bad(run, "train/diff_output_preservation", "it needs a trigger_word", START)
+    if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
+        why = "bypass_guidance_embedding and do_guidance_loss exclude each other"
+        yield bad(run, "train/bypass_guidance_embedding", why, START)
+    for key in ("model/attn_masking", "model/split_model_over_gpus"):
+        # asked before arch is looked at, so arch: flux does not help
+        if on(key) and not on("model/is_flux"):
+            yield bad(run, key, "it is for flux models only, and only where is_flux: true is written", START)
+    if on("model/inference_lora_path") and run.architecture in ("zimage", "zimage_l2p"):
+        yield bad(run, "model/inference_lora_path", "Z-Image has no place for an inference LoRA", SAMPLE)

@@ -1,0 +1,247 @@
+"""CFG004: values that the trainer refuses, late, or replaces without a word."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from ...doctor.model import Finding, Run, Severity
+from ...doctor.rules import rule
+from . import keys
+from .combinations import exclusive, missing
+from .values import CACHE, LOAD, OPTIMIZER, START, STEP, bad, value_of
+
+_SECTIONS = ("network", "train", "model", "save", "sample", "logging")
+
+
+@rule("CFG004", "error", "invalid-value")
+def invalidvalue_of(run: Run) -> Iterator[Finding]:
+    """A value that the trainer refuses or replaces.
+
+    What: a spelling that the trainer does not know, a number in quotes, two settings that exclude each other, or a
+    required setting that is missing.
+    Why: ai-toolkit looks at most values only when it needs them: an unknown optimizer after the model was loaded
+    and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
+    an unknown loss_type is mse, an unknown arch is Stable Diffusion 1.
+    Repair: a misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
+    have refused the old value, so no training changes.
+    Upstream: toolkit/optimizer.py, toolkit/scheduler.py, toolkit/config_modules.py, toolkit/util/quantize.py
+    Signature: ValueError: Unknown optimizer type; KeyError: 'nf4'; ValueError: Invalid timestep type;
+    TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified
+    """
+    if run.kind not in ("lora", "finetune"):
+        return
+    yield from _types(run)
+    yield from _spellings(run)
+    yield from _schedules(run)
+    yield from _quantization(run)
+    yield from _architecture(run)
+    yield from missing(run)
+    yield from exclusive(run)
+
+
+def _types(run: Run) -> Iterator[Finding]:
+    """Numbers in quotes, words where numbers belong, and sections that are none."""
+    for name in _SECTIONS:
+        value = value_of(run, name)
+        if value is not None and not isinstance(value, dict):
+            yield bad(run, name, "this must be a section with keys of its own, not {value!r}", START)
+    datasets = value_of(run, "datasets")
+    if datasets is not None and not isinstance(datasets, list):
+        yield bad(run, "datasets", "this must be a list: start the entry with '- '", START)
+    for key, written in run.settings.items():
+        parent, _, name = key.rpartition("/")
+        section = re.sub(r"/\d+(?=/|$)", "/*", parent)
+        value = written.value
+        if not isinstance(value, str):
+            numeric = name in keys.NUMBERS.get(section, frozenset()) and name != "guidance_loss_target"
+            if numeric and isinstance(value, list | dict):
+                yield bad(run, key, "this must be one number", STEP)
+            continue
+        if name in keys.NUMBERS.get(section, frozenset()):
+            number = _number(value)
+            if number is not None:
+                why = "{value!r} is text because of its quotes, and the trainer computes with it"
+                yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=number)
+            else:
+                yield bad(run, key, "{value!r} is no number", OPTIMIZER if name == "lr" else STEP)
+        elif name in keys.FLAGS.get(section, frozenset()) and value.strip().lower() in (
+            "false",
+            "no",
+            "off",
+            "0",
+            "none",
+        ):
+            why = "{value!r} is text, and any text counts as true; write false without quotes"
+            yield bad(run, key, why, "the setting is on", severity="warning")
+    for dataset in run.datasets:
+        key = f"{dataset.key}/resolution"
+        written_resolution = value_of(run, key)
+        entries = written_resolution if isinstance(written_resolution, list) else [written_resolution]
+        if any(isinstance(entry, str) for entry in entries):
+            whole = [_number(entry) if isinstance(entry, str) else entry for entry in entries]
+            good = all(isinstance(entry, int) for entry in whole)
+            new = (whole if isinstance(written_resolution, list) else whole[0]) if good else None
+            yield bad(run, key, "{value!r} is text; the trainer needs whole numbers", CACHE, new=new)
+
+
+def _number(text: str) -> int | float | None:
+    stripped = text.strip()
+    if re.fullmatch(r"[-+]?\d{1,15}", stripped):
+        return int(stripped)
+    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", stripped):
+        return float(stripped)
+    return None
+
+
+def _nearest(value: str, known: frozenset[str]) -> str | None:
+    """The one known spelling that is meant, None when there are several or none."""
+    plain = {re.sub(r"[\s_.\-]", "", name).lower(): name for name in known}
+    same = plain.get(re.sub(r"[\s_.\-]", "", value).lower())
+    if same is not None:
+        return same
+    near = difflib.get_close_matches(value.lower(), sorted(known), 2, 0.72)
+    if not near:
+        return None
+    scores = [difflib.SequenceMatcher(None, value.lower(), name).ratio() for name in near]
+    return near[0] if len(near) == 1 or scores[0] - scores[1] > 0.06 else None
+
+
+def _spelling(
+    run: Run, key: str, known: frozenset[str], what: str, when: str, *, severity: Severity | None = None
+) -> Iterator[Finding]:
+    value = value_of(run, key)
+    if value is None:
+        return
+    if isinstance(value, str) and value in known:
+        return
+    nearest = _nearest(value, known) if isinstance(value, str) else None
+    why = "the trainer knows no " + what + " {value!r}"
+    if severity is None:
+        yield bad(run, key, why + ("" if nearest else " (it knows {known})"), when, new=nearest, known=_list(known))
+    else:
+        yield bad(run, key, why, when, severity=severity, likely=nearest)
+
+
+def _list(known: frozenset[str]) -> str:
+    return ", ".join(sorted(known))
+
+
+def _spellings(run: Run) -> Iterator[Finding]:
+    yield from _spelling(run, "train/dtype", keys.DTYPES, "dtype", LOAD)
+    yield from _spelling(run, "save/dtype", keys.DTYPES, "dtype", "at the first save")
+    yield from _spelling(run, "save/save_format", frozenset(("safetensors", "diffusers")), "save_format", START)
+    yield from _spelling(
+        run, "train/content_or_style", frozenset(("balanced", "content", "style")), "content_or_style", STEP
+    )
+    if run.noise_scheduler == "flowmatch":
+        yield from _spelling(run, "train/timestep_type", keys.TIMESTEP_TYPES, "timestep_type", STEP)
+    yield from _spelling(
+        run, "train/loss_type", keys.LOSS_TYPES, "loss_type", "the loss is plain mse", severity="warning"
+    )
+    optimizer = value_of(run, "train/optimizer")
+    if not (isinstance(optimizer, str) and optimizer.lower().startswith(("prodigy", "dadaptation"))) and not (
+        isinstance(optimizer, str) and optimizer.lower() in keys.OPTIMIZERS
+    ):
+        yield from _spelling(run, "train/optimizer", keys.OPTIMIZERS, "optimizer", OPTIMIZER)
+    scheduler = value_of(run, "train/noise_scheduler")
+    if (
+        run.architecture in keys.TRANSFORMERS
+        and isinstance(scheduler, str)
+        and scheduler != "flowmatch"
+        and re.sub(r"[\W_]", "", scheduler).lower().startswith("flowm")
+    ):
+        yield bad(
+            run,
+            "train/noise_scheduler",
+            "the trainer compares with 'flowmatch' letter by letter, and {value!r} is something else",
+            "timestep_type is ignored and mostly high noise is trained",
+            severity="warning",
+            likely="flowmatch",
+        )
+
+
+def _schedules(run: Run) -> Iterator[Finding]:
+    key = "train/lr_scheduler"
+    name = value_of(run, key)
+    if name is None:
+        return
+    if name in keys.BROKEN_SCHEDULERS:
+        yield bad(
+            run,
+            key,
+            "{value} cannot work in ai-toolkit: it hands total_iters to every scheduler, and this one does not take "
+            "it (what works: {known})",
+            OPTIMIZER,
+            known=_list(keys.SCHEDULERS),
+        )
+    elif name not in keys.SCHEDULERS:
+        yield from _spelling(run, key, keys.SCHEDULERS, "lr_scheduler", OPTIMIZER)
+    elif name == "linear":
+        yield bad(
+            run,
+            key,
+            "linear is a warm-up here: the rate rises from a third of lr to lr and never falls; cosine is the one "
+            "that decays",
+            "the learning rate rises all through the training",
+            severity="warning",
+        )
+    elif name == "constant_with_warmup" and "num_warmup_steps" not in run.scheduler_settings:
+        yield bad(
+            run,
+            key,
+            "without lr_scheduler_params: {{num_warmup_steps: ...}} the warm-up takes 1000 steps, and the run has "
+            "{steps}",
+            "the full learning rate is reached at step 1000",
+            severity="warning",
+            steps=run.steps,
+        )
+
+
+def _quantization(run: Run) -> Iterator[Finding]:
+    for key, active in (
+        ("model/qtype", run.quantization),
+        ("model/qtype_te", run.text_encoder_quantization),
+    ):
+        value = value_of(run, key)
+        if active is None or value is None:
+            continue
+        name, bar, adapter = value.partition("|") if isinstance(value, str) else (value, "", "")
+        if name not in keys.QTYPES:
+            nearest = _nearest(name, keys.QTYPES) if isinstance(name, str) else None
+            why = "the trainer knows no qtype {name!r}; it knows {known}"
+            yield bad(run, key, why, LOAD, likely=nearest, name=name, known=_list(keys.QTYPES))
+        if bar and adapter.count("/") == 0 and "\\" not in adapter:
+            yield bad(
+                run,
+                key,
+                "the accuracy-recovery adapter {adapter} has no folder: the trainer finds it only as a file in the "
+                "working directory, or as owner/repository/file on the hub",
+                "where no such file lies, the trainer stops after the model files were read",
+                severity="warning",
+                adapter=adapter,
+            )
+
+
+def _architecture(run: Run) -> Iterator[Finding]:
+    written = value_of(run, "model/arch")
+    if not isinstance(written, str) or not written:
+        return
+    name, colon, tag = written.partition(":")
+    if name in keys.ARCHITECTURES:
+        return
+    likely = _nearest(name, keys.ARCHITECTURES)
+    match = re.fullmatch(r"(.+?)[\s_.\-]?(turbo|deturbo)", name, re.I)
+    if match and not colon and (base := _nearest(match.group(1), keys.ARCHITECTURES)):
+        likely, colon, tag = base, ":", match.group(2).lower()
+    meant = None if likely is None else f"{likely}{colon}{tag}"
+    yield bad(
+        run,
+        "model/arch",
+        "the trainer knows no arch {name!r} and does not say so: it takes the files for Stable Diffusion 1",
+        LOAD + ", with a message about something else",
+        severity=None if meant is not None else "warning",
+        new=meant,
+        name=name,
+    )

@@ -1,0 +1,55 @@
+"""What CFG004 says about one value: which, why, and when the trainer would have said so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...doctor.model import Finding, Run, Severity, found
+
+START = "at the start, before anything is loaded"
+LOAD = "after the model files were read"
+LORA = "after the model was loaded and quantized"
+OPTIMIZER = "after the model was loaded and quantized, when the optimizer is built"
+CACHE = "after all latents and captions were encoded"
+STEP = "at the first training step, after loading, quantizing and caching"
+SAMPLE = "at the first sample"
+END = "after the training"
+
+
+def value_of(run: Run, key: str) -> Any:
+    written = run.settings.get(key)
+    return None if written is None else written.value
+
+
+def bad(
+    run: Run,
+    key: str,
+    why: str,
+    when: str,
+    *,
+    severity: Severity | None = None,
+    new: object = None,
+    likely: str | None = None,
+    **args: object,
+) -> Finding:
+    """`new` is the value that is certainly meant; `likely` one that may be."""
+    evidence: dict[str, object] = {"key": key, "value": value_of(run, key), "when": when}
+    if new is not None:
+        evidence |= {"new": new, "pointer": run.pointer(key)}
+    elif likely is not None:
+        evidence |= {"likely": likely, "pointer": run.pointer(key)}
+    meant = new if isinstance(new, str) else likely
+    message = "{key}: " + why + ("; did you mean {meant}?" if meant is not None else "")
+    otherwise = "nobody says so: {when}" if severity in ("warning", "note") else "the trainer stops {when}"
+    return found(
+        run.where(key),
+        message,
+        otherwise=otherwise,
+        evidence=evidence,
+        severity=severity,
+        key=key,
+        value=value_of(run, key),
+        when=when,
+        meant=meant,
+        **args,
+    )

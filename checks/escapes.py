@@ -1,0 +1,64 @@
+"""PTH002: Windows paths in double quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..doctor.model import Config, Finding, Where, found
+from ..doctor.rules import rule
+from .windows_paths import escaped_paths
+
+
+@rule(
+    "PTH002",
+    "error",
+    "windows-path-escape",
+    prevents=(
+        ("yaml.scanner.ScannerError", "found unknown escape character"),
+        ("yaml.scanner.ScannerError", "expected escape sequence of \\d+ hexadecimal"),
+        ("json.decoder.JSONDecodeError", "Invalid .?(escape|u)"),
+    ),
+)
+def windows_path_escape(config: Config) -> Iterator[Finding]:
+    """A Windows path whose backslashes are read as escapes.
+
+    What: a path with single backslashes inside double quotes.
+    Why: in double quotes a backslash starts an escape. Some are refused ("C:\\ai-models\\Z-Image": \\Z is none), and
+    the file does not parse. Others change the path without a word: "D:\\new\\train" has a line feed and a tab in it,
+    and the trainer later says that the path does not exist, with a character in it that cannot be seen.
+    Repair: the path is put in single quotes, where a backslash is a backslash (in JSON the backslashes are doubled).
+    On Linux and macOS a relative path gets forward slashes. Forward slashes work on Windows, too.
+    Signature: yaml.scanner.ScannerError: while scanning a double-quoted scalar ... found unknown escape character;
+    expected escape sequence of 8 hexadecimal numbers; json.decoder.JSONDecodeError: Invalid \\escape
+    """
+    if config.format not in ("yaml", "json") or "\\" not in config.text:
+        return
+    quoted = {value.start for value in config.values.values() if value.style == '"'}
+    pointers = {value.start: pointer for pointer, value in config.values.items() if value.style == '"'}
+    for sick in escaped_paths(config.text, config.format):
+        if config.problem is None and sick.start not in quoted:
+            continue
+        before = config.text[: sick.at]
+        line = len(re.findall(r"\r\n|\r|\n", before)) + 1
+        column = sick.at - max(before.rfind("\n"), before.rfind("\r"))
+        message = "{path} is in double quotes, where a backslash starts an escape"
+        message += ": {reads}, and the file does not parse" if sick.rejected else "; the trainer reads {reads}"
+        yield found(
+            Where(config.path, line, column, pointers.get(sick.start)),
+            message + ". Use single quotes or forward slashes",
+            otherwise="the trainer stops at once"
+            if sick.rejected
+            else "the trainer looks for a path that does not exist, and its message does not show why",
+            evidence={
+                "start": sick.start,
+                "end": sick.end,
+                "old": config.text[sick.start : sick.end],
+                "path": sick.path,
+                "absolute": sick.absolute,
+                "rejected": sick.rejected,
+            },
+            path=sick.path,
+            reads=sick.reads,
+            key=sick.key,
+        )
