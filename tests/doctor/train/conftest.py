@@ -1,0 +1,50 @@
+"""One tiny model for all tests of the runner, and a dataset of six circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+from zdoctor.doctor.demo.tiny import build_tiny_adapter, build_tiny_pipeline
+
+COLOURS = ("red", "green", "blue", "yellow", "white", "black")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from threads, and lose much on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline. Read only: copy what a test changes."""
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    build_tiny_pipeline(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("adapter") / "adapter.safetensors"
+    build_tiny_adapter(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def circles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six pictures of 160 x 128 pixels with captions. Read only."""
+    folder = tmp_path_factory.mktemp("circles")
+    for number, colour in enumerate(COLOURS):
+        image = Image.new("RGB", (160, 128), "gray")
+        ImageDraw.Draw(image).ellipse((20 + 5 * number, 20, 90 + 5 * number, 100), fill=colour)
+        image.save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text(f"a photo of a {colour} circle", encoding="utf-8")
+    return folder

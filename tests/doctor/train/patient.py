@@ -1,0 +1,96 @@
+"""Runs and training calls for the tests, with the values that make them quick."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zdoctor.doctor.model.run import Dataset, Run, Value, Where
+from zdoctor.doctor.train import TrainResult, train
+
+DATASET = Dataset("datasets/0", "circles", ".txt", (64,))
+
+RUN = Run(
+    trainer="ai-toolkit",
+    config="config.yaml",
+    root="/config/process/0",
+    index=0,
+    kind="lora",
+    process_type="sd_trainer",
+    name="circles",
+    architecture="zimage",
+    device="cpu",
+    output_folder="out",
+    datasets=(DATASET,),
+    dtype="fp32",
+    quantization="int8",
+    rank=8,
+    alpha=8,
+    steps=4,
+    batch_size=2,
+    learning_rate=4e-3,
+    noise_scheduler="flowmatch",
+    seed=7,
+    save_dtype="float32",
+    disable_sampling=True,
+)
+
+
+def run_with(**changes: Any) -> Run:
+    return replace(RUN, **changes)
+
+
+def written(**settings: Any) -> dict[str, Value]:
+    """Settings as a config would have them; `__` stands for the slash."""
+    return {
+        key.replace("__", "/"): Value(value, Where("config.yaml", 1, 1), 0, 1) for key, value in settings.items()
+    }
+
+
+class Recorder:
+    """A Progress that keeps what it is told; `at` is called with each step's number."""
+
+    def __init__(self, at: Callable[[int], None] | None = None) -> None:
+        self.phases: list[str] = []
+        self.notes: list[str] = []
+        self.steps: list[int] = []
+        self.at = at
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def step(self, step: int, total: int, loss: float, rate: float) -> None:
+        self.steps.append(step)
+        if self.at is not None:
+            self.at(step)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def close(self) -> None: ...
+
+
+def go(
+    run: Run,
+    model: Path,
+    images: Path,
+    output: Path,
+    *,
+    adapter: Path | None = None,
+    extras: Path | None = None,
+    progress: Recorder | None = None,
+) -> TrainResult:
+    assert threading.current_thread() is threading.main_thread()
+    return train(
+        run,
+        model_folder=str(model),
+        extras_folder=None if extras is None else str(extras),
+        adapter_file=None if adapter is None else str(adapter),
+        dataset_folders={dataset.key: str(images) for dataset in run.datasets},
+        output_folder=str(output),
+        device="cpu",
+        progress=progress or Recorder(),
+    )
