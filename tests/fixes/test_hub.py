@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import snapshot_download, try_to_load_from_cache
 
 from zdoctor.doctor.apply import apply, undo
 from zdoctor.doctor.engine import prescribe
@@ -20,6 +21,7 @@ from zdoctor.tests.hub_cases import (
     REPO,
     SHARD,
     SICK,
+    VAE,
     Cache,
     Sickness,
     check,
@@ -131,6 +133,36 @@ def test_offline_download_is_only_shown(caches: dict[str, Cache], tmp_path: Path
     plan = prescribe(check(cache.world(HF_HUB_OFFLINE="1"), run_with()))
     assert plan.fixes == ()
     assert [(fix.safety, fix.steps) for fix in plan.shown] == [("show", ())]
+
+
+def test_no_download_beside_a_running_one(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    cache.blob(SHARD).unlink()
+    (cache.repo / "blobs" / f"{cache.blob(SHARD).name}.0123abcd.incomplete").write_bytes(b"it grows")
+    plan = prescribe(check(cache.world(), run_with()))
+    assert (plan.fixes, [fix.safety for fix in plan.shown]) == ((), ["show"])
+
+
+def test_hidden_and_missing(caches: dict[str, Cache], tmp_path: Path) -> None:
+    """The link comes back, and the note that the file does not exist goes."""
+    cache = caches["linked"].copy(tmp_path / "hub")
+    mark = cache.repo / ".no_exist" / cache.commit / VAE
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    cache.file(VAE).unlink()
+    apply(prescribe(check(cache.world(), run_with())), state=tmp_path / "state")
+    assert said(check(cache.world(), run_with())) == []
+    assert try_to_load_from_cache(REPO, VAE, cache_dir=cache.root) == str(cache.file(VAE))
+    assert load(cache) == MODEL
+
+
+def test_unusable_manifest_is_put_aside(caches: dict[str, Cache], server: HubServer, tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    cache.manifest.write_text("{")
+    apply(prescribe(check(cache.world(), run_with())), state=tmp_path / "state")
+    assert said(check(cache.world(), run_with())) == []
+    snapshot_download(REPO, endpoint=server.url, cache_dir=cache.root)
+    assert cache.manifest.is_file()
 
 
 @pytest.mark.parametrize("complete", [0, 1, 2])
