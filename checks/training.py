@@ -1,0 +1,180 @@
+"""Training sense: settings that run and cost hours, memory or quality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import Finding, Gpu, Run, found
+from ..doctor.rules import rule
+
+_HALF = ("fp16", "half", "float16")
+_BRAIN = ("bf16", "bfloat16")
+
+
+def _turbo(run: Run) -> bool:
+    """Whether the base model is the distilled Z-Image-Turbo, by the words of the config."""
+    if run.architecture != "zimage" or run.variant == "deturbo":
+        return False
+    name = (run.base_model or "").lower().replace("_", "-")
+    if "de-turbo" in name or "deturbo" in name:
+        return False
+    return run.variant == "turbo" or "turbo" in name
+
+
+@rule("TRN001", "warning", "no-latent-cache")
+def no_latent_cache(run: Run) -> Iterator[Finding]:
+    """Images are encoded again at every step.
+
+    What: a dataset caches its latents neither in memory nor on disk.
+    Why: the VAE then encodes every image at every step and stays on the card all through the training; with caching
+    it works once and leaves.
+    Repair: cache_latents_to_disk: true. The encoded image is a sample of the VAE's distribution: with caching it is
+    drawn once and not at every step, so the result is not the same to the bit.
+    Signature: none; the run is slower and needs more memory.
+    """
+    if run.kind not in ("lora", "finetune"):
+        return
+    for dataset in run.datasets:
+        if dataset.cache_latents or dataset.cache_latents_to_disk:
+            continue
+        key = f"{dataset.key}/cache_latents_to_disk"
+        if run.written(f"{dataset.key}/augments") or run.written(f"{dataset.key}/augmentations"):
+            continue  # the trainer cannot cache augmented images
+        yield found(
+            run.where(key),
+            "no latents are cached for {folder}: the VAE encodes every image again at each of the {steps} steps",
+            otherwise="every step is slower, and the VAE stays in the card's memory",
+            evidence={"key": key, "pointer": run.pointer(key)},
+            folder=dataset.folder or dataset.key,
+            steps=run.steps,
+        )
+
+
+@rule("TRN002", "warning", "bf16-without-hardware")
+def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """bf16 on a card that has no bf16.
+
+    What: the run computes in bf16, and the card is older than compute capability 8.0 (T4, V100, P100, GTX, RTX 20).
+    Why: PyTorch emulates bf16 there: it works, slowly, and attention falls back to the kernel that needs memory for
+    the whole attention matrix. float16 is no way out for Z-Image: it overflows.
+    Repair: a newer card, or fewer pixels (512 or 768) and patience.
+    Signature: none; steps that take several times as long as expected.
+    """
+    if run.kind not in ("lora", "finetune") or run.dtype not in _BRAIN or not gpus:
+        return
+    card = gpus[0]  # the trainer takes the first visible one
+    if card.capability is None or card.capability >= (8, 0):
+        return
+    yield found(
+        run.where("dtype"),
+        "{card} (compute capability {capability}) has no bf16 arithmetic; it is emulated",
+        otherwise="the run works, but every step takes several times as long, and attention needs more memory",
+        evidence={"capability": list(card.capability), "source": card.source, "resolutions": _sizes(run)},
+        card=card.name,
+        capability=".".join(map(str, card.capability)),
+    )
+
+
+def _sizes(run: Run) -> list[int]:
+    return sorted({size for dataset in run.datasets for size in dataset.resolutions})
+
+
+@rule("TRN003", "error", "fp16-overflow")
+def fp16_overflow(run: Run) -> Iterator[Finding]:
+    """Z-Image in float16.
+
+    What: train.dtype is float16 for a Z-Image model.
+    Why: activations of Z-Image are larger than float16 can hold. The trainer prints "loss is nan", puts 0 in its
+    place and goes on to the last step: hours for a LoRA that makes black images.
+    Repair: bf16 (or fp32, which needs twice the memory).
+    Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
+    Signature: loss is nan
+    """
+    if run.kind in ("lora", "finetune") and run.architecture in ("zimage", "zimage_l2p") and run.dtype in _HALF:
+        yield found(
+            run.where("dtype"),
+            "{dtype} overflows in Z-Image; use bf16",
+            otherwise="the loss becomes nan, the trainer counts it as 0 and goes on to the end",
+            evidence={"pointer": run.pointer("dtype")},
+            dtype=run.dtype,
+        )
+
+
+@rule("TRN004", "warning", "turbo-without-adapter")
+def turbo_without_adapter(run: Run) -> Iterator[Finding]:
+    """A distilled model trained without its training adapter.
+
+    What: the base is Z-Image-Turbo, and there is no assistant_lora_path.
+    Why: training undoes the distillation: after a while the model needs many steps and guidance again, and images at
+    8 steps fall apart. The adapter takes the distillation out while it trains and is not part of the saved LoRA.
+    Repair: assistant_lora_path: ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors
+    Upstream: https://huggingface.co/ostris/zimage_turbo_training_adapter
+    Signature: none; samples at 8 steps become blurred as the training goes on.
+    """
+    if run.kind != "lora" or not _turbo(run) or run.adapter is not None:
+        return
+    if run.written("model/accuracy_recovery_adapter") is not None:
+        return
+    yield found(
+        run.where("adapter"),
+        "{model} is a distilled model and is trained without its training adapter (assistant_lora_path)",
+        otherwise="the distillation breaks down within some thousand steps; short runs may still be fine",
+        evidence={"pointer": run.pointer("adapter")},
+        model=run.base_model,
+    )
+
+
+@rule("TRN005", "warning", "turbo-sampling")
+def turbo_sampling(run: Run) -> Iterator[Finding]:
+    """Samples of a distilled model with guidance or many steps.
+
+    What: sample.guidance_scale above 1, or far more than 8 steps, for Z-Image-Turbo.
+    Why: Turbo is made for no guidance and 8 steps. The trainer's defaults are guidance 7 and 20 steps; such samples
+    are over-contrasted and slow, and people stop a good training because of them.
+    Repair: guidance_scale: 1 and sample_steps: 8. It changes the samples only, not the training.
+    Signature: none; burnt samples from the first one on.
+    """
+    if run.kind != "lora" or not _turbo(run) or run.disable_sampling or not run.samples:
+        return
+    guidance = max(prompt.guidance for prompt in run.samples)
+    steps = max(prompt.steps for prompt in run.samples)
+    if guidance > 1:
+        yield found(
+            run.where("sample/guidance_scale"),
+            "samples of Turbo are made with guidance {guidance:g}; it is made for 1 (none)",
+            otherwise="the samples look burnt, whatever the LoRA learned",
+            evidence={"pointer": run.pointer("sample/guidance_scale"), "new": 1},
+            guidance=guidance,
+        )
+    if steps > 12:
+        yield found(
+            run.where("sample/sample_steps"),
+            "samples of Turbo take {steps} steps; it is made for 8",
+            otherwise="sampling takes longer than it needs",
+            evidence={"pointer": run.pointer("sample/sample_steps"), "new": 8},
+            severity="note",
+            steps=steps,
+        )
+
+
+@rule("TRN006", "warning", "captions-ignored")
+def captions_ignored(run: Run) -> Iterator[Finding]:
+    """The text encoder is unloaded, so captions are not read.
+
+    What: unload_text_encoder is true and cache_text_embeddings is not.
+    Why: the trainer then encodes one prompt, the trigger word or nothing, and uses it for every image.
+    Repair: cache_text_embeddings: true frees the same memory and keeps the captions.
+    Signature: This will train only with a blank prompt or trigger word, if set
+    """
+    if run.kind not in ("lora", "finetune") or run.cache_text_embeddings:
+        return
+    written = run.written("train/unload_text_encoder")
+    if written is not None and written.value is True:
+        yield found(
+            written.where,
+            "unload_text_encoder without cache_text_embeddings: every image is trained with {prompt}, and the "
+            "captions are ignored",
+            otherwise="the LoRA learns nothing from the captions",
+            evidence={"pointer": run.pointer("train/unload_text_encoder")},
+            prompt=f"the prompt {run.trigger_word!r}" if run.trigger_word else "an empty prompt",
+        )
