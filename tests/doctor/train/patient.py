@@ -45,9 +45,7 @@ def run_with(**changes: Any) -> Run:
 
 def written(**settings: Any) -> dict[str, Value]:
     """Settings as a config would have them; `__` stands for the slash."""
-    return {
-        key.replace("__", "/"): Value(value, Where("config.yaml", 1, 1), 0, 1) for key, value in settings.items()
-    }
+    return {key.replace("__", "/"): Value(value, Where("config.yaml", 1, 1), 0, 1) for key, value in settings.items()}
 
 
 class Recorder:

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from zdoctor.doctor.train.quantize import Kind, QuantizedLinear, dequantize, quantize_rows
 
-# Largest error of one weight, relative to the largest weight of its row (int8) or to itself (float8: 3 mantissa bits).
+# Largest error of a weight: relative to the largest weight of its row (int8), to itself (float8: 3 mantissa bits).
 INT8_STEP = 1 / 127
 FLOAT8_STEP = 2**-3
 

@@ -1,0 +1,161 @@
+"""Which pictures are learnt with which captions, at which size and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from zdoctor.doctor.model.run import Dataset
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.data import (
+    Item,
+    Picture,
+    batches,
+    bucket,
+    clean_caption,
+    load_pixels,
+    read_items,
+    with_trigger,
+)
+
+from .patient import DATASET, run_with
+
+
+def picture(folder: Path, name: str, size: tuple[int, int] = (64, 64), caption: bytes | None = None) -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, "red").save(file)
+    if caption is not None:
+        file.with_suffix(".txt").write_bytes(caption)
+    return file
+
+
+def items_of(folder: Path, dataset: Dataset = DATASET, **run: object) -> list[Item]:
+    return read_items(run_with(datasets=(dataset,), **run), {dataset.key: str(folder)}, 16)
+
+
+@given(st.integers(16, 6000), st.integers(16, 6000), st.sampled_from([256, 512, 768, 1024]))
+def test_buckets_fit(width: int, height: int, resolution: int) -> None:
+    w, h = bucket(width, height, resolution, 16)
+    assert w % 16 == h % 16 == 0
+    assert w <= width and h <= height  # never enlarged
+    assert w * h <= resolution * resolution or min(w, h) == 16
+
+
+@pytest.mark.parametrize(
+    ("size", "resolution", "expected"),
+    [
+        ((512, 512), 512, (512, 512)),
+        ((1024, 1024), 512, (512, 512)),
+        ((300, 300), 512, (288, 288)),
+        ((1920, 1080), 1024, (1360, 768)),
+        ((1080, 1920), 1024, (768, 1360)),
+    ],
+)
+def test_bucket_sizes(size: tuple[int, int], resolution: int, expected: tuple[int, int]) -> None:
+    assert bucket(*size, resolution, 16) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "trigger", "expected"),
+    [
+        ("a cat", None, "a cat"),
+        ("a cat", "zcat", "zcat a cat"),
+        ("a zcat on a mat", "zcat", "a zcat on a mat"),
+        ("[trigger] on a mat", "zcat", "zcat on a mat"),
+        ("photo of [trigger]", None, "photo of"),
+        ("", "zcat", "zcat"),
+    ],
+)
+def test_trigger_words(caption: str, trigger: str | None, expected: str) -> None:
+    assert with_trigger(caption, trigger) == expected
+
+
+def test_captions_become_one_line() -> None:
+    assert clean_caption("a cat,\r\n on a mat\n\n, grey \n") == "a cat, on a mat, grey"
+
+
+def test_captions_files_and_the_default(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", caption=b"\xef\xbb\xbfa red square")
+    picture(tmp_path, "b.JPG", caption="ein Würfel".encode())
+    picture(tmp_path, "deep/c.webp")
+    picture(tmp_path, ".hidden/d.png")
+    picture(tmp_path, "_controls/e.png")
+    (tmp_path / "notes.md").write_text("no picture")
+    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,), default_caption="a square", caption_dropout=0.1)
+    items = items_of(tmp_path, dataset, trigger_word="zsq")
+    assert [(item.picture.file.name, item.caption) for item in items] == [
+        ("a.png", "zsq a red square"),
+        ("b.JPG", "zsq ein Würfel"),
+        ("c.webp", "zsq a square"),
+    ]
+    assert {(item.dropped, item.dropout) for item in items} == {("zsq", 0.1)}
+
+
+def test_resolutions_repeats_and_flips_multiply(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", (128, 64))
+    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (32, 64), repeats=2, flip_x=True)
+    sizes = [(item.width, item.height, item.flip_x) for item in items_of(tmp_path, dataset)]
+    assert sizes == [(32, 16, False)] * 2 + [(32, 16, True)] * 2 + [(80, 32, False)] * 2 + [(80, 32, True)] * 2
+
+
+def test_every_broken_image_is_named(tmp_path: Path) -> None:
+    picture(tmp_path, "good.png")
+    whole = picture(tmp_path, "cut.png", (256, 256)).read_bytes()
+    (tmp_path / "cut.png").write_bytes(whole[:200])
+    (tmp_path / "page.jpg").write_bytes(b"<html>")
+    with pytest.raises(TrainError, match=r"2 of 3 images .*cut\.png.*page\.jpg"):
+        items_of(tmp_path)
+
+
+def test_a_caption_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", caption=b"it\x92s")
+    with pytest.raises(TrainError, match=r"a\.txt is not UTF-8 \(byte 0x92 at position 2\)"):
+        items_of(tmp_path)
+
+
+def test_empty_and_absent_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="no images"):
+        items_of(tmp_path)
+    with pytest.raises(TrainError, match="does not exist"):
+        items_of(tmp_path / "nowhere")
+
+
+def test_exif_rotation_is_honoured(tmp_path: Path) -> None:
+    image = Image.new("RGB", (64, 32), "black")
+    image.paste("white", (0, 0, 32, 32))  # the left half as stored is the top half as shown
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "turned.jpg", exif=exif, quality=100)
+    (item,) = items_of(tmp_path)
+    assert (item.width, item.height) == (32, 64)
+    shown = load_pixels(item)
+    assert shown.size == (32, 64)
+    assert shown.convert("L").getpixel((16, 8)) == 255
+    assert shown.convert("L").getpixel((16, 56)) == 0
+
+
+def test_pixels_are_cropped_around_the_middle_and_mirrored(tmp_path: Path) -> None:
+    image = Image.new("RGB", (96, 32), "black")
+    image.paste("white", (32, 0, 48, 32))
+    image.save(tmp_path / "a.png")
+    wide = Picture(tmp_path / "a.png", 96, 32, "", "")
+    plain = load_pixels(Item(wide, 32, 32, "", "", 0.0)).convert("L")
+    mirrored = load_pixels(Item(wide, 32, 32, "", "", 0.0, flip_x=True)).convert("L")
+    assert (plain.getpixel((4, 4)), plain.getpixel((28, 4))) == (255, 0)
+    assert (mirrored.getpixel((4, 4)), mirrored.getpixel((28, 4))) == (0, 255)
+
+
+def test_batches_hold_one_size_and_every_item() -> None:
+    nowhere = Picture(Path("x"), 64, 64, "", "")
+    items = [Item(nowhere, 64, 64 if i % 3 else 32, "", "", 0.0) for i in range(10)]
+    epoch = batches(items, 4, seed=1, epoch=0)
+    assert {len(batch) for batch in epoch} == {4}
+    assert all(len({items[i].height for i in batch}) == 1 for batch in epoch)
+    assert {i for batch in epoch for i in batch} == set(range(10))
+    assert epoch == batches(items, 4, seed=1, epoch=0)
+    assert epoch != batches(items, 4, seed=1, epoch=1)

@@ -1,0 +1,129 @@
+"""Embeddings and latents are those of the real pipeline, are made once, and never come from random weights."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from diffusers.pipelines.z_image.pipeline_z_image import ZImagePipeline
+from safetensors.torch import load_file, save_file
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
+
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.data import Item, Picture, read_items
+from zdoctor.doctor.train.encode import Cache, Latents, Texts, component, vae_divisor, write_atomic
+
+from .patient import run_with
+
+CPU = torch.device("cpu")
+PROMPTS = ("a red circle", "", "a painting of a blue square beside the green sea, no text")
+
+
+def texts(model: Path, cache: Path) -> Texts:
+    return Texts(Cache(cache), model / "text_encoder", model / "tokenizer", torch.float32)
+
+
+def silence(_: str) -> None: ...
+
+
+def test_embeddings_are_those_of_the_pipeline(tiny: Path, tmp_path: Path) -> None:
+    ours = texts(tiny, tmp_path)
+    assert ours.prepare(PROMPTS, CPU, silence) == 3
+    pipe = ZImagePipeline.from_pretrained(str(tiny))
+    for prompt in PROMPTS:
+        theirs, _ = pipe.encode_prompt(prompt, do_classifier_free_guidance=False)
+        assert ours.get(prompt).shape == theirs[0].shape
+        torch.testing.assert_close(ours.get(prompt), theirs[0], rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_cached_needs_no_text_encoder(tiny: Path, tmp_path: Path) -> None:
+    phases: list[str] = []
+    texts(tiny, tmp_path).prepare(PROMPTS, CPU, silence)
+    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, phases.append) == 0
+    assert phases == []
+    damaged = next(tmp_path.glob("text-*"))
+    damaged.write_bytes(b"half")
+    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, phases.append) == 1
+
+
+def test_another_text_encoder_is_not_answered_from_the_cache(tiny: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(tiny, tmp_path / "model"))
+    texts(model, tmp_path / "cache").prepare(PROMPTS, CPU, silence)
+    weights = model / "text_encoder" / "model.safetensors"
+    tensors = load_file(str(weights))
+    save_file({key: value * 2 for key, value in tensors.items()}, str(weights), metadata={"format": "pt"})
+    assert texts(model, tmp_path / "cache").prepare(PROMPTS, CPU, silence) == 3
+
+
+def test_a_text_encoder_without_all_its_tensors_is_refused_although_transformers_loads_it(
+    tiny: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny, tmp_path / "model"))
+    weights = model / "text_encoder" / "model.safetensors"
+    tensors = load_file(str(weights))
+    gone = "model.layers.1.mlp.down_proj.weight"
+    save_file({k: v for k, v in tensors.items() if k != gone}, str(weights), metadata={"format": "pt"})
+    Qwen3Model.from_pretrained(str(weights.parent))  # random numbers in its place, no error
+    with pytest.raises(TrainError, match=r"text encoder .* layers\.1\.mlp\.down_proj\.weight"):
+        texts(model, tmp_path / "cache").prepare(PROMPTS, CPU, silence)
+
+
+def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    items = read_items(run_with(), {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
+    ours = Latents(Cache(tmp_path), tiny / "vae")
+    assert ours.prepare(items, CPU, silence) == 6
+    pipe = ZImagePipeline.from_pretrained(str(tiny))
+    from zdoctor.doctor.train.data import load_pixels
+
+    for item in items:
+        pixels = pipe.image_processor.preprocess(load_pixels(item))
+        with torch.no_grad():
+            mean = pipe.vae.encode(pixels).latent_dist.mean[0]
+        theirs = (mean - pipe.vae.config.shift_factor) * pipe.vae.config.scaling_factor
+        assert ours.get(item).shape == (16, item.height // 8, item.width // 8)
+        # The posterior of the tiny VAE is as narrow as a trained one's: one sample lies close to the mean.
+        assert (ours.get(item) - theirs).abs().max() < 0.05
+
+
+def test_a_picture_changed_in_place_gets_a_new_latent(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(circles, tmp_path / "images"))
+    latents = Latents(Cache(tmp_path / "cache"), tiny / "vae")
+
+    def items() -> list[Item]:
+        return read_items(run_with(), {"datasets/0": str(folder)}, 16)
+
+    latents.prepare(items(), CPU, silence)
+    shutil.copy(folder / "0.png", folder / "1.png")
+    assert latents.prepare(items(), CPU, silence) == 0  # the same content is known already
+    (folder / "1.png").write_bytes((folder / "0.png").read_bytes() + b"trailing")
+    assert latents.prepare(items(), CPU, silence) == 1
+
+
+def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
+    latents = Latents(Cache(tmp_path), tiny / "vae")
+    picture = Picture(tmp_path / "x.png", 64, 64, "digest", "")
+    items = [
+        Item(picture, 64, 64, "", "", 0.0),
+        Item(picture, 48, 64, "", "", 0.0),
+        Item(picture, 64, 64, "", "", 0.0, flip_x=True),
+        Item(picture, 64, 64, "", "", 0.0, flip_y=True),
+    ]
+    assert len({latents.key(item) for item in items}) == len(items)
+
+
+def test_components_come_from_the_extras_folder_where_the_model_lacks_them(tiny: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(tiny / "transformer", bare / "transformer")
+    assert component("vae", bare, tiny) == tiny / "vae"
+    assert component("transformer", bare, tiny) == bare / "transformer"
+    with pytest.raises(TrainError, match="no vae folder"):
+        component("vae", bare, None)
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(TrainError, match="cannot be written"):
+        write_atomic(tmp_path / "taken", b"content")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

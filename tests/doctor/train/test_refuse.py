@@ -1,0 +1,69 @@
+"""What the runner cannot do is said by name, before torch is even imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.model.run import Dataset
+from zdoctor.doctor.train import refuse
+
+from .patient import run_with, written
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("optimizer prodigy", {"optimizer": "prodigy"}),
+    ("optimizer setting d_coef", {"optimizer_settings": {"d_coef": 2}}),
+    ("network type lokr", {"network_type": "lokr"}),
+    ("full fine-tune", {"kind": "finetune"}),
+    ("job of type extract", {"kind": "other", "process_type": "extract"}),
+    ("architecture flux", {"architecture": "flux"}),
+    ("fp16 overflows", {"dtype": "fp16"}),
+    ("dtype float8", {"dtype": "float8"}),
+    ("quantization uint3", {"quantization": "uint3"}),
+    ("timestep type lognorm_blend", {"timestep_type": "lognorm_blend"}),
+    ("content_or_style both", {"content_or_style": "both"}),
+    ("loss wavelet", {"loss_type": "wavelet"}),
+    ("schedule polynomial", {"scheduler": "polynomial"}),
+    ("setting power of schedule cosine", {"scheduler": "cosine", "scheduler_settings": {"power": 2}}),
+    ("learning rate '1e-4'", {"learning_rate": "1e-4"}),
+    ("no dataset", {"datasets": ()}),
+    ("control images", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), controls=("depth",)),)}),
+    ("regularisation", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), is_regularisation=True),)}),
+    ("training the text encoder", {"settings": written(train__train_text_encoder=True)}),
+    ("differential output preservation", {"settings": written(train__diff_output_preservation=True)}),
+    ("masks", {"settings": written(datasets__0__mask_path="/masks")}),
+    ("video", {"settings": written(datasets__0__num_frames=41)}),
+    ("max_denoising_steps", {"settings": written(train__max_denoising_steps=500)}),
+    ("LoRA dropout", {"settings": written(network__dropout=0.1)}),
+]
+
+
+@pytest.mark.parametrize(("words", "changes"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
+    reasons = refuse(run_with(**changes))
+    assert any(words in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"quantization": None},
+        {"quantization": "qfloat8", "optimizer": "adamw8bit", "timestep_type": "weighted"},
+        {"scheduler": "constant_with_warmup", "scheduler_settings": {"num_warmup_steps": 10}},
+        {"optimizer_settings": {"weight_decay": 1e-4, "betas": [0.9, 0.99]}},
+        {"use_ema": True},
+        {"settings": written(train__do_differential_guidance=True, train__train_text_encoder=False)},
+        {"settings": written(datasets__0__num_frames=1, network__dropout=None, train__min_denoising_steps=0)},
+    ],
+)
+def test_what_it_can_do_is_not_refused(changes: dict[str, Any]) -> None:
+    assert refuse(run_with(**changes)) == []
+
+
+def test_refusing_needs_no_torch() -> None:
+    code = "import sys, zdoctor.doctor.train as t; t.refuse; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
