@@ -149,7 +149,7 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 else "{path} of {component} is {problem}: {detail}",
                 otherwise="if it lacks tensors, the run fails or trains on garbage; opening it runs the code inside"
                 if pickle
-                else "loading fails: OSError: Unable to load weights from checkpoint file",
+                else "loading fails: {error}",
                 severity="warning" if pickle else None,
                 evidence={
                     "component": part.name,
@@ -161,6 +161,9 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 component=part.name,
                 problem=PROBLEMS[weight.problem],
                 detail=weight.detail,
+                error="SafetensorError: Error while deserializing header"
+                if part.name.startswith("text_encoder")
+                else "OSError: Unable to load weights from checkpoint file",
             )
 
 

@@ -6,14 +6,14 @@ The activation constants were fitted to traces of the full-size model (every blo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod, sqrt
 from typing import Any
 
-from .architectures import needed_tensors
-from .architectures.zimage import lora_linears, quantizable
-from .model import Component, DatasetFolder, Gpu, Memory, ModelFolder, Phase, Run, System, Unknown
+from .architectures.bytes import QUANTIZED, WIDTHS, state_bytes
+from .architectures.sizes import Sizes, sizes_of
+from .model import DatasetFolder, Gpu, Memory, ModelFolder, Phase, Run, System, Unknown
 
 GIB = 1 << 30
 CONTEXT = int(0.45 * GIB)
@@ -31,80 +31,6 @@ VAE_ENCODE = 1.26 * GIB / 2**20
 VAE_DECODE = 1.50 * GIB / 2**20
 TEXT_ENCODER_WORK = int(0.12 * GIB)
 
-_WIDTHS = {
-    **dict.fromkeys(("float", "fp32", "single", "float32"), 4),
-    **dict.fromkeys(("fp16", "half", "float16", "bf16", "bfloat16"), 2),
-    **dict.fromkeys(("8bit", "e4m3fn", "float8"), 1),
-}
-# Optimizer state in bytes per trained parameter.
-_STATES = {
-    "adamw8bit": 2.1,
-    "adam8bit": 2.1,
-    "adamw8": 2.1,
-    "adam8": 2.1,
-    "ademamix8bit": 3.1,
-    "lion8bit": 1.1,
-    "lion": 4.0,
-    "adagrad": 4.0,
-    "adafactor": 0.2,
-    "automagic": 2.1,
-    "prodigy8bit": 10.1,
-    "prodigy": 16.0,
-    "dadaptation": 12.0,
-}
-# Bytes per weight after quantizing, without the scales per row.
-_QUANTIZED = {
-    "qfloat8": 1.0,
-    "float8": 1.0,
-    "qfloat8_e4m3fn": 1.0,
-    "qfloat8_e4m3fnuz": 1.0,
-    "qfloat8_e5m2": 1.0,
-    "int8": 1.0,
-    "fp8": 1.0,
-    "qint8": 1.0,
-    "uint8": 1.0,
-    "uint7": 0.94,
-    "uint6": 0.81,
-    "uint5": 0.69,
-    "uint4": 0.56,
-    "uint3": 0.44,
-    "uint2": 0.31,
-    "qint4": 0.56,
-    "qint2": 0.31,
-    "nf4": 0.53,
-}
-
-QWEN3_4B: Mapping[str, Any] = {
-    "hidden_size": 2560,
-    "intermediate_size": 9728,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
-_VAE_PARAMETERS = 83_800_000
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What of the model matters for memory: counts are numbers of parameters, sides of LoRA targets summed."""
-
-    width: int
-    heads: int
-    layers: int
-    refiners: int
-    blocks: int
-    block_rows: int
-    rest: int
-    lora_sides: int
-    text_encoder: int
-    vae: int
-    vae_width: int
-    stored: int
-    assumed: str = ""
-
 
 def predict(
     run: Run,
@@ -117,12 +43,13 @@ def predict(
 
     The card with the most free memory is assumed; without one, or with `device: cpu`, the system's RAM.
     """
-    sizes = _sizes(run, model)
+    sizes = sizes_of(run, model)
     if isinstance(sizes, Unknown):
         return sizes
     reason = _not_covered(run)
     if reason:
         return Unknown(reason)
+    run = replace(run, batch_size=max(1, run.batch_size), rank=max(0, run.rank))
     card = None if run.device == "cpu" else max(gpus, key=lambda gpu: gpu.memory_free, default=None)
     known = () if isinstance(datasets, Unknown) else datasets
     phases = tuple(_phases(run, sizes, known, card))
@@ -145,10 +72,10 @@ def predict(
 def _not_covered(run: Run) -> str:
     if run.kind != "lora" or run.network_type not in ("lora", "dora", "locon"):
         return "memory is predicted for LoRA training only"
-    if run.dtype not in _WIDTHS:
+    if run.dtype not in WIDTHS:
         return f"dtype {run.dtype} has no known size"
     for qtype in (run.quantization, run.text_encoder_quantization):
-        if qtype is not None and qtype.partition("|")[0] not in _QUANTIZED:
+        if qtype is not None and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
     offloading = run.settings.get("model/layer_offloading")
     if offloading is not None and offloading.value:
@@ -156,76 +83,18 @@ def _not_covered(run: Run) -> str:
     return ""
 
 
-def _sizes(run: Run, model: ModelFolder) -> Sizes | Unknown:
-    if run.architecture not in ("zimage", "z_image"):
-        return Unknown(f"memory is predicted for Z-Image only, this run trains {run.architecture}")
-    transformer = model.components.get("transformer")
-    published = model.layout in ("absent", "single-file") and "z-image" in model.source.lower()
-    if transformer is not None and transformer.needed is not None and transformer.config is not None:
-        shapes, config = dict(transformer.needed), transformer.config
-    elif published:
-        shapes, config = needed_tensors("ZImageTransformer2DModel", {}) or {}, {}
-    else:
-        return Unknown("the transformer's config.json is not on this machine")
-    blocks = quantizable(shapes)
-    total = sum(prod(shape) for shape in shapes.values())
-    text_encoder, vae = model.components.get("text_encoder"), model.components.get("vae")
-    encoder_parameters = _parameters(text_encoder)
-    vae_parameters = _parameters(vae)
-    guessed = encoder_parameters == 0 or published
-    if encoder_parameters == 0:
-        published_encoder = needed_tensors("Qwen3ForCausalLM", QWEN3_4B) or {}
-        encoder_parameters = sum(prod(shape) for shape in published_encoder.values())
-    widths = vae.config.get("block_out_channels") if vae is not None and vae.config else None
-    first = widths[0] if isinstance(widths, list) and widths and isinstance(widths[0], int) else 128
-    return Sizes(
-        width=int(config.get("dim", 3840)),
-        heads=int(config.get("n_heads", 30)),
-        layers=int(config.get("n_layers", 30)),
-        refiners=int(config.get("n_refiner_layers", 2)),
-        blocks=sum(prod(shape) for shape in blocks.values()),
-        block_rows=sum(shape[0] for shape in blocks.values()),
-        rest=total - sum(prod(shape) for shape in blocks.values()),
-        lora_sides=sum(sum(sides) for sides in lora_linears(shapes).values()),
-        text_encoder=encoder_parameters,
-        vae=vae_parameters or _VAE_PARAMETERS,
-        vae_width=first,
-        stored=_stored_width(transformer),
-        assumed="parts that are not on this machine taken as published" if guessed else "",
-    )
-
-
-def _parameters(component: Component | None) -> int:
-    if component is None:
-        return 0
-    shapes = component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
-    return sum(prod(shape) for shape in shapes.values())
-
-
-def _stored_width(component: Component | None) -> int:
-    """Bytes per number of the largest tensor on disk, 2 when nothing is there."""
-    tensors = component.tensors.values() if component is not None else ()
-    largest = max(tensors, key=lambda tensor: prod(tensor.shape), default=None)
-    return {"F32": 4, "F64": 8, "F8_E4M3": 1, "F8_E5M2": 1}.get(largest.dtype, 2) if largest else 2
-
-
 def _weights(sizes: Sizes, run: Run) -> int:
-    width = _WIDTHS[run.dtype]
+    width = WIDTHS[run.dtype]
     if run.quantization is None:
         return width * (sizes.blocks + sizes.rest)
-    per_weight = _QUANTIZED[run.quantization.partition("|")[0]]
+    per_weight = QUANTIZED[run.quantization.partition("|")[0]]
     return int(per_weight * sizes.blocks + 2 * sizes.block_rows + width * sizes.rest)
 
 
 def _text_encoder(sizes: Sizes, run: Run) -> int:
     if run.text_encoder_quantization is None:
-        return _WIDTHS[run.dtype] * sizes.text_encoder
-    return int(_QUANTIZED[run.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
-
-
-def _state_bytes(optimizer: str) -> float:
-    name = optimizer.lower()
-    return next((size for known, size in _STATES.items() if name.startswith(known)), 8.0)
+        return WIDTHS[run.dtype] * sizes.text_encoder
+    return int(QUANTIZED[run.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
 
 
 def _tokens(width: int, height: int) -> int:
@@ -259,11 +128,11 @@ def _shrink(width: int, height: int, resolution: int) -> tuple[int, int]:
 
 def _activations(run: Run, sizes: Sizes, image: int, text: int) -> int:
     """Bytes that forward and backward keep for `image` and `text` tokens per sample, at their highest."""
-    wide = 1.0 if _WIDTHS[run.dtype] <= 2 else 1.6
+    wide = 1.0 if WIDTHS[run.dtype] <= 2 else 1.6
     together = image + text
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
     if run.gradient_checkpointing:
-        kept = max(2, _WIDTHS[run.dtype]) * through + together * (KEPT + MOMENT) * wide
+        kept = max(2, WIDTHS[run.dtype]) * through + together * (KEPT + MOMENT) * wide
     else:
         kept = KEPT * wide * through
     return int(run.batch_size * sizes.width * kept)
@@ -278,7 +147,7 @@ def _scores(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
 
 
 def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
-    width = _WIDTHS[run.dtype]
+    width = WIDTHS[run.dtype]
     base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
     transformer = _weights(sizes, run)
     encoder = _text_encoder(sizes, run)
@@ -286,7 +155,7 @@ def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
     trained = run.rank * sizes.lora_sides
     lora = {
         "LoRA weights": 4 * trained * (2 if run.use_ema else 1),
-        "optimizer": int(_state_bytes(run.optimizer) * trained),
+        "optimizer": int(state_bytes(run.optimizer) * trained),
     }
     adapter = {"adapter kept for sampling": 2 * run.rank * sizes.lora_sides} if run.adapter else {}
     text_gone = run.cache_text_embeddings or _is_set(run, "train/unload_text_encoder")
@@ -320,9 +189,9 @@ def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
         step["attention scores"] = scores
     yield Phase("training step", {**base, **step})
     if run.samples and not run.disable_sampling:
-        largest = max(run.samples, key=lambda sample: sample.width * sample.height)
-        area = largest.width * largest.height
-        tokens = _tokens(largest.width, largest.height) + text
+        wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
+        area = wide * high
+        tokens = _tokens(wide, high) + text
         drawing = int(2 * MOMENT * width / 2 * sizes.width * tokens) + _scores(
             replace(run, batch_size=1), sizes, tokens, card
         )
@@ -337,14 +206,12 @@ def _is_set(run: Run, key: str) -> bool:
 
 
 def _highest(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
-    """The high end of the estimate: context, allocator, LoRA copies and attention kernel at their worst."""
+    """The high end of the estimate: context, allocator and LoRA copies at their worst."""
     image = max(_tokens(*picture) for picture in buckets(run, datasets))
     copies = int(LORA_COPIES * sizes.width * (image + _up(TEXT_TOKENS)) * run.batch_size)
     context = CONTEXT_RANGE if card else HOST_BASE // 2
     return max(
-        int(1.03 * phase.total)
-        + context
-        + (copies + phase.items.get("attention scores", 0)) * ("activations" in phase.items)
+        int(1.03 * phase.total) + context + copies * ("activations" in phase.items)
         for phase in _phases(run, sizes, datasets, card)
     )
 
@@ -355,7 +222,7 @@ def _host_peak(run: Run, sizes: Sizes) -> int:
     Weights stored in another dtype are converted, merged ones rewritten, quantized ones built anew: all of them are
     then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
     """
-    width = _WIDTHS[run.dtype]
+    width = WIDTHS[run.dtype]
     whole = width * (sizes.blocks + sizes.rest)
     if run.adapter or sizes.stored != width:
         return HOST_BASE + whole
@@ -377,13 +244,16 @@ def _alternatives(
         return max(_peak(changed, sizes, datasets, card), high - margin)
 
     best = peak(run)
-    for settings, effect, changed in _steps(run):
-        new = peak(changed(run))
-        if new >= best:
-            continue
-        run, best = changed(run), new
-        for key, value in settings:
-            yield key, value, effect, best
+    while True:
+        for settings, effect, change in _steps(run):
+            changed = change(run)
+            if (lower := peak(changed)) < best:
+                run, best = changed, lower
+                for key, value in settings:
+                    yield key, value, effect, best
+                break  # what did not matter before may matter now, and the harmless come first again
+        else:
+            return
 
 
 def _peak(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
@@ -412,10 +282,12 @@ def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
             lambda r: replace(r, batch_size=1, gradient_accumulation=accumulate),
         )
     if run.quantization is None:
+        # ai-toolkit quantizes the text encoder along with the transformer unless quantize_te says otherwise
+        encoder = run.text_encoder_quantization if "model/quantize_te" in run.settings else "qfloat8"
         yield (
             (("model/quantize", True), ("model/qtype", "qfloat8")),
             "changes-result",
-            lambda r: replace(r, quantization="qfloat8"),
+            lambda r: replace(r, quantization="qfloat8", text_encoder_quantization=encoder),
         )
     if run.text_encoder_quantization is None:
         key = (("model/quantize_te", True),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from ..doctor.model import Finding, Fix, Memory, Run, SetValue, TrainingEffect
 from ..doctor.rules import repair
@@ -12,19 +13,22 @@ _ORDER: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 @repair("MEM001")
 def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
-    """The shortest run of the ladder that makes the high end of the estimate fit."""
-    steps: list[SetValue] = []
-    worst: TrainingEffect = "none"
+    """The shortest part of the ladder that makes the high end of the estimate fit.
+
+    Settings with the same resulting peak belong together (a smaller batch with more accumulation).
+    """
+    chosen: dict[str, object] = {}
+    worst = 0
     lowest = memory.peak.total
-    for key, value, effect, peak in memory.alternatives:
-        steps.append(SetValue(run.config, run.pointer(key), value))
-        worst = max(worst, *(known for known in _ORDER if known == effect), key=_ORDER.index)
+    for peak, together in groupby(memory.alternatives, key=lambda alternative: alternative[3]):
+        for key, value, effect, _ in together:
+            chosen[key] = value  # a resolution may be lowered twice: the last word counts
+            worst = max(worst, _ORDER.index(effect) if effect in _ORDER else len(_ORDER) - 1)
         lowest = peak
         if peak + memory.margin <= memory.free:
-            settings = ", ".join(
-                f"{step.pointer.removeprefix(run.root + '/')}: {_shown(step.value)}" for step in steps
-            )
-            yield Fix(f"{settings} (peak {peak / 2**30:.1f} GiB, computed)", tuple(steps), "safe", worst)
+            settings = ", ".join(f"{key}: {_shown(value)}" for key, value in chosen.items())
+            steps = tuple(SetValue(run.config, run.pointer(key), value) for key, value in chosen.items())
+            yield Fix(f"{settings} (peak {peak / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
             return
     yield Fix(
         f"no setting brings the peak below {lowest / 2**30:.1f} GiB (computed): free memory on {memory.device} "

@@ -75,4 +75,5 @@ def edit_json(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 def shard_of(folder: Path, tensor: str) -> Path:
     """The transformer shard that holds `tensor`."""
-    return folder / "transformer" / json.loads((folder / "transformer" / INDEX).read_text())["weight_map"][tensor]
+    shard: str = json.loads((folder / "transformer" / INDEX).read_text())["weight_map"][tensor]
+    return folder / "transformer" / shard

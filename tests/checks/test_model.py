@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import diffusers
 import pytest
 import torch
-from diffusers import AutoencoderKL, ZImageTransformer2DModel
+from safetensors import SafetensorError
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from zdoctor.checks.model import checkpoint_layout_mismatch, missing_checkpoint_tensors
@@ -18,6 +19,9 @@ from zdoctor.checks.model_files import incomplete_model_folder, unreadable_weigh
 from zdoctor.doctor.model import Finding
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.models import INDEX, copy_to, edit_json, healthy, probed, rewrite, run_of, shard_of
+
+ZImageTransformer2DModel: Any = diffusers.ZImageTransformer2DModel
+AutoencoderKL: Any = diffusers.AutoencoderKL
 
 RULES = {
     "MDL001": missing_checkpoint_tensors,
@@ -177,7 +181,7 @@ def test_the_real_loaders_fail_and_exactly_one_rule_says_why(case: str, tmp_path
     damage, expected = SICK[case]
     folder = copy_to(tmp_path / "m")
     damage(folder)
-    with pytest.raises((OSError, ValueError, RuntimeError)):
+    with pytest.raises((OSError, ValueError, RuntimeError, SafetensorError)):
         load(folder)
     seen = findings(folder)
     assert list(seen) == [expected]

@@ -6,13 +6,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import diffusers
 import pytest
 import torch
-from diffusers import AutoencoderKL, ZImageTransformer2DModel
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
 
 from zdoctor.doctor.architectures import in_the_dialect_of, is_known, needed_tensors, parameters, why_not
 from zdoctor.doctor.architectures.zimage import LORA_LINEARS, lora_linears, quantizable
+
+ZImageTransformer2DModel: Any = diffusers.ZImageTransformer2DModel
+AutoencoderKL: Any = diffusers.AutoencoderKL
 
 TINY: dict[str, Any] = {
     "dim": 64,

@@ -1,0 +1,52 @@
+"""Bytes per number: of dtypes, of quantized weights, of optimizers."""
+
+from __future__ import annotations
+
+WIDTHS = {
+    **dict.fromkeys(("float", "fp32", "single", "float32"), 4),
+    **dict.fromkeys(("fp16", "half", "float16", "bf16", "bfloat16"), 2),
+    **dict.fromkeys(("8bit", "e4m3fn", "float8"), 1),
+}
+# Optimizer state in bytes per trained parameter.
+_STATES = {
+    "adamw8bit": 2.1,
+    "adam8bit": 2.1,
+    "adamw8": 2.1,
+    "adam8": 2.1,
+    "ademamix8bit": 3.1,
+    "lion8bit": 1.1,
+    "lion": 4.0,
+    "adagrad": 4.0,
+    "adafactor": 0.2,
+    "automagic": 2.1,
+    "prodigy8bit": 10.1,
+    "prodigy": 16.0,
+    "dadaptation": 12.0,
+}
+# Bytes per weight after quantizing, without the scales per row.
+QUANTIZED = {
+    "qfloat8": 1.0,
+    "float8": 1.0,
+    "qfloat8_e4m3fn": 1.0,
+    "qfloat8_e4m3fnuz": 1.0,
+    "qfloat8_e5m2": 1.0,
+    "int8": 1.0,
+    "fp8": 1.0,
+    "qint8": 1.0,
+    "uint8": 1.0,
+    "uint7": 0.94,
+    "uint6": 0.81,
+    "uint5": 0.69,
+    "uint4": 0.56,
+    "uint3": 0.44,
+    "uint2": 0.31,
+    "qint4": 0.56,
+    "qint2": 0.31,
+    "nf4": 0.53,
+}
+
+
+def state_bytes(optimizer: str) -> float:
+    """Optimizer state in bytes per trained parameter; 8 (two 32-bit moments) for a name not known here."""
+    name = optimizer.lower()
+    return next((size for known, size in _STATES.items() if name.startswith(known)), 8.0)

@@ -1,0 +1,122 @@
+"""Memory rules on plain records; a sound setup beside every sick one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
+from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.model import Component, Gpu, Memory, ModelFolder, Run, SetValue, System
+from zdoctor.fixes.memory import lower_the_peak
+from zdoctor.tests.models import probed, run_of
+
+SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 30 * GIB, 28 * GIB)
+
+
+def card(gib: float, capability: tuple[int, int] = (8, 6)) -> Gpu:
+    return Gpu(0, "card", int(gib * GIB), int(gib * GIB), capability, "560", "recorded")
+
+
+def zimage(**changes: Any) -> Run:
+    run = run_of("Tongyi-MAI/Z-Image-Turbo")
+    datasets = tuple(replace(d, resolutions=(1024,), cache_latents=True) for d in run.datasets)
+    return replace(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+
+
+def memory(run: Run, gpu: Gpu, system: System = SYSTEM) -> Memory:
+    seen = predict(run, probed(run), (), system, (gpu,))
+    assert isinstance(seen, Memory)
+    return seen
+
+
+QUANTIZED = {"quantization": "qfloat8", "text_encoder_quantization": "qfloat8"}
+
+
+@pytest.mark.parametrize(
+    ("run", "gpu", "severity"),
+    [
+        (zimage(), card(48), None),
+        (zimage(), card(14.6, (7, 5)), "error"),
+        (zimage(**QUANTIZED), card(14.6, (7, 5)), None),
+        (zimage(**QUANTIZED), card(24), None),
+        (zimage(**QUANTIZED), card(8), "error"),
+        (zimage(**QUANTIZED), card(10.5), "warning"),
+    ],
+)
+def test_vram(run: Run, gpu: Gpu, severity: str | None) -> None:
+    seen = list(vram_over_budget(run, memory(run, gpu)))
+    assert [finding.severity for finding in seen] == ([severity] if severity else [])
+    for finding in seen:
+        assert "computed" in finding.text() and "recorded" in finding.text()
+        assert finding.consequence()
+
+
+def test_the_fix_is_the_shortest_ladder_that_fits() -> None:
+    run = zimage(cache_text_embeddings=False)
+    seen = memory(run, card(16))
+    (finding,) = vram_over_budget(run, seen)
+    (fix,) = lower_the_peak(finding, run, seen)
+    assert {step.pointer.removeprefix(run.root + "/") for step in fix.steps if isinstance(step, SetValue)} >= {
+        "model/quantize",
+        "model/qtype",
+    }
+    assert (fix.safety, fix.training_effect) == ("safe", "changes-result")
+    run = zimage(gradient_checkpointing=False)
+    seen = memory(run, card(24))
+    (finding,) = vram_over_budget(run, seen)
+    (fix,) = lower_the_peak(finding, run, seen)
+    assert [step.pointer.removeprefix(run.root + "/") for step in fix.steps if isinstance(step, SetValue)] == [
+        "train/gradient_checkpointing"
+    ]
+    assert fix.training_effect == "equivalent"
+    cured = replace(run, gradient_checkpointing=True)
+    assert list(vram_over_budget(cured, memory(cured, card(24)))) == []
+
+
+def test_a_smaller_batch_comes_with_its_accumulation() -> None:
+    run = zimage(**QUANTIZED, batch_size=4)
+    seen = memory(run, card(15))
+    (finding,) = vram_over_budget(run, seen)
+    (fix,) = lower_the_peak(finding, run, seen)
+    steps = {
+        step.pointer.removeprefix(run.root + "/"): step.value for step in fix.steps if isinstance(step, SetValue)
+    }
+    assert steps == {"train/batch_size": 1, "train/gradient_accumulation": 4}
+    assert fix.training_effect == "equivalent"
+
+
+def test_when_nothing_suffices_it_is_said() -> None:
+    run = zimage()
+    seen = memory(run, card(4))
+    (finding,) = vram_over_budget(run, seen)
+    (fix,) = lower_the_peak(finding, run, seen)
+    assert fix.safety == "show" and not fix.steps
+
+
+def test_ram() -> None:
+    small = replace(SYSTEM, memory_total=12 * GIB, memory_available=10 * GIB)
+    run = zimage(quantization="qfloat8", adapter="a.safetensors")
+    (finding,) = ram_over_budget(run, memory(run, card(24), small), small)
+    assert finding.severity == "error"
+    assert list(ram_over_budget(run, memory(run, card(24)), SYSTEM)) == []
+    busy = replace(SYSTEM, memory_available=8 * GIB)
+    (finding,) = ram_over_budget(run, memory(run, card(24), busy), busy)
+    assert finding.severity is None
+    # without an adapter nothing but the quantized weights must be held: what lies on disk as it is used gives way
+    bare = replace(run, adapter=None)
+    assert list(ram_over_budget(bare, memory(bare, card(24), busy), busy)) == []
+
+
+def test_no_gpu() -> None:
+    part = Component("transformer", "/m", "X", {}, (), needed={"w": (40000, 40000)})
+    model = ModelFolder("m", "diffusers", "/m", {"transformer": part})
+    run = zimage()
+    assert len(list(no_gpu_for_full_model(run, (), model, SYSTEM))) == 1
+    assert list(no_gpu_for_full_model(run, (card(8),), model, SYSTEM)) == []
+    assert list(no_gpu_for_full_model(replace(run, device="cpu"), (), model, SYSTEM)) == []
+    assert list(no_gpu_for_full_model(run, (), model, replace(SYSTEM, os="darwin"))) == []
+    tiny = replace(model, components={"transformer": replace(part, needed={"w": (40, 40)})})
+    assert list(no_gpu_for_full_model(run, (), tiny, SYSTEM)) == []

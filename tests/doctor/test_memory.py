@@ -1,0 +1,163 @@
+"""The closed form against traces of the full-size model, and the ladder of settings that lower a peak."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.memory import GIB, buckets, predict
+from zdoctor.doctor.model import DatasetFolder, Gpu, Image, Memory, Run, SamplePrompt, System, Unknown, Value, Where
+from zdoctor.tests.models import healthy, probed, run_of
+
+SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
+T4 = Gpu(0, "Tesla T4", 15 * GIB, int(14.6 * GIB), (7, 5), "560", "recorded: a T4")
+A6000 = Gpu(1, "RTX A6000", 48 * GIB, 47 * GIB, (8, 6), "560", "recorded: an A6000")
+
+
+def zimage(resolution: int = 1024, **changes: Any) -> Run:
+    """The published Z-Image-Turbo, rank 16, AdamW, with latents and text embeddings cached."""
+    run = run_of("Tongyi-MAI/Z-Image-Turbo")
+    datasets = tuple(replace(d, resolutions=(resolution,), cache_latents=True) for d in run.datasets)
+    return replace(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+
+
+def predicted(run: Run, *gpus: Gpu, datasets: tuple[DatasetFolder, ...] = ()) -> Memory:
+    memory = predict(run, probed(run), datasets, SYSTEM, gpus)
+    assert isinstance(memory, Memory), memory
+    return memory
+
+
+# GiB of tensors at the peak of a step, traced on the full-size model: (quantization, resolution, checkpointing).
+TRACED = [
+    (None, 1024, True, 14.25),
+    (None, 1024, False, 46.8),
+    ("int8", 512, True, 6.94),
+    ("int8", 1024, True, 8.53),
+    ("int8", 512, False, 16.56),
+    ("int8", 1024, False, 41.1),
+    ("nf4", 512, True, 4.40),
+    ("nf4", 768, True, 4.99),
+    ("nf4", 1024, True, 5.84),
+    ("nf4", 1024, False, 38.4),
+]
+
+
+@pytest.mark.parametrize(("quantization", "resolution", "checkpointing", "traced"), TRACED)
+def test_a_step_of_the_full_model_is_predicted_within_three_percent(
+    quantization: str | None, resolution: int, checkpointing: bool, traced: float
+) -> None:
+    run = zimage(resolution, quantization=quantization, gradient_checkpointing=checkpointing)
+    step = next(phase for phase in predicted(run, A6000).phases if phase.name == "training step")
+    tensors = (step.total - step.items["CUDA context (assumed)"]) / GIB
+    assert tensors == pytest.approx(traced, rel=0.03)
+
+
+def test_batch_two() -> None:
+    run = zimage(1024, quantization="nf4", batch_size=2)
+    step = next(phase for phase in predicted(run, A6000).phases if phase.name == "training step")
+    assert (step.total - step.items["CUDA context (assumed)"]) / GIB == pytest.approx(8.18, rel=0.03)
+
+
+def test_the_text_encoder_stands_whole_on_the_card_before_it_is_quantized() -> None:
+    run = zimage(text_encoder_quantization="qfloat8", quantization="qfloat8")
+    first = predicted(run, A6000).phases[0]
+    assert first.items["text encoder before quantizing"] / GIB == pytest.approx(7.49, rel=0.01)
+
+
+def test_old_cards_hold_the_attention_scores() -> None:
+    run = zimage(quantization="qfloat8")
+
+    def scores(run: Run, gpu: Gpu) -> int:
+        return sum(phase.items.get("attention scores", 0) for phase in predicted(run, gpu).phases)
+
+    assert scores(run, A6000) == 0
+    assert scores(run, T4) / GIB == pytest.approx(2.1, rel=0.03)
+    assert scores(replace(run, dtype="fp16"), T4) == 0
+
+
+def test_the_card_with_the_most_free_memory_is_the_budget() -> None:
+    memory = predicted(zimage(), T4, A6000)
+    assert (memory.device, memory.free, memory.budget_source) == ("cuda:1 RTX A6000", 47 * GIB, "recorded: an A6000")
+    here = predicted(zimage(device="cpu"), T4)
+    assert (here.device, here.free) == ("cpu", 28 * GIB)
+    assert not any("CUDA" in item for phase in here.phases for item in phase.items)
+
+
+def test_pictures_are_never_enlarged() -> None:
+    run = run_of("m")
+    run = replace(run, datasets=tuple(replace(d, resolutions=(512, 1024)) for d in run.datasets))
+    key = run.datasets[0].key
+    folder = DatasetFolder(key, "/d", (Image("a.png", 640, 480, True), Image("b.png", 200, 100, True)))
+    assert buckets(run, [folder]) == [(576, 432), (640, 480)]
+    assert buckets(run, []) == [(512, 512), (1024, 1024)]
+    assert buckets(run, [replace(folder, more=3)]) == [(512, 512), (1024, 1024)]
+
+
+def test_the_ladder_goes_down_and_names_the_harmless_first() -> None:
+    run = replace(zimage(cache_text_embeddings=False, gradient_checkpointing=False, batch_size=2))
+    memory = predicted(run, T4)
+    peaks = [peak for _, _, _, peak in memory.alternatives]
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[-1] < memory.peak.total
+    effects = [effect for _, _, effect, _ in memory.alternatives]
+    assert effects[0] == "equivalent"
+    assert {"model/quantize", "train/gradient_checkpointing"} <= {key for key, _, _, _ in memory.alternatives}
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_what_the_ladder_promises_is_what_the_changed_run_needs(step: int) -> None:
+    run = zimage(cache_text_embeddings=False, gradient_checkpointing=False, batch_size=4)
+    memory = predicted(run, T4)
+    fields = {
+        "train/cache_text_embeddings": "cache_text_embeddings",
+        "train/gradient_checkpointing": "gradient_checkpointing",
+        "train/batch_size": "batch_size",
+    }
+    changed = run
+    for key, value, _, peak in memory.alternatives[: step + 1]:
+        if key in fields:
+            changed = replace(changed, **{fields[key]: value})
+        elif key == "model/qtype":
+            changed = replace(changed, quantization=value, text_encoder_quantization=value)
+        elif key.endswith("/resolution"):
+            changed = replace(changed, datasets=tuple(replace(d, resolutions=tuple(value)) for d in changed.datasets))
+        elif key != "train/gradient_accumulation":
+            continue
+        if key not in ("model/quantize", "train/gradient_accumulation"):
+            again = predicted(changed, T4)
+            assert again.peak.total <= peak
+            assert again.peak.total + again.margin <= peak + memory.margin + 1
+
+
+def test_the_tiny_model_is_measured_by_its_own_config() -> None:
+    run = run_of(healthy())
+    memory = predicted(run, T4)
+    assert memory.peak.total < GIB
+    assert memory.assumptions.count("published") == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kind": "finetune"}, "LoRA"),
+        ({"network_type": "lokr"}, "LoRA"),
+        ({"architecture": "flux"}, "flux"),
+        ({"dtype": "bf17"}, "bf17"),
+        ({"quantization": "convrot4"}, "convrot4"),
+        ({"settings": {"model/layer_offloading": Value(True, Where("c"), 0, 4)}}, "layer_offloading"),
+    ],
+)
+def test_what_was_not_worked_out_is_unknown(changes: dict[str, Any], reason: str) -> None:
+    run = replace(zimage(), **changes)
+    memory = predict(run, probed(run), (), SYSTEM, (T4,))
+    assert isinstance(memory, Unknown)
+    assert reason in memory.reason
+
+
+def test_absurd_numbers_are_survived() -> None:
+    sample = SamplePrompt("p", -3, 10**12, 0, 1, 1.0)
+    run = zimage(batch_size=-1, rank=-5, samples=(sample,))
+    run = replace(run, datasets=tuple(replace(d, resolutions=(0, -7, 10**9)) for d in run.datasets))
+    assert predicted(run, T4).peak.total > 0
