@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ApplyError
-from .journal import Journal, Record, sync_folder
+from .journal import Journal, sync_folder
 
 QUARANTINE = ".zdoctor-quarantine"
 _HUB_FOLDERS = ("models--", "datasets--", "spaces--")
@@ -111,10 +111,10 @@ def edit(journal: Journal, path: Path, data: bytes) -> None:
         before=sha(before),
         after=sha(data),
     )
-    _rewrite(journal, n, path, temporary, data)
+    rewrite(journal, n, path, temporary, data)
 
 
-def _rewrite(journal: Journal, n: int, path: Path, temporary: Path, data: bytes) -> None:
+def rewrite(journal: Journal, n: int, path: Path, temporary: Path, data: bytes) -> None:
     info = path.stat()
     if info.st_nlink == 1:
         try:
@@ -154,7 +154,7 @@ def move(journal: Journal, source: Path, target: Path) -> None:
         raise ApplyError(f"{target} is in the way; move it and try again")
     journal.begin("move", **{"from": str(source), "to": str(target)})
     source.rename(target)
-    _sync_both(source, target)
+    sync_both(source, target)
 
 
 def make(journal: Journal, path: Path, build: Callable[[Path], None], *, instead: bool = False) -> None:
@@ -167,7 +167,12 @@ def make(journal: Journal, path: Path, build: Callable[[Path], None], *, instead
     ensure_folder(journal, path.parent)
     ensure_folder(journal, part.parent)
     journal.begin("part", path=str(part))
-    build(part)
+    try:
+        build(part)
+    except OSError as error:
+        # a full disk shows when bytes are written, and then the system names no file
+        error.filename = error.filename or str(part)
+        raise
     if part.is_dir() and not part.is_symlink():
         _sync_tree(part)
     if instead and lies(path):
@@ -178,10 +183,10 @@ def make(journal: Journal, path: Path, build: Callable[[Path], None], *, instead
         raise ApplyError(f"{path} has appeared in the meantime; it was left alone")
     journal.begin("place", **{"from": str(part), "to": str(path), "contents": contents(part)})
     part.rename(path)
-    _sync_both(part, path)
+    sync_both(part, path)
 
 
-def _sync_both(source: Path, target: Path) -> None:
+def sync_both(source: Path, target: Path) -> None:
     sync_folder(target.parent)
     if source.parent != target.parent:
         sync_folder(source.parent)
@@ -223,122 +228,10 @@ def tidy(journal: Journal) -> None:
         if record["do"] == "scratch":
             shutil.rmtree(path, ignore_errors=True)
         elif record["do"] == "folder" and QUARANTINE in path.parts:
-            _remove_if_empty(path)
+            remove_if_empty(path)
 
 
-def revert(journal: Journal, record: Record) -> str | None:
-    """Take one action back, from whatever point it had reached. Idempotent until its `reverted` record is written.
-
-    Returns why not, in words, where something would be lost; that is then left as it is.
-    """
-    match record["do"]:
-        case "edit":
-            return _revert_edit(journal, record)
-        case "move":
-            return _revert_move(record)
-        case "place":
-            return _revert_place(record)
-        case "part":
-            _remove(Path(record["path"]))
-        case "folder":
-            _remove_if_empty(Path(record["path"]))
-        case "scratch":
-            shutil.rmtree(record["path"], ignore_errors=True)
-    return None
-
-
-def _revert_edit(journal: Journal, record: Record) -> str | None:
-    path, temporary = Path(record["path"]), Path(record["temporary"])
-    if lies(temporary):
-        temporary.unlink()
-    objection = edited_since(journal, record)
-    if objection is not None:
-        return objection
-    before = journal.kept(f"{record['n']}.before")
-    if path.read_bytes() != before:
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        _rewrite(journal, record["n"], path, temporary, before)
-    info = path.stat()
-    if stat.S_IMODE(info.st_mode) != record["mode"]:
-        path.chmod(record["mode"])
-    if info.st_mtime_ns != record["mtime_ns"]:
-        os.utime(path, ns=(info.st_atime_ns, record["mtime_ns"]))
-    return None
-
-
-def edited_since(journal: Journal, record: Record) -> str | None:
-    """Why the former contents of a file may not be put back: someone else has written to it, or it is gone."""
-    path = Path(record["path"])
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return f"{path} is gone; its former contents are in {journal.folder / str(record['n'])}.before"
-    if sha(data) in (record["before"], record["after"]):
-        return None
-    if journal.said("in-place", record["n"]) is not None and _half_written(journal, record["n"], data):
-        return None
-    return f"{path} was edited since; its former contents are in {journal.folder / str(record['n'])}.before"
-
-
-def _half_written(journal: Journal, n: int, data: bytes) -> bool:
-    """Whether `data` is what a kill leaves while one version is written over the other: a head and a tail."""
-    before, after = journal.kept(f"{n}.before"), journal.kept(f"{n}.after")
-    for old, new in ((before, after), (after, before)):
-        done = _shared(data, new)
-        if data[done:] == old[done:]:
-            return True
-    return False
-
-
-def _shared(one: bytes, other: bytes) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-def _revert_move(record: Record) -> str | None:
-    source, target = Path(record["from"]), Path(record["to"])
-    if not lies(target):
-        return None if lies(source) else f"{target}, which was {source}, is gone"
-    if lies(source):
-        return f"{source} exists again; its former contents are at {target}"
-    source.parent.mkdir(parents=True, exist_ok=True)
-    target.rename(source)
-    _sync_both(target, source)
-    return None
-
-
-def _revert_place(record: Record) -> str | None:
-    part, path = Path(record["from"]), Path(record["to"])
-    if lies(part) or not lies(path):
-        # Not renamed yet, or renamed back already: what is at `path`, if anything, is not ours.
-        return None
-    objection = changed_since(path, record)
-    if objection is not None:
-        return objection
-    part.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(part)
-    _sync_both(path, part)
-    return None
-
-
-def changed_since(path: Path, placed: Record) -> str | None:
-    """Why something we made may not be removed: a file in it is new or was changed. Removed ones lose nothing."""
-    known = {name: tuple(key) for name, key in placed["contents"].items()}
-    for name, key in contents(path).items():
-        if known.get(name) != key:
-            what = "was changed since" if name in known else "is new"
-            return f"{path / name if name else path} {what}; move it away if you need it no more, then try again"
-    return None
-
-
-def _remove(ours: Path) -> None:
-    if ours.is_dir() and not ours.is_symlink():
-        shutil.rmtree(ours)
-    elif lies(ours):
-        ours.unlink()
-
-
-def _remove_if_empty(folder: Path) -> None:
+def remove_if_empty(folder: Path) -> None:
     try:
         folder.rmdir()
     except OSError:

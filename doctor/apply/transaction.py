@@ -85,7 +85,7 @@ def apply(
     `state` is zdoctor's state folder, `binding` what `bind` said when the plan was made, `progress` is called with
     (bytes copied, bytes to copy, file); `group` is the id of the first pass when a repair takes several, so that one
     undo takes all of them back. Raises StalePlan or ApplyError; the world is then as before. Ctrl-C too
-    takes everything back before it goes on as KeyboardInterrupt.
+    takes everything back before it goes on as KeyboardInterrupt, and so does an error of our own.
     """
     groups = ordered(plan)
     if not groups:
@@ -114,7 +114,7 @@ def apply(
             journal.log({"do": "applied"})
         except BaseException as error:
             left = roll_back(journal)
-            if not isinstance(error, Exception):
+            if not isinstance(error, ApplyError | OSError):
                 raise
             after = "everything is as before" if not left else "not taken back: " + "; ".join(left)
             raise ApplyError(f"{reason(error)} ({after})") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .actions import changed_since, edited_since, lies, revert
+from .actions import lies
+from .back import changed_since, edited_since, revert
 from .errors import ApplyError, Busy, UndoRefused, reason
 from .journal import Entry, Journal, State, journals, locked, unfinished
 

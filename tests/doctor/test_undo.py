@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.apply import ApplyError, Busy, UndoRefused, apply, history, recover, undo
-from zdoctor.doctor.apply.journal import locked
+from zdoctor.doctor.apply.actions import sha
+from zdoctor.doctor.apply.journal import Journal, locked
 from zdoctor.doctor.model import (
     CopyItem,
     ExtractFiles,
@@ -320,3 +321,48 @@ def test_any_plan_on_any_tree_is_undone_exactly_or_never_happened(
             return
         undo(state=state)
         assert snapshot(home) == before
+
+
+def interrupted_edit(home: Path, state: Path, before: bytes, after: bytes) -> Path:
+    """A transaction that was killed right before it wrote over a config in place."""
+    path = home / "torn.yaml"
+    path.write_bytes(before)
+    journal = Journal.create(state, str(path), ("an edit",))
+    journal.keep("0.before", before)
+    journal.keep("0.after", after)
+    info = path.stat()
+    names = {"path": str(path), "temporary": str(home / "none")}
+    journal.begin("edit", **names, mode=0o644, mtime_ns=info.st_mtime_ns, before=sha(before), after=sha(after))
+    journal.log({"do": "in-place", "n": 0})
+    return path
+
+
+@pytest.mark.parametrize("before, after", [(b"path: long value\n", b"path: b\n"), (b"a: 1\n", b"a: much longer\n")])
+def test_a_half_written_file_is_recognised_and_restored(home: Path, state: Path, before: bytes, after: bytes) -> None:
+    for done in range(len(after) + 1):
+        path = interrupted_edit(home, state, before, after)
+        path.write_bytes(after[:done] + before[done:])
+        assert len(recover(state)) == 1
+        assert path.read_bytes() == before
+
+
+def test_what_was_edited_after_a_kill_is_left_and_named(home: Path, state: Path) -> None:
+    path = interrupted_edit(home, state, b"a: 1\n", b"a: 2\n")
+    path.write_text("a: 3\n")
+    lines = recover(state)
+    assert "torn.yaml was edited since" in lines[1]
+    assert path.read_text() == "a: 3\n"
+    assert recover(state) == ()
+
+
+@pytest.mark.parametrize("torn", [b'{"do": "appl', b'{"do": "applied"', b"\0\0\0\0"])
+def test_a_torn_last_line_was_never_written(home: Path, state: Path, torn: bytes) -> None:
+    path = interrupted_edit(home, state, b"a: 1\n", b"a: 2\n")
+    path.write_text("a: 2\n")
+    (file,) = (state / "journal").glob("*/journal.jsonl")
+    with file.open("ab") as journal:
+        journal.write(torn)
+    assert len(recover(state)) == 1
+    assert path.read_text() == "a: 1\n"
+    assert history(state)[0].state == "rolled back"
+    assert recover(state) == ()
