@@ -125,7 +125,7 @@ def _fix(options: argparse.Namespace) -> int:
     )
     state.remember(config)
     color = _color()
-    _emit(terminal.render_plan(done.plan, done.steps, done.diff, width=_width(), color=color))
+    _emit(terminal.render_plan(done.plan, done.diff, width=_width(), color=color))
     if done.after is None:
         if done.plan.fixes and not options.apply:
             again = "zdoctor fix " + " ".join(filter(None, (config, options.allow and f"--allow {options.allow}")))

@@ -55,11 +55,10 @@ def check(
 
 @dataclass(frozen=True)
 class Fixed:
-    """What `fix` would do or did: the first plan, its steps in words, its diff; `applied` ids; the report after."""
+    """What `fix` would do or did: the first plan and its diff in words; `applied` ids; the report after."""
 
     before: Report
     plan: Plan
-    steps: tuple[str, ...]
     diff: str
     applied: tuple[str, ...] = ()
     after: Report | None = None
@@ -88,7 +87,7 @@ def fix(
     rules = select(all_rules(), selected, ())
     first = examine_config(config, world, rules)
     plan = prescribe(first.report, allow=allow)
-    result = Fixed(first.report, plan, tuple(writer.describe(step) for step in plan.steps), writer.diff(plan))
+    result = Fixed(first.report, plan, writer.diff(plan))
     if not apply or not plan.fixes:
         return result
     state = state_folder()

@@ -24,9 +24,9 @@ def render(report: Report, *, width: int = 100, color: bool = False) -> str:
     return paint(_report(report, min(width, 110)), color, width)
 
 
-def render_plan(plan: Plan, descriptions: Sequence[str], diff: str, *, width: int = 100, color: bool = False) -> str:
-    """What a fix would do: step by step, then the unified diff of the text files, then what it will not do alone."""
-    return paint(_plan(plan, descriptions, diff, min(width, 110)), color, width)
+def render_plan(plan: Plan, diff: str, *, width: int = 100, color: bool = False) -> str:
+    """What a fix would do, `diff` being its changes line by line, and what it leaves to the user."""
+    return paint(_plan(plan, diff, min(width, 110)), color, width)
 
 
 def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
@@ -133,15 +133,11 @@ def _next(report: Report) -> str:
     return "" if report.crashed else f"zdoctor train {report.config}"
 
 
-def _plan(plan: Plan, descriptions: Sequence[str], diff: str, width: int) -> Iterator[Line]:
+def _plan(plan: Plan, diff: str, width: int) -> Iterator[Line]:
     if not plan.fixes:
         yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
     for fix in plan.fixes:
         yield from _wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ", style="green")
-    if descriptions:
-        yield []
-        for text in descriptions:
-            yield from _wrap(text, width, "  - ")
     if diff:
         yield []
         for line in diff.splitlines():

@@ -176,7 +176,7 @@ def _print_recorded(patient: Patient) -> None:
 
 @contextlib.contextmanager
 def _inside(patient: Patient) -> Iterator[None]:
-    """The patient's folder as working directory, its cache as the hub's, a state folder of its own; then as before."""
+    """The patient's folder as working directory, its cache as the hub's, its own state folder; then as before."""
     cwd = Path.cwd()
     wanted = {
         "HF_HOME": str(patient.hub_home),

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", action="store_true", help="write the golden outputs instead of comparing them")
+
+
+@pytest.fixture(autouse=True)
+def own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test reads or writes the state folder of whoever runs it."""
+    folder = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("ZDOCTOR_STATE", str(folder))
+    return folder

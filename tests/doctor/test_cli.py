@@ -1,0 +1,172 @@
+"""The command line as a user meets it: exit codes, one clear line for a mistake, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.cli import main
+
+ROOT = Path(__file__).parents[2]
+KAGGLE = ["examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json"]
+
+
+@pytest.fixture(autouse=True)
+def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def run(*words: str) -> int:
+    try:
+        return main(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["check", "examples/nothing.yaml"], 2, "there is no such file"),
+        (["check", "examples/kaggle_zimge.yaml"], 2, "Did you mean examples/kaggle_zimage.yaml?"),
+        (["check", "examples"], 2, "is a folder"),
+        (["check", "/dev/null"], 2, "not a regular file"),
+        (["check", "--select", "PTH999", *KAGGLE], 2, "there is no rule 'PTH999'"),
+        (["check", "--select", "read-only-pth", *KAGGLE], 2, "Did you mean read-only-path?"),
+        (["check", "--machine", "README.md", "examples/kaggle_zimage.yaml"], 2, "is no machine file"),
+        (["check", "--machine", "no.json", "examples/kaggle_zimage.yaml"], 2, "there is no such file"),
+        (["check", "--formt", "json"], 2, "unrecognized arguments"),
+        (["chekc"], 2, "invalid choice"),
+        ([], 2, "required"),
+        (["fix", "--apply", *KAGGLE], 2, "can be looked at, not repaired"),
+        (["explain", "XYZ001"], 2, "there is no rule"),
+        (["undo", "nothing"], 2, ""),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == code
+    error = capsys.readouterr().err
+    assert says in error and "Traceback" not in error
+    assert error.startswith("zdoctor: ")
+
+
+def test_check_says_the_same_in_both_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", *KAGGLE) == 1
+    text = capsys.readouterr().out
+    assert run("check", *KAGGLE, "--format", "json") == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["schema"] == "zdoctor.report/1" and data["trainer"] == "ai-toolkit"
+    for finding in data["findings"]:
+        assert f"{finding['rule']} {finding['name']}" in text
+
+
+def test_the_seven_things_the_kaggle_config_must_hear(capsys: pytest.CaptureFixture[str]) -> None:
+    run("check", *KAGGLE, "--format", "json")
+    data = json.loads(capsys.readouterr().out)
+    said = [(f["rule"], f["severity"], f["message"]) for f in data["findings"]]
+
+    def heard(severity: str, *words: str) -> bool:
+        return any(s == severity and all(word in m for word in words) for _, s, m in said)
+
+    assert heard("error", ".aitk_size.json", "_t_e_cache")
+    assert heard("warning", "model_kwargs")
+    assert heard("warning", "do_differential_guidance")
+    assert heard("note", "low_vram", "meta")
+    assert heard("note", "qfloat8", "float8")
+    inert = ("device", "sqlite_db_path", "bypass_guidance_embedding", "switch_boundary_every", "lokr_factor", "conv")
+    assert heard("note", *inert, "num_frames", "shrink_video")
+    assert heard("warning", "latent")
+    assert heard("warning", "bf16")
+    for part in ("transformer", "text_encoder", "vae"):
+        assert heard("error", part)
+
+
+def test_select_and_ignore(capsys: pytest.CaptureFixture[str]) -> None:
+    run("check", *KAGGLE, "--format", "json", "--select", "PTH")
+    rules = {f["rule"] for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert rules == {"PTH001"}
+    assert run("check", *KAGGLE, "--select", "PTH", "--ignore", "read-only-path") == 0
+
+
+def test_the_config_is_remembered_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("check") == 2
+    shutil.copy(ROOT / KAGGLE[0], tmp_path / "a.yaml")
+    machine = ["--machine", str(ROOT / KAGGLE[2])]
+    assert run("check", *machine) == 1  # the only config here
+    shutil.copy(ROOT / KAGGLE[0], tmp_path / "b.yaml")
+    assert run("check", *machine) == 1  # the one it was last checked with
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.yaml", "b.yaml"]
+
+
+def test_every_rule_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("rules") == 0
+    ids = re.findall(r"^([A-Z]{3}\d{3}) ", capsys.readouterr().out, re.M)
+    assert len(ids) > 15
+    for id in ids:
+        assert run("explain", id) == 0
+        assert "What:" in capsys.readouterr().out
+
+
+def test_facts_are_a_machine_file_without_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "me.json"
+    assert run("facts", KAGGLE[0], "-o", str(file)) == 0
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert record["schema"] == "zdoctor.machine/1"
+    if str(Path.home()) != "/":
+        assert f'"{Path.home()}' not in file.read_text(encoding="utf-8")
+    run("check", KAGGLE[0], "--machine", str(file))
+    assert "machine file" not in capsys.readouterr().err
+
+
+def test_a_report_goes_to_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "report.txt"
+    assert run("check", *KAGGLE, "-o", str(file)) == 1
+    assert "PTH001" in file.read_text(encoding="utf-8")
+    assert run("check", *KAGGLE, "-o", str(tmp_path / "no" / "folder.txt")) == 2
+
+
+def test_our_own_bug_ends_in_a_report_to_paste(
+    monkeypatch: pytest.MonkeyPatch, own_state_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError(f"in {Path.home()}/secret with hf_abcdefghijklmnop")
+
+    monkeypatch.setattr("zdoctor.doctor.commands.check", broken)
+    assert run("check", *KAGGLE) == 4
+    error = capsys.readouterr().err
+    assert "our bug" in error and "Traceback" not in error
+    text = (own_state_folder / "zdoctor-crash.md").read_text(encoding="utf-8")
+    assert "RuntimeError" in text and "hf_abcdef" not in text + error
+    assert len(str(Path.home())) < 2 or str(Path.home()) not in text
+
+
+def test_checking_changes_nothing(tmp_path: Path) -> None:
+    """`check` and `fix` without --apply leave the config's folder, the home folder and the cache as they were."""
+    home = tmp_path / "home"
+    (home / "hf" / "hub").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/configs/wsl_hub.yaml", home / "config.yaml")
+    environment = {**os.environ, "HOME": str(home), "HF_HOME": str(home / "hf"), "ZDOCTOR_STATE": str(tmp_path / "s")}
+
+    def state() -> dict[str, tuple[int, int, bytes | None]]:
+        found = {}
+        for path in [home, *sorted(home.rglob("*"))]:
+            info = path.lstat()
+            found[str(path)] = (info.st_mode, info.st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        return found
+
+    before = state()
+    for words in (["check", "config.yaml"], ["fix", "config.yaml"], ["check"], ["facts"], ["rules"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "zdoctor", *words], cwd=home, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode in (0, 1), done.stderr
+    assert state() == before
