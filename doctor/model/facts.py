@@ -9,6 +9,7 @@ import ntpath
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from .run import Config, Run
@@ -120,7 +121,7 @@ class WeightFile:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that `tensors` is put together once
 class Component:
     """One part of a model folder. `needed` are the tensors the architecture builds, None when it is not known.
 
@@ -140,7 +141,7 @@ class Component:
     problem: str | None = None
     repo: str | None = None
 
-    @property
+    @cached_property
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of every readable weight file."""
         return {name: tensor for file in self.weights for name, tensor in file.tensors.items()}
