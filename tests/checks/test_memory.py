@@ -9,7 +9,7 @@ import pytest
 
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
 from zdoctor.doctor.memory import GIB, predict
-from zdoctor.doctor.model import Component, Gpu, Memory, ModelFolder, Run, SetValue, System
+from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System
 from zdoctor.fixes.memory import lower_the_peak
 from zdoctor.tests.models import probed, run_of
 
@@ -30,6 +30,10 @@ def memory(run: Run, gpu: Gpu, system: System = SYSTEM) -> Memory:
     seen = predict(run, probed(run), (), system, (gpu,))
     assert isinstance(seen, Memory)
     return seen
+
+
+def written(fix: Fix, run: Run) -> dict[str, object]:
+    return {s.pointer.removeprefix(run.root + "/"): s.value for s in fix.steps if isinstance(s, SetValue)}
 
 
 QUANTIZED = {"quantization": "qfloat8", "text_encoder_quantization": "qfloat8"}
