@@ -1,15 +1,13 @@
-"""The hub cache: damaged, missing and half-downloaded files, refs that lead nowhere, and how the run uses it."""
+"""The hub cache: damaged, missing and half-downloaded files, and refs that lead nowhere."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
-from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, System, found
+from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, found
 from ..doctor.rules import rule
 
 SHOWN = 10
-HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}
 DAMAGE = {
     "wrong-size": "it has {actual} bytes, the repository's has {size} (from {source}){detail}",
@@ -117,8 +115,8 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
             continue
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or f.hidden)]
         if by_id and not hub.offline:
-            started = {_folder(f) for f in repo.files if f.needed and f.state != "missing"}
-            gaps = [f for f in gaps if _folder(f) in started]
+            started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
+            gaps = [f for f in gaps if folder_of(f) in started]
         otherwise = (
             "The run stops while it loads the model."
             if hub.offline or not by_id
@@ -201,79 +199,6 @@ def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
             )
 
 
-@rule("HUB005", "warning", "hf-xet-missing")
-def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
-    """hf_xet is absent, or in a version that hangs, and there is something to download.
-
-    What: the installed version of hf_xet, looked at only when the run still has to download from the hub.
-    Why: without it the hub client falls back to one plain stream per file, and refuses files above 50 GB; versions
-    1.1 to 1.5.1 can stall near the end of a download.
-    Repair: pip install -U "hf-xet>=1.5.2".
-    Upstream: https://github.com/huggingface/xet-core/pull/850
-    Signature: Xet Storage is enabled for this repo, but the 'hf_xet' package is not installed
-    """
-    version = hub.xet_version
-    if hub.offline or _on(system, "HF_HUB_DISABLE_XET"):
-        return
-    if version is not None and not HANGS_FROM <= _numbers(version) < HANGS_UNTIL:
-        return
-    for repo in hub.repos:
-        if repo.ref_state != "pinned" and not is_complete(repo, run):
-            yield found(
-                run.where(repo.used_by[0]),
-                "{repo} is still to be downloaded, and hf_xet is not installed."
-                if version is None
-                else "{repo} is still to be downloaded, and hf_xet {version} is known to stall.",
-                otherwise="The download is slow: one plain stream per file."
-                if version is None
-                else "The download can stop near its end without a message.",
-                evidence={"hf_xet": version},
-                repo=repo.repo,
-                version=version,
-            )
-            return
-
-
-@rule("HUB006", "warning", "online-model-source")
-def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
-    """The run asks the hub for its model at every start, although a complete copy is on this machine.
-
-    What: the base model is given as a hub id, HF_HUB_OFFLINE is not set, and every file the run loads is cached.
-    Why: each start asks the hub which commit is the newest. When the repository got a new one, even for its README,
-    the run changes under you; on a cache without symbolic links (Windows) everything is downloaded again.
-    Repair: extract the snapshot into a plain folder and name that folder in the config.
-    Upstream: https://github.com/ostris/ai-toolkit/issues/560, https://github.com/ostris/ai-toolkit/issues/750
-    Signature: none; "Fetching … files" at a start that had nothing to fetch.
-    """
-    repo = hub.repo(run.base_model)
-    if repo is None or hub.offline or repo.ref_state == "pinned" or not is_complete(repo, run):
-        return
-    yield found(
-        run.where("base_model"),
-        "{repo} is asked for at the hub at each start, although a complete copy is in the cache.",
-        otherwise="A new commit there is downloaded unasked and changes what is trained; with the hub out of reach, "
-        "the start waits and may fail.",
-        evidence={"snapshot": repo.snapshot, "commit": repo.commit},
-        repo=repo.repo,
-        snapshot=repo.snapshot,
-    )
-
-
-def is_complete(repo: HubRepo, run: Run) -> bool:
-    """Whether the cache holds all the run loads from `repo`, as far as the cache itself can tell."""
-    if not repo.usable or not any(f.needed for f in repo.files):
-        return False
-    folders = {_folder(f) for f in repo.files if f.needed}
-    if repo.has_manifest or not (
-        "model_index.json" in {f.name for f in repo.files} or folders & {"transformer", "vae"}
-    ):
-        return True
-    own = {"transformer"} if "base_model" in repo.used_by else set()
-    shared = {"text_encoder", "tokenizer", "vae"}
-    elsewhere = "extras_model" not in repo.used_by and run.extras_model not in (None, run.base_model)
-    return (own if elsewhere else own | shared) <= folders
-
-
 def amount(size: int) -> str:
     """Bytes for people."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -308,13 +233,5 @@ def _rest(run: Run, repo: HubRepo, files: Sequence[HubFile], message: str) -> It
         )
 
 
-def _folder(file: HubFile) -> str:
+def folder_of(file: HubFile) -> str:
     return file.name.rpartition("/")[0]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:3])
-
-
-def _on(system: System, name: str) -> bool:
-    return system.environment.get(name, "").upper() in ("1", "ON", "YES", "TRUE")

@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub import constants, snapshot_download
 from safetensors import safe_open
 
-from zdoctor.checks import hub as checks
+from zdoctor.checks import hub, hub_use
 from zdoctor.doctor.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
 from zdoctor.doctor.probe.hub import probe_hub
@@ -165,7 +165,10 @@ def run_with(model: str | None = REPO, extras: str | None = None, adapter: str |
 
 
 RULES: tuple[Rule, ...] = tuple(
-    made for function in vars(checks).values() for made in getattr(function, "zdoctor_rules", ())
+    made
+    for module in (hub, hub_use)
+    for function in vars(module).values()
+    for made in getattr(function, "zdoctor_rules", ())
 )
 
 
@@ -177,7 +180,7 @@ def repairs() -> dict[str, tuple[Repair, ...]]:
     return made
 
 
-ADVICE = ("HUB005", "HUB006")
+ADVICE = ("HUB005", "HUB006", "HUB007")  # about how the run uses a cache, not about the cache
 
 
 def check(world: World, run: Run, *, deep: bool = False, ignore: tuple[str, ...] = ADVICE) -> Report:
