@@ -119,8 +119,10 @@ def _transformer(folder: Path) -> None:
                 parameter.normal_(std=parameter.shape[1] ** -0.5)
             elif name.endswith("pad_token"):
                 parameter.normal_(std=0.5)
-        # An untrained head guesses at full strength, so what there is to learn shows at once.
-        _linear(model, "all_final_layer.2-1.linear").weight.normal_(std=DIM**-0.5)
+        # The head guesses at full strength and off by a constant, so a short run has something to learn.
+        head = _linear(model, "all_final_layer.2-1.linear")
+        head.weight.normal_(std=DIM**-0.5)
+        head.bias.normal_(std=1.5)
     model.save_pretrained(str(folder), max_shard_size="1MB")
 
 

@@ -119,7 +119,13 @@ class Texts:
             return 0
         phase(f"Loading the text encoder for {_count(len(missing), 'prompt')}")
         tokenizer = _load_tokenizer(self.tokenizer)
-        encoder = _load_text_encoder(self.encoder, self.dtype).to(device)
+        encoder = _load_text_encoder(self.encoder, self.dtype)
+        try:
+            encoder = encoder.to(device)
+        except torch.OutOfMemoryError:
+            phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
+            encoder, device = encoder.to("cpu"), torch.device("cpu")
+            free_memory()
         for text in missing:
             self.cache.put(self.key(text), encode(tokenizer, encoder, text, device))
         del encoder

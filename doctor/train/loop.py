@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from ..model.run import Run
 from .adapter import read_adapter
 from .data import Item, batches, read_items, with_trigger
-from .encode import Cache, Latents, Texts, component, free_memory, load_vae, vae_divisor
+from .encode import Cache, Latents, Texts, component, load_vae, vae_divisor
 from .errors import TrainError
 from .load import build_empty, check_no_meta, ease_allocator, fill, linears, transformer_folder
 from .lora import LoraLinear, WithoutAdapter, add_lora, add_removal, targets, trainable
@@ -116,7 +116,6 @@ def run_training(
         trainer = Trainer(run, model, loras, items, latents, texts, seed, place, dtype, progress)
         preview = Preview(run, trainer, removal, parts["vae"], base, output)
         adapter = {}
-        free_memory()
         if state:
             trainer.restore(state)
             progress.note(f"Going on from step {state.step}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -80,15 +81,24 @@ def go(
     adapter: Path | None = None,
     extras: Path | None = None,
     progress: Recorder | None = None,
+    fresh: bool = False,
 ) -> TrainResult:
+    """Train on `images`. What an earlier call encoded of them is used again, unless `fresh`."""
     assert threading.current_thread() is threading.main_thread()
-    return train(
-        run,
-        model_folder=str(model),
-        extras_folder=None if extras is None else str(extras),
-        adapter_file=None if adapter is None else str(adapter),
-        dataset_folders={dataset.key: str(images) for dataset in run.datasets},
-        output_folder=str(output),
-        device="cpu",
-        progress=progress or Recorder(),
-    )
+    encoded, cache = images / ".encoded", output / ".cache"
+    if encoded.is_dir() and not cache.exists() and not fresh:
+        shutil.copytree(encoded, cache)
+    try:
+        return train(
+            run,
+            model_folder=str(model),
+            extras_folder=None if extras is None else str(extras),
+            adapter_file=None if adapter is None else str(adapter),
+            dataset_folders={dataset.key: str(images) for dataset in run.datasets},
+            output_folder=str(output),
+            device="cpu",
+            progress=progress or Recorder(),
+        )
+    finally:
+        if cache.is_dir():
+            shutil.copytree(cache, encoded, dirs_exist_ok=True)

@@ -201,7 +201,7 @@ def test_a_finished_run_is_not_trained_again_but_can_be_prolonged(tiny: Path, ci
 
 def test_the_second_start_loads_neither_text_encoder_nor_vae(tiny: Path, circles: Path, tmp_path: Path) -> None:
     first, second = Recorder(), Recorder()
-    go(run_with(steps=1), tiny, circles, tmp_path, progress=first)
+    go(run_with(steps=1), tiny, circles, tmp_path, progress=first, fresh=True)
     go(run_with(steps=2), tiny, circles, tmp_path, progress=second)
     assert sum("Loading the" in phase for phase in first.phases) == 3
     assert [phase for phase in second.phases if "Loading the" in phase] == ["Loading the transformer (int8, fp32)"]
