@@ -189,6 +189,9 @@ class RecordedWorld:
                 best = item
         return best
 
+    def landmarks(self) -> tuple[str, ...]:
+        return self.live.landmarks() if self.live is not None else ()
+
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         given = self.record.get("gpus")
         if given is None:

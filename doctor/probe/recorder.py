@@ -102,6 +102,9 @@ class Recorder:
             self._speeds[answer.path] = asdict(answer)
         return answer
 
+    def landmarks(self) -> tuple[str, ...]:
+        return self.world.landmarks()
+
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         answer = self.world.gpus()
         self._gpus = answer.reason if isinstance(answer, Unknown) else [asdict(card) for card in answer]

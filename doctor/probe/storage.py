@@ -7,6 +7,9 @@ from .world import Mount, Paths, Stat, World, resolve
 from .writes import refusal
 
 
+SMALLEST = 64 << 10
+
+
 def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage | Unknown:
     """The speed of the weight files (not measured when there are none here) and the places for a copy."""
     paths = Paths(world.system)
@@ -21,10 +24,10 @@ def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage | Unkno
     speed = world.speed(largest)
     if isinstance(speed, Unknown):
         return speed
-    return Storage(speed, sum(files.values()), _places(world, paths, run, speed))
+    return Storage(speed, sum(files.values()), _places(world, paths, run))
 
 
-def _places(world: World, paths: Paths, run: Run, current: Speed) -> tuple[Place, ...]:
+def _places(world: World, paths: Paths, run: Run) -> tuple[Place, ...]:
     """Folders where `models/<name>` could be made: beside the config, in the working directory, at home."""
     folders = [paths.parent(paths.absolute(run.config)), world.system.cwd, world.system.home]
     places = []
@@ -35,18 +38,22 @@ def _places(world: World, paths: Paths, run: Run, current: Speed) -> tuple[Place
             continue
         why = refusal(world, paths, target)
         reason = why.reason if isinstance(why, Unknown) else why
-        places.append(Place(target, mount.free, _speed_of(world, paths, folder, mount, current), reason))
+        places.append(Place(target, mount.free, _speed_of(world, paths, folder, mount), reason))
     return tuple(places)
 
 
-def _speed_of(world: World, paths: Paths, folder: str, mount: Mount, current: Speed) -> Speed | None:
-    """The read speed at a place, measured on a file that lies there; None when there is none to read."""
+def _speed_of(world: World, paths: Paths, folder: str, mount: Mount) -> Speed | None:
+    """The read speed at a place, measured on files that lie on its file system; None when there are none."""
     candidates: list[tuple[int, str]] = []
     names = world.names(folder)
-    for name in () if isinstance(names, Unknown) else names[:500]:
-        path = paths.join(folder, name)
+    inside = () if isinstance(names, Unknown) else tuple(paths.join(folder, name) for name in names[:500])
+    for path in inside:
         stat = world.stat(path)
-        if isinstance(stat, Stat) and stat.kind == "file" and stat.size >= 64 << 10:
+        if isinstance(stat, Stat) and stat.kind == "file" and stat.size >= SMALLEST:
+            candidates.append((stat.size, path))
+    for path in world.landmarks():
+        stat, other = world.stat(path), world.mount(path)
+        if isinstance(stat, Stat) and isinstance(other, Mount) and other.point == mount.point:
             candidates.append((stat.size, path))
     if not candidates:
         return None

@@ -72,6 +72,9 @@ class World(Protocol):
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         """How fast these files can be read, by reading parts of them that the page cache does not hold."""
 
+    def landmarks(self) -> tuple[str, ...]:
+        """Large files that lie on this machine anyway, to measure a place where nothing of the user's lies yet."""
+
     def gpus(self) -> tuple[Gpu, ...] | Unknown: ...
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
