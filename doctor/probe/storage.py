@@ -6,7 +6,6 @@ from ..model import ModelFolder, Place, Run, Speed, Storage, Unknown
 from .world import Mount, Paths, Stat, World, resolve
 from .writes import refusal
 
-
 SMALLEST = 64 << 10
 
 
