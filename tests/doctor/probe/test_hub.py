@@ -27,7 +27,7 @@ def machine(os: str, files: dict[str, Any], environment: dict[str, str] | None =
         "os": os,
         "release": "",
         "python": "3.11.7",
-        "cwd": r"D:\work" if windows else "/work",
+        "cwd": r"D:\srv" if windows else "/srv",
         "home": r"C:\Users\u" if windows else "/home/u",
         "cpus": 2,
         "memory_total": 1 << 34,
@@ -103,13 +103,13 @@ def test_damaged(os: str, links: bool) -> None:
         ("linux", {"HF_HOME": "$XDG_CACHE_HOME/../hf", "XDG_CACHE_HOME": "/x/c"}, "/x/hf/hub"),
         ("linux", {"HF_HOME": "/a", "HUGGINGFACE_HUB_CACHE": "/b"}, "/b"),
         ("linux", {"HF_HOME": "/a", "HUGGINGFACE_HUB_CACHE": "/b", "HF_HUB_CACHE": "/c"}, "/c"),
-        ("linux", {"HF_HUB_CACHE": "here"}, "/work/here"),
-        ("linux", {"HF_HUB_CACHE": "$NOT_SET/x"}, "/work/$NOT_SET/x"),
+        ("linux", {"HF_HUB_CACHE": "here"}, "/srv/here"),
+        ("linux", {"HF_HUB_CACHE": "$NOT_SET/x"}, "/srv/$NOT_SET/x"),
         ("windows", {}, WINDOWS),
         ("windows", {"HF_HOME": r"D:\hf"}, r"D:\hf\hub"),
         ("windows", {"HF_HOME": r"~\hf"}, r"C:\Users\u\hf\hub"),
         ("windows", {"HF_HOME": r"%hf_home_root%\hf", "HF_HOME_ROOT": "E:"}, r"E:\hf\hub"),
-        ("windows", {"HF_HOME": '"D:\\hf"'}, 'D:\\work\\"D:\\hf"\\hub'),
+        ("windows", {"HF_HOME": '"D:\\hf"'}, 'D:\\srv\\"D:\\hf"\\hub'),
     ],
 )
 def test_where_the_cache_lies(os: str, environment: dict[str, str], expected: str) -> None:
@@ -131,7 +131,7 @@ def test_repo_id(text: str, is_id: bool) -> None:
 
 
 def test_local_folder_is_no_repo_id() -> None:
-    world = machine("linux", {"/work/models/z-image/model_index.json": {"text": "{}"}})
+    world = machine("linux", {"/srv/models/z-image/model_index.json": {"text": "{}"}})
     hub = probe_hub(world, run_with("models/z-image"))
     assert isinstance(hub, Hub) and hub.repos == ()
 
