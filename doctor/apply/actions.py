@@ -149,6 +149,8 @@ def _take_after(descriptor: int, path: Path, temporary: Path, info: os.stat_resu
 
 def move(journal: Journal, source: Path, target: Path) -> None:
     """Rename; the target must not exist."""
+    if not lies(source):
+        raise ApplyError(f"{source} is not there any more")
     ensure_folder(journal, target.parent)
     if lies(target):
         raise ApplyError(f"{target} is in the way; move it and try again")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from .actions import contents, lies, remove_if_empty, rewrite, sha, sync_both
@@ -44,10 +45,12 @@ def _revert_edit(journal: Journal, record: Record) -> str | None:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         rewrite(journal, record["n"], path, temporary, before)
     info = path.stat()
-    if stat.S_IMODE(info.st_mode) != record["mode"]:
-        path.chmod(record["mode"])
-    if info.st_mtime_ns != record["mtime_ns"]:
-        os.utime(path, ns=(info.st_atime_ns, record["mtime_ns"]))
+    # Only its owner may set the times of a file; for anyone else, who may write to it, the contents are what counts.
+    with suppress(PermissionError):
+        if stat.S_IMODE(info.st_mode) != record["mode"]:
+            path.chmod(record["mode"])
+        if info.st_mtime_ns != record["mtime_ns"]:
+            os.utime(path, ns=(info.st_atime_ns, record["mtime_ns"]))
     return None
 
 

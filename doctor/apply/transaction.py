@@ -131,28 +131,22 @@ def _require_unchanged(plan: Plan, binding: Binding) -> None:
 def _precheck(steps: list[Step]) -> int:
     """Everything that can be known before the first byte is written. Returns the bytes to copy."""
     made: set[Path] = set()
-    folders: list[Path] = []
-    moved: set[Path] = set()
-    edited: set[Path] = set()
+    taken: dict[Path, Step] = {}
     needs: dict[int, tuple[Path, int, int]] = {}
     total = 0
     for step in steps:
         path = place(step)
-        changes_text = isinstance(step, SetValue | ReplaceText)
-        if path in made or (path in edited and not changes_text) or any(folder in path.parents for folder in folders):
-            raise ApplyError(f"the plan writes to {path} twice; nothing was done")
+        before = _require_apart(step, behind(path.parent) / path.name, taken)
         _require_sources(step, made)
         match step:
             case ExtractFiles() | MirrorFolder():
-                _require_new(step, path)
-                folders.append(path)
+                _require_new(step, path, cleared=before is not None)
                 made.add(path)
             case Quarantine():
                 if not lies(path):
                     raise ApplyError(f"{path} is not there any more; nothing was done")
-                moved.add(path)
             case WriteText() | MakeLink() | PlaceCopy() | FetchFile():
-                if path.is_dir() and not path.is_symlink() and path not in moved:
+                if path.is_dir() and not path.is_symlink() and not isinstance(before, Quarantine):
                     raise ApplyError(f"{path} is a folder; a file was to be put there; nothing was done")
                 made.add(path)
             case SetValue() | ReplaceText():
@@ -160,7 +154,6 @@ def _precheck(steps: list[Step]) -> int:
                     raise ApplyError(f"{path} is not there any more; nothing was done")
                 if not os.access(path, os.W_OK):
                     raise ApplyError(f"{path} cannot be written to; nothing was done")
-                edited.add(path)
                 continue
         total += _need_room(step, path, needs)
     for folder, count, files in needs.values():
@@ -168,8 +161,21 @@ def _precheck(steps: list[Step]) -> int:
     return total
 
 
-def _require_new(step: ExtractFiles | MirrorFolder, path: Path) -> None:
-    if lies(path):
+def _require_apart(step: Step, path: Path, taken: dict[Path, Step]) -> Step | None:
+    """Refuse a plan whose steps get in each other's way. Returns the earlier step at the same path, which may only
+    be another edit of the same text, or what moved the old thing aside."""
+    before = taken.get(path)
+    edits = isinstance(step, SetValue | ReplaceText) and isinstance(before, SetValue | ReplaceText)
+    cleared = isinstance(before, Quarantine) and not isinstance(step, Quarantine | SetValue | ReplaceText)
+    nested = any(path in other.parents or other in path.parents for other in taken)
+    if nested or not (before is None or edits or cleared):
+        raise ApplyError(f"the plan writes to {path} twice; nothing was done")
+    taken[path] = step
+    return before
+
+
+def _require_new(step: ExtractFiles | MirrorFolder, path: Path, cleared: bool) -> None:
+    if lies(path) and not cleared:
         raise ApplyError(f"{path} already exists; it was left alone, and nothing was done")
     if isinstance(step, ExtractFiles):
         names: set[str] = set()

@@ -232,6 +232,8 @@ def refused(home: Path) -> dict[str, tuple[Step, ...]]:
         "is a folder": (WriteText(folder, "a"),),
         "lies inside": (MirrorFolder(folder, f"{folder}/mirror"),),
         "is no folder": (WriteText(f"{file}/below", "a"),),
+        "folder twice": (Quarantine(f"{folder}/f"), Quarantine(folder)),
+        "f twice": (Quarantine(folder), Quarantine(f"{folder}/f")),
         "cannot be edited": (Quarantine(f"{folder}/f"), ReplaceText(file, 0, 1, "y", "z")),
     }
 
