@@ -130,7 +130,8 @@ def _vae(folder: Path) -> None:
     import torch
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
-    model = AutoencoderKL(
+    make: Any = AutoencoderKL
+    model = make(
         in_channels=3,
         out_channels=3,
         down_block_types=("DownEncoderBlock2D",) * 4,

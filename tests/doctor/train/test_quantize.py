@@ -58,7 +58,7 @@ def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Kind, bia
     reference = nn.functional.linear(y, ours.weight(), extra)
     torch.testing.assert_close(out, reference, rtol=1e-5, atol=1e-3)
     out.backward(push)
-    reference.backward(push)
+    reference.backward(push)  # type: ignore[no-untyped-call]
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-5, atol=1e-3)
 
 

@@ -64,14 +64,19 @@ def test_the_saved_file_has_the_layout_that_programs_read(tiny: Path, circles: P
 
 def test_the_lora_in_the_real_pipeline_is_the_trained_model(tiny: Path, circles: Path, tmp_path: Path) -> None:
     result = go(run_with(steps=6, quantization=None), tiny, circles, tmp_path)
-    pipe = ZImagePipeline.from_pretrained(str(tiny))
-    pipe.set_progress_bar_config(disable=True)
+    pipe = pipeline(tiny)
     ours = trained_latent(tiny, result.lora, pipe)
     before = pipeline_latent(pipe)
     pipe.load_lora_weights(result.lora)
     after = pipeline_latent(pipe)
     assert (after - before).abs().max() > 1e-2
     torch.testing.assert_close(ours, after, rtol=1e-4, atol=1e-4)
+
+
+def pipeline(tiny: Path) -> Any:
+    pipe: Any = ZImagePipeline.from_pretrained(str(tiny))
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
 
 
 def trained_latent(tiny: Path, lora: str, pipe: Any) -> Tensor:
@@ -118,8 +123,7 @@ def pipeline_latent(pipe: Any, guidance: float = 0.0) -> Tensor:
 
 
 def test_previews_are_those_of_the_pipeline(tiny: Path) -> None:
-    pipe = ZImagePipeline.from_pretrained(str(tiny))
-    pipe.set_progress_bar_config(disable=True)
+    pipe = pipeline(tiny)
     guided = SamplePrompt(PROMPT.prompt, 64, 64, 3, 3, 4.0)
     torch.testing.assert_close(sampled(pipe.transformer, tiny, pipe, PROMPT), pipeline_latent(pipe))
     torch.testing.assert_close(sampled(pipe.transformer, tiny, pipe, guided), pipeline_latent(pipe, 3.0))
