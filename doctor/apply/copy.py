@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -81,6 +80,8 @@ def copy_file(source: Path, target: Path, size: int | None, digest: str | None, 
 
 def _pump(reader: IO[bytes], writer: IO[bytes] | None, found: Any, size: int, count: Callable[[int], None]) -> int:
     """Read to the end, writing and hashing each block. Blocks of big files are hashed while they are written."""
+    from concurrent.futures import Future, ThreadPoolExecutor  # costs more than a check of the journal does
+
     buffers = (bytearray(BLOCK), bytearray(BLOCK)) if size > BLOCK else (bytearray(max(size, 1) + 1),) * 2
     total = 0
     hashing: Future[None] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -211,6 +210,8 @@ def describe(step: Step) -> str:
 
 def diff(plan: Plan) -> str:
     """What the plan would change: a unified diff of the text files, then one line per other step."""
+    from difflib import unified_diff
+
     parts: list[str] = []
     lines: list[str] = []
     for group in ordered(plan):
@@ -225,7 +226,7 @@ def diff(plan: Plan) -> str:
         except (ApplyError, OSError) as error:
             lines += [f"cannot be done now: {describe(step)} ({error})" for step in edits]
             continue
-        parts += difflib.unified_diff(_lines(before), _lines(after), edits[0].path, edits[0].path, lineterm="")
+        parts += unified_diff(_lines(before), _lines(after), edits[0].path, edits[0].path, lineterm="")
     return "\n".join([*parts, *lines])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -266,3 +268,27 @@ def test_every_step_is_described(home: Path) -> None:
 def test_an_empty_plan_is_no_transaction(state: Path) -> None:
     assert apply(Plan("c.yaml", (Fix("nothing", ()),)), state=state) == Applied("", (), 0)
     assert not state.exists()
+
+
+def test_it_can_be_imported_where_there_are_no_unix_modules() -> None:
+    program = "import sys; sys.modules['fcntl'] = None; import zdoctor.doctor.apply, zdoctor.doctor.state"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    program = "import sys, zdoctor.doctor.apply; print({'huggingface_hub', 'torch', 'numpy'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert run.stdout == "set()\n"
+
+
+def test_an_error_of_our_own_is_taken_back_and_not_hidden(home: Path, state: Path) -> None:
+    (home / "s").write_text("x")
+    before = snapshot(home)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    steps = (WriteText(str(home / "a"), "a"), ExtractFiles(str(home / "o"), (CopyItem(str(home / "s"), "s", 1),)))
+    with pytest.raises(ZeroDivisionError):
+        apply(plan(*steps), state=state, progress=broken)
+    assert snapshot(home) == before
