@@ -55,11 +55,11 @@ def read_config(path: str, data: bytes, environment: Mapping[str, str]) -> Readi
         known = isinstance(root.value, dict) and {"job", "config"} <= root.value.keys()
         return _failed(replace(config, trainer="ai-toolkit" if known else None), shape)
     name = root.value["config"]["name"]
+    if _too_many(root):
+        return _failed(config, Problem("the file unfolds into too many values", Where(path), "size"))
     if "[name]" in expanded.text:
         root = named(root, name)
     values = _values(root, lines)
-    if values is None:
-        return _failed(config, Problem("the file unfolds into too many values", Where(path), "size"))
     config = replace(config, trainer="ai-toolkit", values=values)
     runs, reason = ai_toolkit.runs(path, values)
     return Reading(config, runs, reason)
@@ -119,14 +119,21 @@ def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
     return None
 
 
-def _values(root: Node, lines: Lines) -> dict[str, Value] | None:
-    """Every value by JSON pointer, in document order; None when anchors unfold into far too many."""
+def _too_many(root: Node) -> bool:
+    """Whether anchors unfold into far more values than any config has."""
+    stack, seen = [root], 0
+    while stack and seen <= MOST_VALUES:
+        stack.extend(child for _, child in stack.pop().items())
+        seen += 1
+    return seen > MOST_VALUES
+
+
+def _values(root: Node, lines: Lines) -> dict[str, Value]:
+    """Every value by JSON pointer, in document order."""
     made: dict[str, Value] = {}
     stack: list[tuple[str, Node]] = [("", root)]
     while stack:
         pointer, node = stack.pop()
-        if len(made) > MOST_VALUES:
-            return None
         at = node.key[0] if node.key is not None and (node.block or node.start == node.end) else node.start
         made[pointer] = Value(node.value, lines.where(at, pointer), node.start, node.end, node.style)
         stack.extend(reversed([(f"{pointer}/{_escape(key)}", child) for key, child in node.items()]))
