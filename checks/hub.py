@@ -60,7 +60,7 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 size=file.size,
                 kind=KINDS.get((file.digest or "").partition(":")[0], "digest"),
                 source="its list of files" if repo.has_manifest else "the name of the blob",
-                detail=f"; {file.detail}" if file.detail and file.state == "wrong-size" else file.detail,
+                detail=f"; it is {file.detail}" if file.detail and file.state == "wrong-size" else file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "{count} more files of {repo} are damaged: {names}.")
         for file in repo.files:

@@ -92,7 +92,7 @@ def amount(size: int) -> str:
 
 @repair("HUB003")
 def point_ref(finding: Finding, hub: Hub) -> Iterator[Fix]:
-    """Write the ref anew: to the commit it means, or to the one complete snapshot; several are offered."""
+    """Write the ref anew: the commit it means, else the only complete (or only) snapshot; several are offered."""
     for repo in hub.repos:
         if repo.ref_path != finding.evidence.get("ref"):
             continue
@@ -101,15 +101,22 @@ def point_ref(finding: Finding, hub: Hub) -> Iterator[Fix]:
             candidates: tuple[str, ...] = (meant,)
         else:
             candidates = repo.complete or repo.snapshots
-        sure = len(candidates) == 1 and (candidates[0] == meant or bool(repo.complete))
+        sure = len(candidates) == 1
         for commit in candidates:
             yield Fix(
                 f"point refs/main of {repo.repo} at {commit[:8]}, 0 bytes downloaded",
                 (WriteText(repo.ref_path, commit),),
                 safety="safe" if sure else "ask",
                 order=0,
-                command="" if sure else f'printf %s {commit} > "{repo.ref_path}"',
+                command="" if sure else _command(repo.ref_path, commit),
             )
+
+
+def _command(path: str, text: str) -> str:
+    """How to write a text without a newline by hand."""
+    if "\\" in path:
+        return f"powershell -Command \"Set-Content -NoNewline -Path '{path}' -Value {text}\""
+    return f"printf %s {text} > '{path}'"
 
 
 @repair("HUB004")

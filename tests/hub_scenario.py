@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,13 @@ def main(folder: Path) -> None:
 
 def load(model: str) -> str:
     """Load every part as ai-toolkit does; "" or the error."""
-    from diffusers import AutoencoderKL, ZImageTransformer2DModel
-    from transformers import AutoTokenizer, Qwen3ForCausalLM
-
-    parts: dict[str, Any] = {
-        "transformer": ZImageTransformer2DModel,
-        "tokenizer": AutoTokenizer,
-        "text_encoder": Qwen3ForCausalLM,
-        "vae": AutoencoderKL,
+    diffusers: Any = import_module("diffusers")
+    transformers: Any = import_module("transformers")
+    parts = {
+        "transformer": diffusers.ZImageTransformer2DModel,
+        "tokenizer": transformers.AutoTokenizer,
+        "text_encoder": transformers.Qwen3ForCausalLM,
+        "vae": diffusers.AutoencoderKL,
     }
     try:
         for folder, loader in parts.items():

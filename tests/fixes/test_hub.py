@@ -165,6 +165,15 @@ def test_unusable_manifest_is_put_aside(caches: dict[str, Cache], server: HubSer
     assert cache.manifest.is_file()
 
 
+def test_only_snapshot_is_the_choice_even_when_it_is_broken(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    cache.ref.write_text("f" * 40)
+    cache.file(SHARD).unlink()
+    apply(prescribe(check(cache.world(), run_with())), state=tmp_path / "state")
+    assert said(check(cache.world(), run_with())) == []
+    assert load(cache) == MODEL
+
+
 @pytest.mark.parametrize("complete", [0, 1, 2])
 def test_ref_is_moved_only_where_there_is_no_choice(caches: dict[str, Cache], tmp_path: Path, complete: int) -> None:
     cache = caches["linked"].copy(tmp_path / "hub")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...model import HubFile, Unknown
+from ...model import HubFile, Unknown, WeightFile
 from ..safetensors import read_header
 from ..world import Paths, Stat, World, resolve
 from .caches import is_safe
@@ -107,11 +107,12 @@ def examine(
         return replace(file, state="wrong-link", detail=f"its link leads to {named}")
     if not needed and not deep:
         return file if size is None or stat.size == size else replace(file, state="wrong-size")
-    problem = structure(world, final, stat) if name.endswith(".safetensors") else None
+    seen = structure(world, final, stat) if name.endswith(".safetensors") else None
     if size is not None and stat.size != size:
-        return replace(file, state="wrong-size", detail=problem or "")
-    if problem is not None:
-        return replace(file, state="broken-structure", detail=problem)
+        disguised = seen is not None and seen.problem == "not-safetensors"
+        return replace(file, state="wrong-size", detail=seen.detail if seen and disguised else "")
+    if seen is not None and seen.problem is not None:
+        return replace(file, state="broken-structure", detail=seen.detail or seen.problem)
     if digest is not None and (deep or stat.size <= SMALL):
         actual = digest_of(world, final, stat.size, digest)
         if actual != digest:
@@ -141,9 +142,9 @@ def _chunks(world: World, path: str) -> Iterator[bytes]:
         start += len(chunk)
 
 
-def structure(world: World, path: str, stat: Stat) -> str | None:
-    """Why a file is no whole safetensors file, by its header alone; None when it is one."""
+def structure(world: World, path: str, stat: Stat) -> WeightFile:
+    """A safetensors file by its header alone; its `problem` is None when the header and the size agree."""
     seen = read_header(world, path, path, stat)
     if seen.problem == "unreadable":
         raise Unreadable(seen.detail)
-    return None if seen.problem is None else seen.detail or seen.problem
+    return seen

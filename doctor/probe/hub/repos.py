@@ -266,4 +266,4 @@ class Search:
             return False
         if self.deep or stat.size <= SMALL:
             return digest_of(self.world, final, stat.size, file.digest or "") == file.digest
-        return not file.name.endswith(".safetensors") or structure(self.world, final, stat) is None
+        return not file.name.endswith(".safetensors") or structure(self.world, final, stat).problem is None
