@@ -44,32 +44,8 @@ def extract_from_the_cache(
         yield Fix(title, (_use(run, "base_model", repo.snapshot),), order=2)
 
 
-@repair("MDL001", "MDL003", "MDL004")
-def replace_by_a_complete_copy(
-    finding: Finding, run: Run, model: ModelFolder, hub: Hub, storage: Storage
-) -> Iterator[Fix]:
-    """Build a complete folder from a cached repository that the damaged one is a copy of; never touch the old one."""
-    yield from _complete_parts(finding, run, model, hub)
-    if model.repo is not None or model.layout == "single-file" or "snapshot" in finding.evidence:
-        return
-    candidates = [repo for repo in hub.repos if repo.usable and _agrees(model, repo)]
-    named = [repo for repo in candidates if _is_named(model, repo)]
-    for repo in named or candidates:
-        safety: Safety = "safe" if len(candidates) == 1 and named == [repo] and _common(model, repo) else "ask"
-        yield from _extraction(run, repo, storage.places, safety)
-    if not candidates:
-        yield _download(run, model)
-
-
 @repair("MDL003")
-def name_the_snapshot(finding: Finding, run: Run) -> Iterator[Fix]:
-    """A cache root stands for exactly one snapshot when its ref, or there being only one, says so."""
-    snapshot, root = finding.evidence.get("snapshot"), finding.evidence.get("root")
-    if isinstance(snapshot, str) and snapshot != root:
-        yield Fix("name the snapshot inside the cache entry", (_use(run, "base_model", snapshot),), order=2)
-
-
-def _complete_parts(finding: Finding, run: Run, model: ModelFolder, hub: Hub) -> Iterator[Fix]:
+def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator[Fix]:
     """Z-Image's text encoder, tokenizer and VAE are the same in the whole family, so a cached repository serves."""
     absent = finding.evidence.get("components")
     if not isinstance(absent, list) or "transformer" in absent or run.architecture != "zimage" or run.extras_model:
@@ -79,9 +55,56 @@ def _complete_parts(finding: Finding, run: Run, model: ModelFolder, hub: Hub) ->
     for repo in hub.repos:
         names = {file.name for file in repo.files if file.needed}
         if repo.usable and all(any(name.startswith(part) for name in names) for part in _SHARED):
-            known = repo.repo == _ZIMAGE
             title = f"take text encoder, tokenizer and VAE from the cached {repo.repo}"
-            yield Fix(title, (_use(run, "extras_model", repo.repo),), "safe" if known else "ask", order=2)
+            safety: Safety = "safe" if repo.repo == _ZIMAGE else "ask"
+            yield Fix(title, (_use(run, "extras_model", repo.repo),), safety, order=2)
+
+
+@repair("MDL001", "MDL003", "MDL004")
+def replace_by_a_complete_copy(
+    finding: Finding, run: Run, model: ModelFolder, hub: Hub, storage: Storage
+) -> Iterator[Fix]:
+    """Build a complete folder from a cached repository that the damaged one is a copy of; never touch the old one."""
+    if not _is_replaceable(finding, model):
+        return
+    candidates = _candidates(model, hub)
+    named = [repo for repo in candidates if _is_named(model, repo)]
+    for repo in named or candidates:
+        sure = candidates == named == [repo] and bool(_common(model, repo))
+        fixes = list(_extraction(run, repo, storage.places, "safe" if sure else "ask"))
+        yield from fixes or [_no_room(run, repo)]
+
+
+@repair("MDL001", "MDL003", "MDL004")
+def say_what_to_download(finding: Finding, run: Run, model: ModelFolder, hub: Hub) -> Iterator[Fix]:
+    """Nothing here can serve: the command that fetches a complete copy into a folder of its own."""
+    if _is_replaceable(finding, model) and not _candidates(model, hub):
+        repo = _ZIMAGE if run.architecture == "zimage" and "turbo" in model.source.lower() else "<owner>/<model>"
+        folder = f"{(model.folder or model.source).rstrip('/')}-complete"
+        title = "download the complete model into a new folder, then name that folder in the config"
+        yield Fix(title, (), "show", command=f'hf download {repo} --local-dir "{folder}"')
+
+
+def _is_replaceable(finding: Finding, model: ModelFolder) -> bool:
+    return model.repo is None and model.layout != "single-file" and "snapshot" not in finding.evidence
+
+
+def _candidates(model: ModelFolder, hub: Hub) -> list[HubRepo]:
+    return [repo for repo in hub.repos if repo.usable and _agrees(model, repo)]
+
+
+def _no_room(run: Run, repo: HubRepo) -> Fix:
+    size = sum(item.size for item in _items(run, repo))
+    title = f"free {size * 1.01 / 1e9:.1f} GB for a complete copy of {repo.repo}, which lies in the cache"
+    return Fix(title, (), "show", command=f'cp -rL "{repo.snapshot}" "<folder>"')
+
+
+@repair("MDL003")
+def name_the_snapshot(finding: Finding, run: Run) -> Iterator[Fix]:
+    """A cache root stands for exactly one snapshot when its ref, or there being only one, says so."""
+    snapshot, root = finding.evidence.get("snapshot"), finding.evidence.get("root")
+    if isinstance(snapshot, str) and snapshot != root:
+        yield Fix("name the snapshot inside the cache entry", (_use(run, "base_model", snapshot),), order=2)
 
 
 def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety) -> Iterator[Fix]:
@@ -150,17 +173,6 @@ def _agrees(model: ModelFolder, repo: HubRepo) -> bool:
 def _is_named(model: ModelFolder, repo: HubRepo) -> bool:
     folder = re.split(r"[/\\]", (model.folder or model.source).rstrip("/\\"))[-1].lower()
     return repo.repo.rpartition("/")[2].lower() in folder
-
-
-def _download(run: Run, model: ModelFolder) -> Fix:
-    repo = _ZIMAGE if run.architecture == "zimage" and "turbo" in model.source.lower() else "<owner>/<model>"
-    folder = f"{(model.folder or model.source).rstrip('/')}-complete"
-    return Fix(
-        "download the complete model into a new folder, then name that folder in the config",
-        (),
-        "show",
-        command=f'hf download {repo} --local-dir "{folder}"',
-    )
 
 
 def _show_copy(folder: str, storage: Storage) -> Iterator[Fix]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..architectures import in_the_dialect_of, needed_tensors, why_not
@@ -22,9 +23,18 @@ _STEMS = {
 
 
 def read_component(
-    world: World, name: str, folder: str, *, repo: str | None = None, expected: str | None = None
+    world: World,
+    name: str,
+    folder: str,
+    *,
+    repo: str | None = None,
+    expected: str | None = None,
+    loader_known: bool = True,
 ) -> Component:
     """The component in the absolute `folder`. `expected` is the class the trainer builds when the config names none.
+
+    Where it is not known how the trainer loads this part (`loader_known`), a file that other loaders would ask for
+    does not count as missing; a shard that an index names always does.
 
     `problem` is "missing" when there is no such folder, else a phrase about an unreadable text file.
     """
@@ -34,7 +44,8 @@ def read_component(
     if names is None:
         return Component(name, folder, expected, None, (), problem="missing", repo=repo)
     if name.startswith("tokenizer"):
-        return _tokenizer(world, name, folder, names, repo)
+        found = _tokenizer(world, name, folder, names, repo)
+        return found if loader_known else replace(found, missing_files=())
     paths = Paths(world.system)
     missing: list[str] = []
     problem: str | None = None
@@ -54,6 +65,9 @@ def read_component(
         missing.append(fault.removeprefix("no index: "))
     else:
         problem = problem or fault or None
+    if not loader_known:
+        missing = []
+        weights = tuple(weight for weight in weights if index_file or weight.problem != "missing")
     needed = None if config is None or class_name is None else needed_tensors(class_name, config)
     if needed is not None and class_name is not None:
         present = [tensor for weight in weights for tensor in weight.tensors]

@@ -125,10 +125,10 @@ def _folder(
     bare = "transformer" not in names and "config.json" in names
     if not zimage:
         if bare:
-            part = read_component(world, "transformer", folder, repo=owner)
+            part = read_component(world, "transformer", folder, repo=owner, loader_known=False)
             return ModelFolder(source, "transformer-only", folder, {"transformer": part}, owner, commit)
         parts = {
-            name: read_component(world, name, paths.join(folder, name), repo=owner)
+            name: read_component(world, name, paths.join(folder, name), repo=owner, loader_known=False)
             for name in _PARTS
             if name in names
         }

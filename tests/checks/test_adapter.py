@@ -65,7 +65,7 @@ def test_an_adapter_of_another_width(adapter: Path) -> None:
     rewrite(adapter, lambda tensors: {**tensors, KEY: torch.zeros(4, 3840)})
     weight = torch.zeros(96, 96)
     with pytest.raises(RuntimeError, match="size"):
-        weight + load_file(adapter)[KEY.replace("lora_A", "lora_B")] @ load_file(adapter)[KEY]
+        weight.add_(load_file(adapter)[KEY.replace("lora_A", "lora_B")] @ load_file(adapter)[KEY])
     (finding,) = findings(run_with(adapter))
     assert "3840" in finding.text() and "96" in finding.text()
 

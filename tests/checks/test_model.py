@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import diffusers
 import pytest
 import torch
+from diffusers.models.autoencoders import autoencoder_kl
+from diffusers.models.transformers import transformer_z_image
 from safetensors import SafetensorError
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
@@ -20,8 +21,8 @@ from zdoctor.doctor.model import Finding
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.models import INDEX, copy_to, edit_json, healthy, probed, rewrite, run_of, shard_of
 
-ZImageTransformer2DModel: Any = diffusers.ZImageTransformer2DModel
-AutoencoderKL: Any = diffusers.AutoencoderKL
+ZImageTransformer2DModel: Any = transformer_z_image.ZImageTransformer2DModel
+AutoencoderKL: Any = autoencoder_kl.AutoencoderKL
 
 RULES = {
     "MDL001": missing_checkpoint_tensors,

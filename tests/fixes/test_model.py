@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import diffusers
 import pytest
+from diffusers.models.transformers import transformer_z_image
 
 from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.checks.model_files import incomplete_model_folder, unreadable_weight_file
@@ -27,10 +27,16 @@ from zdoctor.doctor.model import (
     Speed,
     Storage,
 )
-from zdoctor.fixes.model import extract_from_the_cache, name_the_snapshot, replace_by_a_complete_copy
+from zdoctor.fixes.model import (
+    extract_from_the_cache,
+    name_the_snapshot,
+    replace_by_a_complete_copy,
+    say_what_to_download,
+    take_parts_from_the_family,
+)
 from zdoctor.tests.models import copy_to, healthy, probed, run_of
 
-ZImageTransformer2DModel: Any = diffusers.ZImageTransformer2DModel
+ZImageTransformer2DModel: Any = transformer_z_image.ZImageTransformer2DModel
 SSD = Speed("/", "ssd", "ext4", 1e-4, 5e8, 6e8, "measured")
 DISK = Speed("/", "hdd", "ext4", 1e-2, 8e7, 9e7, "measured")
 
@@ -126,7 +132,8 @@ def test_without_a_source_the_command_is_shown(case: str, tmp_path: Path) -> Non
     grown = replace(whole, files=tuple(replace(f, size=(f.size or 0) + 1) for f in whole.files))
     broken = cached(healthy(), bad="vae/config.json")
     repos = {"none": (), "other sizes": (grown,), "broken": (broken,)}[case]
-    (fix,) = replace_by_a_complete_copy(finding, run, model, Hub((), repos), storage(tmp_path))
+    assert list(replace_by_a_complete_copy(finding, run, model, Hub((), repos), storage(tmp_path))) == []
+    (fix,) = say_what_to_download(finding, run, model, Hub((), repos))
     assert fix.safety == "show" and not fix.steps
     assert fix.command.startswith("hf download ")
 
@@ -149,7 +156,9 @@ def test_no_room_no_extraction(tmp_path: Path) -> None:
     run = run_of(truncated(tmp_path / "Z-Tiny"))
     finding, model = seen(run)
     hub = Hub((), (cached(healthy()),))
-    assert list(replace_by_a_complete_copy(finding, run, model, hub, storage(tmp_path, free=1000))) == []
+    (fix,) = replace_by_a_complete_copy(finding, run, model, hub, storage(tmp_path, free=1000))
+    assert fix.safety == "show" and "free 0.0 GB" in fix.title
+    assert list(say_what_to_download(finding, run, model, hub)) == []
 
 
 def on_the_hub(run: Run) -> ModelFolder:
@@ -189,9 +198,9 @@ def test_parts_that_come_from_elsewhere_are_not_copied(tmp_path: Path) -> None:
 
 def test_missing_parts_are_named_from_the_cached_family(tmp_path: Path) -> None:
     run = run_of(healthy() / "transformer")
-    finding, model = seen(run)
+    finding, _ = seen(run)
     turbo = cached(healthy(), "Tongyi-MAI/Z-Image-Turbo")
-    fix = next(replace_by_a_complete_copy(finding, run, model, Hub((), (turbo,)), storage(tmp_path)))
+    (fix,) = take_parts_from_the_family(finding, run, Hub((), (turbo,)))
     (step,) = fix.steps
     assert isinstance(step, SetValue)
     assert (step.pointer, step.value, fix.safety) == (

@@ -6,16 +6,17 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import diffusers
 import pytest
 import torch
+from diffusers.models.autoencoders import autoencoder_kl
+from diffusers.models.transformers import transformer_z_image
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
 
 from zdoctor.doctor.architectures import in_the_dialect_of, is_known, needed_tensors, parameters, why_not
 from zdoctor.doctor.architectures.zimage import LORA_LINEARS, lora_linears, quantizable
 
-ZImageTransformer2DModel: Any = diffusers.ZImageTransformer2DModel
-AutoencoderKL: Any = diffusers.AutoencoderKL
+ZImageTransformer2DModel: Any = transformer_z_image.ZImageTransformer2DModel
+AutoencoderKL: Any = autoencoder_kl.AutoencoderKL
 
 TINY: dict[str, Any] = {
     "dim": 64,

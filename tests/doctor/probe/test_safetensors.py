@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from zdoctor.doctor.model import Tensor, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.safetensors import read_weight_file
+from zdoctor.doctor.probe.safetensors import BadHeader, parse_header, read_weight_file
 
 
 def read(path: Path) -> WeightFile:
@@ -143,3 +145,23 @@ def test_headers_beyond_the_first_read(tmp_path: Path) -> None:
     seen = read(file)
     assert seen.problem is None
     assert len(seen.tensors) == 4000
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+entries = st.fixed_dictionaries({"dtype": json_values, "shape": json_values, "data_offsets": json_values})
+headers = st.dictionaries(st.text(max_size=4), json_values | entries).map(lambda value: json.dumps(value).encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60) | headers)
+def test_any_header_is_read_or_refused(header: bytes) -> None:
+    try:
+        tensors, end = parse_header(header)
+    except BadHeader as error:
+        assert 0 < len(str(error)) < 300
+    else:
+        assert end >= 0 and all(isinstance(tensor, Tensor) for tensor in tensors.values())
