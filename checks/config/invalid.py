@@ -95,33 +95,42 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _nearest(value: str, known: frozenset[str]) -> str | None:
-    """The one known spelling that is meant, None when there are several or none."""
+def _meant(value: object, known: frozenset[str]) -> tuple[str | None, str | None]:
+    """The spelling that is certainly meant (one slip away from one known name only), and one that may be."""
+    if not isinstance(value, str):
+        return None, None
     plain = {re.sub(r"[\s_.\-]", "", name).lower(): name for name in known}
     same = plain.get(re.sub(r"[\s_.\-]", "", value).lower())
-    if same is not None:
-        return same
-    near = difflib.get_close_matches(value.lower(), sorted(known), 2, 0.72)
-    if not near:
-        return None
-    scores = [difflib.SequenceMatcher(None, value.lower(), name).ratio() for name in near]
-    return near[0] if len(near) == 1 or scores[0] - scores[1] > 0.06 else None
+    slips = [same] if same is not None else [name for name in known if _one_slip(value.lower(), name.lower())]
+    near = difflib.get_close_matches(value.lower(), sorted(known), 1, 0.72)
+    return (slips[0] if len(slips) == 1 else None), (near[0] if near else None)
+
+
+def _one_slip(one: str, other: str) -> bool:
+    """Whether one letter was left out, added, replaced, or two neighbours were swapped."""
+    short, long = sorted((one, other), key=len)
+    if len(long) - len(short) > 1 or one == other:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    swapped = short[:at] + short[at + 1 : at + 2] + short[at : at + 1] + short[at + 2 :]
+    return short[at + 1 :] == long[at + 1 :] or swapped == long
 
 
 def _spelling(
     run: Run, key: str, known: frozenset[str], what: str, when: str, *, severity: Severity | None = None
 ) -> Iterator[Finding]:
     value = value_of(run, key)
-    if value is None:
+    if value is None or (isinstance(value, str) and value in known):
         return
-    if isinstance(value, str) and value in known:
-        return
-    nearest = _nearest(value, known) if isinstance(value, str) else None
+    certain, likely = _meant(value, known)
     why = "the trainer knows no " + what + " {value!r}"
-    if severity is None:
-        yield bad(run, key, why + ("" if nearest else " (it knows {known})"), when, new=nearest, known=_list(known))
-    else:
-        yield bad(run, key, why, when, severity=severity, likely=nearest)
+    if severity is not None:  # it would be taken, in its way: to change it is another training
+        certain, likely = None, certain or likely
+    elif certain is None:
+        why += " (it knows {known})"
+    yield bad(run, key, why, when, severity=severity, new=certain, likely=likely, known=_list(known))
 
 
 def _list(known: frozenset[str]) -> str:
@@ -209,9 +218,10 @@ def _quantization(run: Run) -> Iterator[Finding]:
             continue
         name, bar, adapter = value.partition("|") if isinstance(value, str) else (value, "", "")
         if name not in keys.QTYPES:
-            nearest = _nearest(name, keys.QTYPES) if isinstance(name, str) else None
+            certain, likely = _meant(name, keys.QTYPES)
             why = "the trainer knows no qtype {name!r}; it knows {known}"
-            yield bad(run, key, why, LOAD, likely=nearest, name=name, known=_list(keys.QTYPES))
+            meant = None if certain is None else certain + bar + adapter
+            yield bad(run, key, why, LOAD, new=meant, likely=likely, name=name, known=_list(keys.QTYPES))
         if bar and adapter.count("/") == 0 and "\\" not in adapter:
             yield bad(
                 run,
@@ -231,17 +241,17 @@ def _architecture(run: Run) -> Iterator[Finding]:
     name, colon, tag = written.partition(":")
     if name in keys.ARCHITECTURES:
         return
-    likely = _nearest(name, keys.ARCHITECTURES)
+    certain, likely = _meant(name, keys.ARCHITECTURES)
     match = re.fullmatch(r"(.+?)[\s_.\-]?(turbo|deturbo)", name, re.I)
-    if match and not colon and (base := _nearest(match.group(1), keys.ARCHITECTURES)):
-        likely, colon, tag = base, ":", match.group(2).lower()
-    meant = None if likely is None else f"{likely}{colon}{tag}"
+    if match and not colon and (base := _meant(match.group(1), keys.ARCHITECTURES)[0]):
+        certain, colon, tag = base, ":", match.group(2).lower()
     yield bad(
         run,
         "model/arch",
         "the trainer knows no arch {name!r} and does not say so: it takes the files for Stable Diffusion 1",
         LOAD + ", with a message about something else",
-        severity=None if meant is not None else "warning",
-        new=meant,
+        severity=None if certain is not None else "warning",
+        new=None if certain is None else f"{certain}{colon}{tag}",
+        likely=None if likely is None else f"{likely}{colon}{tag}",
         name=name,
     )

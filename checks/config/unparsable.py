@@ -29,7 +29,7 @@ _HINTS = (
     ),
     (r"undefined alias", "a value that starts with * needs quotes"),
     (r"Expecting property name|trailing comma", "JSON takes no comma after the last entry and no comments"),
-    (r"Expecting ',' delimiter", "a comma, a quote or a bracket is missing just before this place"),
+    (r"Expecting ',' delimiter|expected ',' or", "a comma, a quote or a bracket is missing just before this place"),
     (r"BOM", "the file starts with a byte-order mark; save it as UTF-8 without one"),
 )
 

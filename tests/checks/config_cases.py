@@ -1,0 +1,57 @@
+"""What the tests of the config rules share: reading a text and running the rules that need no machine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from zdoctor.doctor.configs import read_config
+from zdoctor.doctor.engine import examine
+from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
+from zdoctor.doctor.rules import all_repairs, all_rules
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared"
+CORPUS = SHARED / "corpus" / "ai-toolkit"
+KAGGLE = (ROOT / "tests" / "configs" / "kaggle_zimage.yaml").read_text(encoding="utf-8")
+LINUX = System("linux", "6.8", "3.12", "/kaggle/working", "/root", 4, 32 << 30, 30 << 30)
+WINDOWS = System("windows", "11", "3.12", "C:\\ai", "C:\\Users\\me", 16, 64 << 30, 60 << 30)
+T4 = Gpu(0, "Tesla T4", 15 << 30, 15 << 30, (7, 5), "570", "recorded")
+
+
+def examined(
+    text: str | bytes,
+    *rules: str,
+    path: str = "c.yaml",
+    system: System = LINUX,
+    gpus: Sequence[Gpu] = (),
+    environment: dict[str, str] | None = None,
+) -> list[Finding]:
+    """The findings of the named rules (or families, "CFG") for a config text; none may crash."""
+    data = text if isinstance(text, bytes) else text.encode()
+    reading = read_config(path, data, environment or {})
+    chosen = [rule for rule in all_rules() if rule.id.startswith(rules)]
+    made: list[Finding] = []
+    for run in reading.runs or (Unknown(reading.reason),):
+        facts = Facts(config=reading.config, run=run, system=system, gpus=tuple(gpus))
+        report = examine(facts, chosen, all_repairs(), config=path, trainer=reading.config.trainer)
+        assert not report.crashed, report.crashed
+        made.extend(report.findings)
+    for finding in made:
+        assert finding.text() and finding.consequence()
+    return made
+
+
+def seed() -> str | None:
+    """The config at the end of the first field note, None where the notes are absent."""
+    notes = sorted((SHARED / "seeds").glob("000*.txt"))
+    return notes[0].read_text(encoding="utf-8").split('r"""', 1)[1].split('"""')[0] if notes else None
+
+
+def parses(text: str) -> bool:
+    """Whether the real PyYAML reads it."""
+    try:
+        yaml.safe_load(text)
+    except (yaml.YAMLError, OverflowError):
+        return False
+    return True

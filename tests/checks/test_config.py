@@ -1,0 +1,321 @@
+"""CFG001, CFG002, CFG003 and CFG004: sick configs, healthy twins, the trainer's own examples, and misspelt keys."""
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from zdoctor.checks.config.places import key_span
+from zdoctor.doctor.configs import read_config
+from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, T4, examined, parses, seed
+
+
+def changed(key: str, value: str, text: str = KAGGLE) -> str:
+    """The Kaggle config with the first `key:` line set to another value, or, with "", taken out."""
+    line = re.search(rf"^([ -]*){re.escape(key)}:.*\n", text, re.M)
+    assert line is not None, key
+    new = f"{line.group(1)}{key}: {value}\n" if value else ""
+    return text[: line.start()] + new + text[line.end() :]
+
+
+@pytest.mark.parametrize("source", ["seed", "twin"])
+def test_what_the_kaggle_config_hides(source: str) -> None:
+    text = seed() if source == "seed" else KAGGLE
+    if text is None:
+        pytest.skip("the field notes are absent")
+    findings = examined(text, "CFG", "TRN", "PTH002", gpus=[T4])
+    said = {(f.rule, f.severity, f.args.get("key")) for f in findings}
+    assert ("CFG003", "warning", "model/model_kwargs") in said
+    assert ("CFG003", "warning", "train/do_differential_guidance") in said
+    assert {f.rule for f in findings if f.rule.startswith("TRN")} == {"TRN001", "TRN002"}
+    notes = [f for f in findings if f.severity == "note"]
+    texts = " ".join(f.text() for f in notes)
+    for words in ("low_vram has nothing to do with meta", "replaces qtype qfloat8 by float8"):
+        assert words in texts
+    inert = next(f.evidence["keys"] for f in notes if "keys" in f.evidence)
+    assert set(inert) >= {
+        "device", "sqlite_db_path", "train/bypass_guidance_embedding", "train/switch_boundary_every",
+        "network/lokr_full_rank", "network/lokr_factor", "network/conv", "network/conv_alpha",
+        "datasets/0/num_frames", "datasets/0/shrink_video_to_frames", "sample/num_frames",
+    }  # fmt: skip
+    assert not [f for f in findings if f.severity == "error" or f.rule in ("CFG001", "CFG002", "CFG004", "PTH002")]
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.rglob("*.y*ml")) or [None], ids=lambda p: p.name if p else "absent")
+def test_corpus_is_not_called_wrong(path: Path | None) -> None:
+    if path is None:
+        pytest.skip(f"the corpus is not at {CORPUS}")
+    findings = examined(path.read_bytes(), "CFG", "PTH002", "TRN", path=path.name)
+    errors = [f for f in findings if f.severity == "error"]
+    if "omnigen2" in path.name:
+        assert [(f.rule, f.where and f.where.line) for f in errors] == [("CFG001", 64)]
+        return
+    assert not errors
+    assert not [f for f in findings if f.rule == "CFG002"]
+    recovery = [f for f in findings if f.rule == "CFG004"]
+    assert bool(recovery) == (path.name == "train_lora_qwen_image_edit_32gb.yaml")
+
+
+@pytest.mark.parametrize(
+    ("sick", "line", "words", "cured"),
+    [
+        ('a: "x\nb: "y"\n', 1, "quote", 'a: "x"\nb: "y"\n'),
+        ("a:\n\tb: 1\n", 2, "tabs", "a:\n  b: 1\n"),
+        ("a: b: c\n", 1, "second ':'", 'a: "b: c"\n'),
+        ("a: @b\n", 1, "quotes", 'a: "@b"\n'),
+        ('a: "C:\\Zed"\n', 1, "backslash", "a: 'C:\\Zed'\n"),
+        ("a: [1, 2\nb: 3\n", 2, "bracket", "a: [1, 2]\nb: 3\n"),
+        ("a: *b\n", 1, "quotes", 'a: "*b"\n'),
+        ('a: "\\UFFFFFFFF"\n', 1, "backslash", "a: '\\UFFFFFFFF'\n"),
+    ],
+)
+def test_unparsable(sick: str, line: int, words: str, cured: str) -> None:
+    assert not parses(sick)
+    assert parses(cured)
+    (finding,) = examined("# first\n" + sick, "CFG001")
+    assert finding.severity == "error"
+    assert finding.where is not None and finding.where.line == line + 1
+    assert words in finding.text()
+    problem = examined("# first\n" + cured, "CFG001")
+    assert all(f.evidence["kind"] == "shape" for f in problem)
+
+
+def test_sound_config_parses() -> None:
+    assert not examined(KAGGLE, "CFG001", "CFG002", "CFG004")
+
+
+def keys_of(text: str) -> list[tuple[int, int, str]]:
+    """Every key of the processes and of the outer sections, as (start, end, pointer), free-form sections left out."""
+    config = read_config("c.yaml", text.encode(), {}).config
+    free = ("network_kwargs/", "optimizer_params/", "model_kwargs/", "/meta/")
+    found = []
+    for pointer, value in config.values.items():
+        name = pointer.rpartition("/")[2]
+        span = key_span(config, value)
+        if not name.isdigit() and not any(part in pointer for part in free) and span is not None:
+            found.append((*span, pointer))
+    return found
+
+
+def misspelt(name: str, chance: random.Random) -> str:
+    """One slip: two letters swapped, one left out, doubled, or replaced."""
+    at = chance.randrange(len(name))
+    match chance.randrange(4):
+        case 0 if at + 1 < len(name) and name[at] != name[at + 1]:
+            return name[:at] + name[at + 1] + name[at] + name[at + 2 :]
+        case 1 if len(name) > 2:
+            return name[:at] + name[at + 1 :]
+        case 2:
+            return name[:at] + name[at] + name[at:]
+        case _:
+            return name[:at] + ("x" if name[at] != "x" else "z") + name[at + 1 :]
+
+
+def test_every_misspelt_key_is_caught() -> None:
+    chance = random.Random(7)
+    texts = [
+        KAGGLE,
+        *(path.read_text() for path in sorted(CORPUS.glob("config/examples/train_lora_*_24gb.yaml"))[:3]),
+    ]
+    tried = caught = named = 0
+    for text in texts:
+        if read_config("c.yaml", text.encode(), {}).config.problem is not None:
+            continue
+        for start, end, pointer in keys_of(text):
+            name = text[start:end]
+            slip = misspelt(name, chance)
+            sick = text[:start] + slip + text[end:]
+            findings = examined(sick, "CFG001", "CFG002", "CFG004")
+            mine = [f for f in findings if f.rule == "CFG001" or f.args.get("key") == slip]
+            tried += 1
+            caught += bool(mine)
+            right = any(f.rule == "CFG001" or f.args.get("nearest") == name for f in mine)
+            named += right
+            if not right:
+                print(pointer, slip, [f.args.get("nearest") for f in mine])
+    assert tried > 200 or not CORPUS.exists()
+    assert caught / tried >= 0.99
+    assert named / caught >= 0.97
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "nearest", "severity"),
+    [
+        ("      network:", "      netwrok:", "network", "error"),
+        ("      train:", "      training:", "train", "error"),
+        ("        steps:", "        max_train_steps:", None, "warning"),
+        ("        quantize:", "        quantise:", "quantize", "warning"),
+        ("      trigger_word:", "      lr:", "lr", "warning"),
+    ],
+)
+def test_unknown_key(old: str, new: str, nearest: str | None, severity: str) -> None:
+    findings = examined(KAGGLE.replace(old, new, 1), "CFG002")
+    assert [(f.severity, f.args["key"]) for f in findings] == [(severity, new.strip(" :"))]
+    if nearest is not None:
+        assert findings[0].args["nearest"] == nearest
+    where = findings[0].where
+    assert where is not None and where.line is not None and where.column is not None
+    assert (KAGGLE.replace(old, new, 1).splitlines()[where.line - 1][where.column - 1 :]).startswith(new.strip(" :"))
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        KAGGLE.replace("          weight_decay:", "          my_own_setting:"),
+        KAGGLE.replace("          low_cpu_mem_usage:", "          anything:"),
+        KAGGLE.replace("meta:", "x-anchors: &a {b: 1}\nmeta:"),
+        KAGGLE.replace('  version: "1.0"', "  author: me"),
+    ],
+)
+def test_free_keys_are_free(healthy: str) -> None:
+    assert healthy != KAGGLE
+    assert not examined(healthy, "CFG002")
+
+
+@pytest.mark.parametrize(
+    ("sick", "key"),
+    [
+        (changed("linear_alpha", "16"), "network/linear_alpha"),
+        (changed("noise_scheduler", '"ddpm"'), "train/timestep_type"),
+        (changed("lr", "0.0001\n        unet_lr: 0.001"), "train/unet_lr"),
+        (changed("low_vram", 'false\n        vae_path: "/x"'), "model/vae_path"),
+        (changed("device", '"cuda:1"'), "device"),
+    ],
+)
+def test_inert(sick: str, key: str) -> None:
+    before = {f.args.get("key") for f in examined(KAGGLE, "CFG003")}
+    after = {f.args.get("key") for f in examined(sick, "CFG003") if f.severity == "warning"}
+    assert key not in before
+    assert key in after
+
+
+def test_inert_settings_wake_up() -> None:
+    awake = changed("do_differential_guidance", "true\n        do_guidance_loss: true")
+    awake = awake.replace("        model_kwargs:\n          low_cpu_mem_usage: false\n", "")
+    keys = {f.args.get("key") for f in examined(awake, "CFG003")}
+    assert keys.isdisjoint({"train/do_differential_guidance", "model/model_kwargs"})
+
+
+VALUES = [
+    ("optimizer", '"adamw8bits"', "train/optimizer", "adamw8bit"),
+    ("optimizer", '"sgd"', "train/optimizer", None),
+    ("timestep_type", '"sigmod"', "train/timestep_type", "sigmoid"),
+    ("content_or_style", '"balance"', "train/content_or_style", "balanced"),
+    ("lr", '"1e-4"', "train/lr", 1e-4),
+    ("steps", '"2000"', "train/steps", 2000),
+    ("linear", "'32'", "network/linear", 32),
+    ("linear", "0", "network/linear", None),
+    ("save_format", '"safetensor"', "save/save_format", "safetensors"),
+    ("arch", '"z-image"', "model/arch", "zimage"),
+    ("arch", '"zimage-turbo"', "model/arch", "zimage:turbo"),
+    ("arch", '"Z_Image:turbo"', "model/arch", "zimage:turbo"),
+    ("qtype", '"nf4"', "model/qtype", None),
+    ("lr", "0.0001\n        lr_scheduler: step", "train/lr_scheduler", None),
+    ("lr", "0.0001\n        lr_scheduler: polynomial", "train/lr_scheduler", None),
+    ("lr", "0.0001\n        lr_scheduler: cosin", "train/lr_scheduler", "cosine"),
+    ("training_folder", "", "training_folder", None),
+    ("name_or_path", "", "model/name_or_path", None),
+    ("gradient_accumulation", "2\n        gradient_accumulation_steps: 2", "train/gradient_accumulation_steps", None),
+    ("train_text_encoder", "true", "train/train_text_encoder", None),
+    ("qtype", '"uint3|a/b/c.safetensors"', "model/assistant_lora_path", None),
+    ("resolution", '["768", 1024]', "datasets/0/resolution", [768, 1024]),
+    ("push_to_hub", "true", "save/push_to_hub", None),
+    ("low_vram", "true\n        attn_masking: true", "model/attn_masking", None),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "where", "new"), VALUES)
+def test_invalid_values(key: str, value: str, where: str, new: Any) -> None:
+    findings = [f for f in examined(changed(key, value), "CFG004") if f.severity == "error"]
+    assert [f.args["key"] for f in findings] == [where]
+    assert findings[0].evidence.get("new") == new
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("loss_type", '"huber"'),
+        ("train_unet", '"false"'),
+        ("lr", "0.0001\n        lr_scheduler: linear"),
+        ("lr", "0.0001\n        lr_scheduler: constant_with_warmup"),
+        ("arch", '"brand_new_model"'),
+        ("noise_scheduler", '"flow_match"'),
+    ],
+)
+def test_silently_replaced_values(key: str, value: str) -> None:
+    findings = examined(changed(key, value), "CFG004")
+    assert [f.severity for f in findings] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("optimizer", '"AdamW8bit"'),
+        ("optimizer", '"prodigy"'),
+        ("timestep_type", '"weighted"'),
+        ("lr", "1e-4"),
+        ("lr", "1.5E-4"),
+        ("caption_dropout_rate", '"0.05"'),
+        ("arch", '"flux"'),
+        ("arch", '"flex1"'),
+        ("loss_type", '"mae"'),
+        ("qtype", '"qint4"'),
+        ("lr", "1e-4\n        lr_scheduler: cosine"),
+        (
+            "lr",
+            "1e-4\n        lr_scheduler: constant_with_warmup\n        lr_scheduler_params: {num_warmup_steps: 10}",
+        ),
+        ("dtype", '"bfloat16"'),
+    ],
+)
+def test_sound_values(key: str, value: str) -> None:
+    assert not examined(changed(key, value), "CFG004")
+
+
+def test_the_real_libraries_refuse_them() -> None:
+    """torch refuses what CFG004 reports, and takes what it does not."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.AdamW([parameter], lr=1e-4)
+    with pytest.raises(TypeError, match="total_iters"):
+        torch.optim.lr_scheduler.StepLR(optimizer, total_iters=10)  # type: ignore[call-arg]
+    torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=10)
+    rising = torch.optim.lr_scheduler.LinearLR(torch.optim.AdamW([parameter], lr=1.0), total_iters=10)
+    first = rising.get_last_lr()[0]
+    for _ in range(10):
+        rising.optimizer.step()
+        rising.step()
+    assert rising.get_last_lr()[0] > first
+    quoted = yaml.safe_load('lr: "1e-4"')["lr"]
+    with pytest.raises(TypeError):
+        torch.optim.lr_scheduler.ConstantLR(torch.optim.AdamW([parameter], lr=quoted), factor=1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "severity"),
+    [
+        (
+            changed("dtype", '"fp16"', KAGGLE.replace('dtype: "bf16"\n        save_every', "save_every")),
+            "TRN003",
+            "error",
+        ),
+        (changed("assistant_lora_path", ""), "TRN004", "warning"),
+        (changed("guidance_scale", "4"), "TRN005", "warning"),
+        (
+            changed("unload_text_encoder", "true", changed("cache_text_embeddings", "false")),
+            "TRN006",
+            "warning",
+        ),
+    ],
+)
+def test_training_sense(text: str, rule: str, severity: str) -> None:
+    assert (rule, severity) in {(f.rule, f.severity) for f in examined(text, "TRN")}
+    assert rule not in {f.rule for f in examined(KAGGLE, "TRN")}
+
+
+def test_float16_overflows_where_bfloat16_does_not() -> None:
+    large = torch.tensor(70_000.0)
+    assert torch.isinf(large.to(torch.float16)) and torch.isfinite(large.to(torch.bfloat16))

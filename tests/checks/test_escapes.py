@@ -1,0 +1,125 @@
+"""PTH002: Windows paths in double quotes, loud and silent, in YAML and JSON."""
+
+import json
+
+import pytest
+import yaml
+
+from zdoctor.doctor.configs import read_config
+from zdoctor.doctor.configs.edit import apply_edits
+from zdoctor.doctor.model import ReplaceText, SetValue
+from zdoctor.tests.checks.config_cases import KAGGLE, LINUX, WINDOWS, examined, parses
+
+OLD = '"/kaggle/working/Z-Image-Turbo-HF"'
+SICK = [
+    ('"C:\\ai-models\\Z-Image"', "C:\\ai-models\\Z-Image", True),
+    ('"C:\\Users\\me\\model"', "C:\\Users\\me\\model", True),
+    ('"D:\\data"', "D:\\data", True),
+    ('"C:\\temp\\bob"', "C:\\temp\\bob", False),
+    ('"D:\\new\\train"  # note', "D:\\new\\train", False),
+    ('"C:\\table\\backup\\0"', "C:\\table\\backup\\0", False),
+    ('"C:\\out\\"', "C:\\out\\", True),
+    ('"\\\\nas\\train"', "\\\\nas\\train", False),
+    ('"C:\\x41\\b"', "C:\\x41\\b", False),
+    ('"C:\\UFFFFFFFF"', "C:\\UFFFFFFFF", True),
+    ('".\\masks\\new"', ".\\masks\\new", True),
+    ('"models\\new"', "models\\new", False),
+    ('"%USERPROFILE%\\models"', "%USERPROFILE%\\models", True),
+    ('"C:\\\\ai\\new"', "C:\\ai\\new", False),
+    ('"C:\\it\'s\\new"', "C:\\it's\\new", True),
+]
+
+
+@pytest.mark.parametrize(("value", "path", "loud"), SICK)
+def test_sick_paths_are_found_and_cured(value: str, path: str, loud: bool) -> None:
+    text = KAGGLE.replace(OLD, value)
+    assert parses(text) is not loud
+    if not loud:
+        assert yaml.safe_load(text)["config"]["process"][0]["model"]["name_or_path"] != path
+    findings = examined(text, "PTH002", system=WINDOWS)
+    assert len(findings) == 1
+    where = findings[0].where
+    assert where is not None and where.line is not None and where.column is not None
+    assert text.splitlines()[where.line - 1][where.column - 1] == "\\"
+    (fix,) = findings[0].fixes
+    assert (fix.safety, fix.training_effect) == ("safe", "none")
+    steps = [step for step in fix.steps if isinstance(step, ReplaceText | SetValue)]
+    done = apply_edits(text, steps)
+    assert yaml.safe_load(done)["config"]["process"][0]["model"]["name_or_path"] == path
+    assert sum(a != b for a, b in zip(text.splitlines(), done.splitlines(), strict=True)) == 1
+    assert not examined(done, "PTH002", "CFG001")
+
+
+def test_several_in_one_file_are_cured_together() -> None:
+    text = KAGGLE.replace(OLD, '"C:\\Zed"').replace('"/kaggle/working/lantern_lora"', '"D:\\out\\new"')
+    findings = examined(text, "PTH002")
+    assert len(findings) == 2
+    done = apply_edits(text, [s for f in findings for s in f.fixes[0].steps if isinstance(s, ReplaceText)])
+    assert read_config("c.yaml", done.encode(), {}).config.problem is None
+
+
+def test_a_relative_path_gets_slashes_away_from_windows() -> None:
+    for system, expected in ((WINDOWS, "'.\\masks\\new'"), (LINUX, "'./masks/new'")):
+        (finding,) = examined(KAGGLE.replace(OLD, '".\\masks\\new"'), "PTH002", system=system)
+        step = finding.fixes[0].steps[0]
+        assert isinstance(step, ReplaceText) and step.new == expected
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        '"C:\\\\ai\\\\x"',
+        "'C:\\new\\x'",
+        "C:\\new\\x",
+        '"C:/new/x"',
+        '"\\\\\\\\nas\\\\train"',
+        '"plain"',
+    ],
+)
+def test_healthy_paths(healthy: str) -> None:
+    assert parses(KAGGLE.replace(OLD, healthy))
+    assert not examined(KAGGLE.replace(OLD, healthy), "PTH002")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'neg: "line1\\nline2"',
+        'neg: "a tab\\tand \\"quotes\\""',
+        'neg: "C:\\new is where it lives"',
+        '# neg: "C:\\new"',
+        'neg: |\n          folder_path: "C:\\new\\x"',
+        'neg: "caf\\u00e9 \\U0001F600"',
+    ],
+)
+def test_other_text_stays_silent(line: str) -> None:
+    text = KAGGLE.replace('neg: ""', line)
+    assert text != KAGGLE and parses(text)
+    assert not examined(text, "PTH002")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_line_ends_and_lists(newline: str) -> None:
+    text = KAGGLE.replace("controls: []", 'control_path:\n            - "C:\\new"\n            - "E:\\LoRA"')
+    text = text.replace("\n", newline)
+    findings = examined(text, "PTH002")
+    assert [f.args["path"] for f in findings] == ["C:\\new", "E:\\LoRA"]
+    done = apply_edits(text, [s for f in findings for s in f.fixes[0].steps if isinstance(s, ReplaceText)])
+    assert done.count("\r") == text.count("\r")
+    assert yaml.safe_load(done)["config"]["process"][0]["datasets"][0]["control_path"] == ["C:\\new", "E:\\LoRA"]
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "loud"), [('"C:\\new\\x"', "C:\\new\\x", True), ('"C:\\new\\tab"', "C:\\new\\tab", False)]
+)
+def test_json(value: str, path: str, loud: bool) -> None:
+    text = json.dumps(yaml.safe_load(KAGGLE), indent=2).replace(OLD, value)
+    if loud:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(text)
+    (finding,) = examined(text, "PTH002", path="c.json")
+    step = finding.fixes[0].steps[0]
+    assert isinstance(step, ReplaceText)
+    done = apply_edits(text, [step])
+    assert json.loads(done)["config"]["process"][0]["model"]["name_or_path"] == path
+    assert not examined(done, "PTH002", path="c.json")
