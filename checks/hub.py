@@ -44,7 +44,7 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
     https://github.com/huggingface/huggingface_hub/issues/2364
     Signature: SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered
     """
-    for repo in hub.repos:
+    for repo in used(hub):
         where = run.where(repo.used_by[0])
         bad = [f for f in repo.files if f.needed and f.state in DAMAGE]
         for file in bad[:SHOWN]:
@@ -100,7 +100,7 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
     Upstream: https://github.com/huggingface/huggingface_hub/issues/3371
     Signature: IncompleteSnapshotError: The cached snapshot for … is incomplete
     """
-    for repo in hub.repos:
+    for repo in used(hub):
         by_id = repo.ref_state != "pinned"
         if repo.commit is None:
             if by_id and hub.offline and not repo.snapshots:
@@ -157,7 +157,7 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
         "malformed": "refs/main of {repo} does not hold a commit: it reads {content!r}.",
         "absent": "{repo} is in the cache, but refs/main is missing, so an offline load does not find it.",
     }
-    for repo in hub.repos:
+    for repo in used(hub):
         if repo.ref_state not in messages or not repo.snapshots or (repo.ref_state == "absent" and not hub.offline):
             continue
         yield found(
@@ -184,7 +184,7 @@ def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
     Repair: they are moved into quarantine.
     Upstream: https://github.com/huggingface/huggingface_hub/pull/4306
     """
-    for repo in hub.repos:
+    for repo in used(hub):
         stale = [(path, size) for path, size, alive in repo.partials if not alive]
         if stale:
             yield found(
@@ -197,6 +197,11 @@ def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
                 count=len(stale),
                 size=amount(sum(size for _, size in stale)),
             )
+
+
+def used(hub: Hub) -> list[HubRepo]:
+    """The repositories that the run will load from."""
+    return [repo for repo in hub.repos if repo.used_by]
 
 
 def amount(size: int) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ..doctor.rules import rule
-from .hub import folder_of
+from .hub import amount, folder_of, used
 
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 SHARDED = re.compile(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
@@ -29,7 +30,7 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
         return
     if version is not None and not HANGS_FROM <= _numbers(version) < HANGS_UNTIL:
         return
-    for repo in hub.repos:
+    for repo in used(hub):
         if repo.ref_state != "pinned" and not is_complete(repo, run):
             yield found(
                 run.where(repo.used_by[0]),
@@ -104,6 +105,40 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
         folder=folder_of(index),
         snapshot=repo.snapshot,
     )
+
+
+@rule("HUB008", "warning", "model-in-another-cache")
+def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
+    """The run would download a model that lies complete in another hub cache of this machine.
+
+    What: nothing of a repository is in the cache that the environment names (HF_HUB_CACHE, HF_HOME), while the
+    default cache, or the one below HF_HOME, holds all the run loads from it.
+    Why: the variables are read when Python starts. Set in one shell and not in the other, they make a second, empty
+    cache, and everything is downloaded again.
+    Repair: name the snapshot that is there; or set the variable as it was.
+    Signature: none; "Fetching … files" for a model that was downloaded before.
+    """
+    for repo in used(hub):
+        if repo.snapshots or repo.ref_state == "pinned":
+            continue
+        for other in hub.repos:
+            if other.used_by or other.repo != repo.repo or not is_complete(replace(other, used_by=repo.used_by), run):
+                continue
+            written = getattr(run, repo.used_by[0])
+            inside = written.removeprefix(repo.repo).strip("/")
+            yield found(
+                run.where(repo.used_by[0]),
+                "{repo} is complete in {other}, but the run uses the cache {cache}, where nothing of it is.",
+                otherwise="It is downloaded again: {size}.",
+                evidence={"snapshot": other.snapshot, "caches": list(hub.caches)},
+                repo=repo.repo,
+                cache=repo.cache,
+                other=other.cache,
+                size=amount(sum(f.size or f.actual_size or 0 for f in other.files if f.needed)),
+                key=repo.used_by[0],
+                path=system.join(other.snapshot or "", *inside.split("/")) if inside else other.snapshot,
+            )
+            break
 
 
 def is_complete(repo: HubRepo, run: Run) -> bool:

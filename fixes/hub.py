@@ -17,6 +17,7 @@ from ..doctor.model import (
     PlaceCopy,
     Quarantine,
     Run,
+    SetValue,
     Step,
     Storage,
     WriteText,
@@ -145,3 +146,10 @@ def install_hf_xet(finding: Finding) -> Iterator[Fix]:
 def load_from_a_folder(finding: Finding, run: Run, model: ModelFolder, hub: Hub, storage: Storage) -> Iterator[Fix]:
     """The same cure as for a model that is asked for online at each start: a plain folder, or the snapshot's path."""
     yield from extract_from_the_cache(replace(finding, rule="HUB006"), run, model, hub, storage)
+
+
+@repair("HUB008")
+def name_the_other_cache(finding: Finding, run: Run) -> Iterator[Fix]:
+    """The path of what is there already."""
+    key, path = finding.args["key"], finding.args["path"]
+    yield Fix(f"{run.keys.get(key, key)}: {path}", (SetValue(run.config, run.pointer(key), path),))

@@ -196,6 +196,7 @@ class HubRepo:
     `has_manifest` is true when `trees/<commit>.json` names every file. `partials` are left-over downloads
     as (path, size, alive): alive when another process may still be writing it. `complete` are those of `snapshots`
     in which no needed file is missing, the newest first. A repository of which nothing is cached has no `commit`.
+    `used_by` are the fields of the run that name it; it is empty for one that lies in a cache the run does not use.
     """
 
     repo: str

@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
 from zdoctor.checks.hub_use import hf_xet_missing
-from zdoctor.doctor.model import Hub
+from zdoctor.doctor.model import Hub, Report, SetValue
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.tests.hub_cases import (
@@ -240,6 +240,29 @@ def test_online_model_source(caches: dict[str, Cache], tmp_path: Path) -> None:
     assert names() == ["online-model-source"]
     shutil.rmtree(cache.file("vae"))  # nothing tells that it is missing, but every pipeline has one
     assert names() == []
+
+
+def test_model_in_another_cache(caches: dict[str, Cache], tmp_path: Path) -> None:
+    """HF_HOME was set when the model was downloaded, and another cache is in use now."""
+    home = tmp_path / "hf"
+    cache = caches["linked"].copy(home / "hub")
+
+    def report(model: str = REPO, adapter: str | None = None) -> Report:
+        variables = {"HF_HOME": str(home), "HF_HUB_CACHE": str(tmp_path / "new")}
+        world = LiveWorld(variables, cwd=str(tmp_path), home=str(tmp_path))
+        return check(world, run_with(model, adapter=adapter), ignore=("HUB005",))
+
+    (finding,) = report().findings
+    assert finding.name == "model-in-another-cache"
+    assert "1.65 MB" in finding.consequence()
+    (fix,) = finding.fixes
+    assert fix.steps == (SetValue("job.yaml", "/model/base_model", str(cache.file(""))),)
+    assert said(report(str(cache.file("")))) == []  # cured
+    (finding,) = report("acme/other", f"{REPO}/{BIG}").findings
+    assert finding.args["path"] == str(cache.file(BIG))
+    cache.file(SHARD).unlink()
+    cache.blob(SHARD).unlink()
+    assert said(report()) == []
 
 
 def test_what_trainers_load(tmp_path: Path) -> None:

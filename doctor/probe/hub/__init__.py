@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...model import Hub, Run, Unknown
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...model import Hub, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World
 from .caches import Use, caches, offline, uses
 from .content import Unreadable
@@ -16,6 +19,7 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
 
     Always: layout, sizes, content addresses of files up to 1 MiB, and the headers of safetensors files.
     `deep` reads every file and compares its sha256. Never raises: what cannot be read makes the answer Unknown.
+    A repository of which nothing is in the run's cache is looked for in the other caches too.
     """
     paths = Paths(world.system)
     found = caches(world)
@@ -24,12 +28,28 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
         groups.setdefault((use.repo, use.cache, use.commit), []).append(use)
     everywhere = tuple(dict.fromkeys((*found, *(use.cache for group in groups.values() for use in group))))
     plain = tuple(_local_folders(world, paths, run))
+
+    def at(group: Sequence[Use]) -> HubRepo:
+        return look(world, paths, run, everywhere, group, plain, deep)
+
+    def elsewhere(group: Sequence[Use]) -> Iterator[HubRepo]:
+        for cache in found[1:]:
+            try:
+                repo = at([replace(use, cache=cache) for use in group])
+            except Unreadable:
+                continue
+            if repo.snapshots:
+                yield replace(repo, used_by=())
+
     try:
-        repos = tuple(look(world, paths, run, everywhere, group, plain, deep) for group in groups.values())
+        repos = [at(group) for group in groups.values()]
     except Unreadable as error:
         return Unknown(str(error))
+    for repo, group in zip(tuple(repos), groups.values(), strict=True):
+        if not repo.snapshots and repo.ref_state != "pinned":
+            repos.extend(elsewhere(group))
     versions = world.packages(["hf_xet"])
-    return Hub(everywhere, repos, offline(world.system), next(iter(versions.values()), None))
+    return Hub(everywhere, tuple(repos), offline(world.system), next(iter(versions.values()), None))
 
 
 def _local_folders(world: World, paths: Paths, run: Run) -> list[str]:
