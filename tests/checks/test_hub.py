@@ -253,7 +253,7 @@ def test_model_in_another_cache(caches: dict[str, Cache], tmp_path: Path) -> Non
         return check(world, run_with(model, adapter=adapter), ignore=("HUB005",))
 
     (finding,) = report().findings
-    assert finding.name == "model-in-another-cache"
+    assert (finding.rule, finding.severity) == ("HUB008", "warning")
     assert "1.65 MB" in finding.consequence()
     (fix,) = finding.fixes
     assert fix.steps == (SetValue("job.yaml", "/model/base_model", str(cache.file(""))),)
