@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from math import prod
 
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
-from ..doctor.rules import rule
+from ..doctor.rules import Unestablished, rule
 
 _GIB = 1 << 30
 _FULL_SIZE = 1_000_000_000
+_ZIMAGE = 6_154_908_736
 
 
 @rule("MEM001", "error", "vram-over-budget", prevents=(("torch.OutOfMemoryError", "CUDA out of memory"),))
@@ -103,6 +104,10 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
     if gpus or run.kind == "other" or run.device.startswith(("cpu", "mps")) or system.os == "darwin":
         return
     parameters = max((_parameters(part) for part in model.components.values()), default=0)
+    if not model.components:
+        if run.architecture not in ("zimage", "z_image") or "z-image" not in model.source.lower():
+            raise Unestablished(f"nothing of {model.source} is on this machine")
+        parameters = _ZIMAGE
     if parameters < _FULL_SIZE:
         return
     yield found(

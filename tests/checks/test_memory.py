@@ -10,6 +10,7 @@ import pytest
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System
+from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.memory import lower_the_peak
 from zdoctor.tests.models import probed, run_of
 
@@ -122,5 +123,8 @@ def test_no_gpu() -> None:
     assert list(no_gpu_for_full_model(run, (card(8),), model, SYSTEM)) == []
     assert list(no_gpu_for_full_model(replace(run, device="cpu"), (), model, SYSTEM)) == []
     assert list(no_gpu_for_full_model(run, (), model, replace(SYSTEM, os="darwin"))) == []
+    assert len(list(no_gpu_for_full_model(run, (), probed(run), SYSTEM))) == 1
+    with pytest.raises(Unestablished):
+        list(no_gpu_for_full_model(run, (), probed(run_of("acme/Z-Tiny")), SYSTEM))
     tiny = replace(model, components={"transformer": replace(part, needed={"w": (40, 40)})})
     assert list(no_gpu_for_full_model(run, (), tiny, SYSTEM)) == []
