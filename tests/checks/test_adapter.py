@@ -1,4 +1,4 @@
-"""Adapters that ai-toolkit's Z-Image loader can and cannot read."""
+"""MDL005: adapters that ai-toolkit's Z-Image loader can and cannot read."""
 
 from __future__ import annotations
 

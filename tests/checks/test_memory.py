@@ -1,4 +1,4 @@
-"""Memory rules on plain records; a sound setup beside every sick one."""
+"""MEM001, MEM002 and MEM003 on plain records; a sound setup beside every sick one."""
 
 from __future__ import annotations
 
