@@ -58,12 +58,9 @@ def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
 
 
 def place(step: Step) -> Path:
-    """What the step writes to."""
-    match step:
-        case ExtractFiles() | MirrorFolder():
-            return at(step.target)
-        case _:
-            return at(step.path)
+    """What the step writes to. Folders above are resolved: a path must not lead through what it replaces."""
+    path = at(step.target if isinstance(step, ExtractFiles | MirrorFolder) else step.path)
+    return behind(path.parent) / path.name
 
 
 def sources(step: Step) -> tuple[Path, ...]:

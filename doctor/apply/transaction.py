@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,7 +136,7 @@ def _precheck(steps: list[Step]) -> int:
     total = 0
     for step in steps:
         path = place(step)
-        before = _require_apart(step, behind(path.parent) / path.name, taken)
+        before = _require_apart(step, path, taken)
         _require_sources(step, made)
         match step:
             case ExtractFiles() | MirrorFolder():
@@ -194,14 +194,14 @@ def _require_new(step: ExtractFiles | MirrorFolder, path: Path, cleared: bool) -
             raise ApplyError(f"{path} lies inside {source}, which it should mirror; nothing was done")
 
 
-def _require_sources(step: Step, made: Iterable[Path]) -> None:
-    made = set(made)
+def _require_sources(step: Step, made: set[Path]) -> None:
     if isinstance(step, MirrorFolder):
         return
     sizes = [item.size for item in step.items] if isinstance(step, ExtractFiles) else []
     sizes = [step.size] if isinstance(step, PlaceCopy) else sizes
     for source, expected in zip(sources(step), sizes, strict=True):
-        if source in made or behind(source) in made or any(p in made for p in source.parents):
+        settled = behind(source.parent) / source.name
+        if {settled, behind(source), *settled.parents} & made:
             continue
         try:
             actual = source.stat().st_size
