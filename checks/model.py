@@ -154,7 +154,8 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
                 folder=part.folder,
             )
             continue
-        scales = [name for name in part.tensors if name.endswith(_SCALES)] if model.layout != "single-file" else []
+        plain = model.layout != "single-file" and not (part.config or {}).get("quantization_config")
+        scales = [name for name in part.tensors if plain and name.endswith(_SCALES)]
         if scales:
             yield found(
                 place,

@@ -20,6 +20,7 @@ from ..doctor.model import (
     Storage,
 )
 from ..doctor.rules import repair
+from .hub import amount
 
 _ZIMAGE = "Tongyi-MAI/Z-Image-Turbo"
 _SHARED = ("text_encoder/", "tokenizer/", "vae/")
@@ -95,7 +96,7 @@ def _candidates(model: ModelFolder, hub: Hub) -> list[HubRepo]:
 
 def _no_room(run: Run, repo: HubRepo) -> Fix:
     size = sum(item.size for item in _items(run, repo))
-    title = f"free {size * 1.01 / 1e9:.1f} GB for a complete copy of {repo.repo}, which lies in the cache"
+    title = f"free {amount(int(size * 1.01))} for a complete copy of {repo.repo}, which lies in the cache"
     return Fix(title, (), "show", command=f'cp -rL "{repo.snapshot}" "<folder>"')
 
 
@@ -117,7 +118,7 @@ def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety
         return
     target = _join(place.folder, repo.repo.rpartition("/")[2])
     yield Fix(
-        f"copy {repo.repo} from the cache to {target} ({total / 1e9:.1f} GB, verified) and use that folder",
+        f"copy {repo.repo} from the cache to {target} ({amount(total)}, verified) and use that folder",
         (ExtractFiles(target, items), _use(run, "base_model", target)),
         safety,
         order=1,

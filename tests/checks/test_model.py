@@ -323,6 +323,9 @@ def test_scales_are_dropped_by_the_loader(tmp_path: Path) -> None:
     ratio = model.state_dict()[NAME].float().norm() / right.state_dict()[NAME].float().norm()
     assert 0.4 < ratio < 0.6
     assert list(findings(folder)) == ["MDL002"]
+    # a config that says how the weights are quantized makes the loader read the scales
+    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(quantization_config={"a": 1}))
+    assert findings(folder) == {}
 
 
 @pytest.mark.parametrize(

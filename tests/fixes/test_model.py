@@ -157,7 +157,7 @@ def test_no_room_no_extraction(tmp_path: Path) -> None:
     finding, model = seen(run)
     hub = Hub((), (cached(healthy()),))
     (fix,) = replace_by_a_complete_copy(finding, run, model, hub, storage(tmp_path, free=1000))
-    assert fix.safety == "show" and "free 0.0 GB" in fix.title
+    assert fix.safety == "show" and fix.title.startswith("free ") and "MB" in fix.title
     assert list(say_what_to_download(finding, run, model, hub)) == []
 
 
