@@ -116,6 +116,12 @@ def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
     for index, entry in enumerate(process.children):
         if not isinstance(entry.children, dict) or entry.value.get("type") is None:
             return wrong(f'config file is invalid. Missing "config.process[{index}].type" key', entry)
+        written = entry.children["type"]
+        near = ai_toolkit.misspelt(written.value) if job.value == "extension" else None
+        if near is not None:
+            return wrong(
+                f"config file is invalid. Unknown process type: {written.value} (did you mean {near}?)", written
+            )
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -121,6 +122,14 @@ class _Written:
     def entries(self, key: str) -> list[Any]:
         value = self.raw(key)
         return value if isinstance(value, list) else []
+
+
+def misspelt(process_type: object) -> str | None:
+    """The trainer that was meant by a process type that is none; extensions of one's own stay as they are."""
+    if not isinstance(process_type, str) or process_type in TRAINERS + OTHER_TRAINING:
+        return None
+    near = difflib.get_close_matches(process_type, (*TRAINERS, *OTHER_TRAINING[:5]), 1, 0.85)
+    return near[0] if near else None
 
 
 def runs(path: str, values: Mapping[str, Value]) -> tuple[tuple[Run, ...], str]:

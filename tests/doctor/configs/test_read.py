@@ -220,6 +220,7 @@ BAD = [
     ("job: extension\nconfig: {name: n, process: []}\n", "c.yaml", "shape", "list of processes"),
     ("job: extension\nconfig: {name: n, process: [{a: 1}]}\n", "c.yaml", "shape", "process[0].type"),
     ("job: extenson\nconfig: {name: n, process: [{type: x}]}\n", "c.yaml", "shape", "Unknown job type"),
+    (HEALTHY.replace("sd_trainer", "sd_trianer"), "c.yaml", "shape", "did you mean sd_trainer"),
     ('{"model_family": "flux", "model_type": "lora"}', "c.json", "shape", "SimpleTuner"),
     ('{"job": "extension",}', "c.json", "syntax", ""),
     ("\ufeff{}", "c.json", "syntax", "BOM"),
@@ -237,6 +238,12 @@ def test_one_clear_problem(data: str | bytes, path: str, kind: str, words: str) 
     assert words in problem.message
     assert not reading.runs
     assert reading.reason
+
+
+def test_an_extension_of_ones_own_is_no_slip() -> None:
+    reading = read(HEALTHY.replace("sd_trainer", "my_trainer"))
+    assert reading.config.problem is None
+    assert not reading.runs and "my_trainer" in reading.reason
 
 
 def test_anchors_that_unfold_without_end() -> None:
