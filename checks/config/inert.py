@@ -44,8 +44,10 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     """
     if run.kind not in ("lora", "finetune"):
         return
-    yield from _counted_on(config, run)
-    yield from _explained(config, run)
+    counted_on = list(_counted_on(config, run))
+    yield from counted_on
+    if counted_on:  # these only help someone who is looking for a setting that acts
+        yield from _explained(config, run)
     left_over = sorted(set(_left_over(run)), key=lambda key: (run.settings[key].start, key))
     if left_over and left_over != ["device"]:
         yield found(

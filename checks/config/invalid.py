@@ -176,7 +176,9 @@ def _schedules(run: Run) -> Iterator[Finding]:
     name = value_of(run, key)
     if name is None:
         return
-    if name in keys.BROKEN_SCHEDULERS:
+    if not isinstance(name, str):
+        yield from _spelling(run, key, keys.SCHEDULERS, "lr_scheduler", OPTIMIZER)
+    elif name in keys.BROKEN_SCHEDULERS:
         yield bad(
             run,
             key,
@@ -217,7 +219,7 @@ def _quantization(run: Run) -> Iterator[Finding]:
         if active is None or value is None:
             continue
         name, bar, adapter = value.partition("|") if isinstance(value, str) else (value, "", "")
-        if name not in keys.QTYPES:
+        if not isinstance(name, str) or name not in keys.QTYPES:
             certain, likely = _meant(name, keys.QTYPES)
             why = "the trainer knows no qtype {name!r}; it knows {known}"
             meant = None if certain is None else certain + bar + adapter

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from zdoctor.checks.config.places import key_span
 from zdoctor.doctor.configs import read_config
@@ -319,3 +321,38 @@ def test_training_sense(text: str, rule: str, severity: str) -> None:
 def test_float16_overflows_where_bfloat16_does_not() -> None:
     large = torch.tensor(70_000.0)
     assert torch.isinf(large.to(torch.float16)) and torch.isfinite(large.to(torch.bfloat16))
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_no_damage_makes_a_rule_crash(data: st.DataObject) -> None:
+    """Characters are put in, cut out and swapped; reading and every config rule still answer."""
+    text = KAGGLE
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        length = data.draw(st.sampled_from([0, 1, 2, 30]))
+        put = data.draw(
+            st.sampled_from(
+                ['"', "'", "\\", ":", "\n", "\t", "- ", "{", "[", "&a ", "*a", "!!int ", "|", "#", "0", ""]
+            )
+        )
+        text = text[:at] + put + text[at + length :]
+    examined(text, "CFG", "PTH002", "TRN")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=200))
+def test_no_bytes_make_a_rule_crash(data: bytes) -> None:
+    for path in ("c.yaml", "c.json"):
+        examined(data, "CFG", "PTH002", path=path)
+
+
+@pytest.mark.parametrize(
+    "value", ["null", "[]", "{}", "5", "x", "'5'", "true", "[1, a]", "{a: 1}", "-1", "1e400", ".nan"]
+)
+def test_no_type_makes_a_rule_crash(value: str) -> None:
+    """Each key in turn gets a value of another type."""
+    config = read_config("c.yaml", KAGGLE.encode(), {}).config
+    for pointer, written in list(config.values.items())[::3]:
+        if pointer.count("/") > 3 and not isinstance(written.value, dict | list):
+            examined(KAGGLE[: written.start] + value + KAGGLE[written.end :], "CFG", "TRN")
