@@ -9,8 +9,9 @@ from typing import Literal
 
 from ..model import Config, Problem, Run, Value, Where
 from . import ai_toolkit
+from .node import Node, named
 from .text import Lines, decode, expand
-from .tree import Node, named, parse
+from .tree import parse
 
 MOST_VALUES = 20_000
 _FOREIGN = (

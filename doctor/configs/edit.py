@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model import Problem, ReplaceText, SetValue
+from .node import Node
 from .text import Expanded, Lines
-from .tree import Node, parse
+from .tree import parse
 
 _VARIABLE = re.compile(r"\$\{[^}]+\}")
 _PLAIN = re.compile(r"[A-Za-z_/.][\w/.+-]*")

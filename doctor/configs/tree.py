@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -17,13 +16,12 @@ from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStar
 from yaml.nodes import ScalarNode
 
 from ..model import Problem, Where
+from .json_tree import parse_json
+from .node import DEEPEST, Node, Unreadable
 from .text import Expanded, Lines
 
-DEEPEST = 60
 _YAML = "tag:yaml.org,2002:"
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]+)+")
-_DECODER = json.JSONDecoder()
-_BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,45 +44,11 @@ _Loader.add_implicit_resolver(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A value and its place. `start:end` is its source without anchor and tag; `key` the span of its key.
-
-    `style` is as in model.Value; `flow` is true inside `{}` or `[]`, `block` for a collection that is laid out in
-    lines; `alias` when the source is `*name`, `merged` when it came through `<<` and is written elsewhere.
-    """
-
-    value: Any
-    start: int
-    end: int
-    style: str | None = ""
-    key: tuple[int, int] | None = None
-    children: dict[str, Node] | list[Node] | None = None
-    flow: bool = False
-    block: bool = False
-    alias: bool = False
-    merged: bool = False
-
-    def items(self) -> Iterator[tuple[str, Node]]:
-        if isinstance(self.children, dict):
-            yield from self.children.items()
-        elif self.children is not None:
-            yield from ((str(index), child) for index, child in enumerate(self.children))
-
-
-class Unreadable(Exception):
-    """Why a text is no tree; `offset` is in the original text."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.offset = offset
-
-
 def parse(path: str, source: Expanded, format: str, lines: Lines) -> Node | Problem:
     """The tree of a config, or why there is none."""
     try:
         if format == "json":
-            return _Json(source).parse()
+            return parse_json(source)
         return _Yaml(source).parse()
     except Unreadable as error:
         return Problem(str(error), lines.where(error.offset))
@@ -286,17 +250,6 @@ class _Yaml:
         return Node(value, self.at(start), end, None, children=children, block=not flow)
 
 
-def named(node: Node, name: str) -> Node:
-    """The tree with every `[name]` filled in, as the trainer does after parsing."""
-    if isinstance(node.children, dict):
-        members = {key.replace("[name]", name): named(child, name) for key, child in node.children.items()}
-        return replace(node, value={key: child.value for key, child in members.items()}, children=members)
-    if isinstance(node.children, list):
-        entries = [named(child, name) for child in node.children]
-        return replace(node, value=[child.value for child in entries], children=entries)
-    return replace(node, value=node.value.replace("[name]", name)) if isinstance(node.value, str) else node
-
-
 def _merge_sources(value: Node) -> list[Node]:
     return value.children if isinstance(value.children, list) else [value]
 
@@ -308,67 +261,3 @@ def _key(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return float.__repr__(value) if isinstance(value, float) else str(value)
-
-
-class _Json:
-    """Positions for a text that `json.loads` accepts; what it refuses is refused with its words."""
-
-    def __init__(self, source: Expanded) -> None:
-        self.source = source
-        self.text = source.text
-
-    def parse(self) -> Node:
-        try:
-            json.loads(self.text)
-        except json.JSONDecodeError as error:
-            raise Unreadable(error.msg, self.source.origin(error.pos)) from None
-        except ValueError as error:
-            raise Unreadable(str(error), 0) from None
-        return self.node(self.blank(0), 0)[0]
-
-    def blank(self, index: int) -> int:
-        found = _BLANK.match(self.text, index)
-        return found.end() if found else index
-
-    def node(self, index: int, depth: int) -> tuple[Node, int]:
-        if depth > DEEPEST:
-            raise Unreadable("the file is nested too deeply to be a training config", self.source.origin(index))
-        text, start = self.text, index
-        children: dict[str, Node] | list[Node] | None = None
-        value: Any
-        style: str | None = ""
-        if text[index] == '"':
-            value, index = _DECODER.raw_decode(text, index)
-            style = '"'
-        elif text[index] == "{":
-            members: dict[str, Node] = {}
-            index = self.blank(index + 1)
-            while text[index] != "}":
-                key_start = index
-                name, index = _DECODER.raw_decode(text, index)
-                key = (self.source.origin(key_start), self.source.origin(index, end=True))
-                child, index = self.node(self.blank(self.blank(index) + 1), depth + 1)
-                members.pop(name, None)
-                members[name] = replace(child, key=key)
-                index = self.blank(index)
-                if text[index] == ",":
-                    index = self.blank(index + 1)
-            index += 1
-            children, style = members, None
-            value = {name: child.value for name, child in members.items()}
-        elif text[index] == "[":
-            entries: list[Node] = []
-            index = self.blank(index + 1)
-            while text[index] != "]":
-                child, index = self.node(index, depth + 1)
-                entries.append(child)
-                index = self.blank(index)
-                if text[index] == ",":
-                    index = self.blank(index + 1)
-            index += 1
-            children, style = entries, None
-            value = [child.value for child in entries]
-        else:
-            value, index = _DECODER.raw_decode(text, index)
-        start, end = self.source.origin(start), self.source.origin(index, end=True)
-        return Node(value, start, end, style, children=children, flow=depth > 0), index

@@ -1,0 +1,54 @@
+"""A parsed value with its place in the original text, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+DEEPEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and its place. `start:end` is its source without anchor and tag; `key` the span of its key.
+
+    `style` is as in model.Value; `flow` is true inside `{}` or `[]`, `block` for a collection that is laid out in
+    lines; `alias` when the source is `*name`, `merged` when it came through `<<` and is written elsewhere.
+    """
+
+    value: Any
+    start: int
+    end: int
+    style: str | None = ""
+    key: tuple[int, int] | None = None
+    children: dict[str, Node] | list[Node] | None = None
+    flow: bool = False
+    block: bool = False
+    alias: bool = False
+    merged: bool = False
+
+    def items(self) -> Iterator[tuple[str, Node]]:
+        if isinstance(self.children, dict):
+            yield from self.children.items()
+        elif self.children is not None:
+            yield from ((str(index), child) for index, child in enumerate(self.children))
+
+
+class Unreadable(Exception):
+    """Why a text is no tree; `offset` is in the original text."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+def named(node: Node, name: str) -> Node:
+    """The tree with every `[name]` filled in, as the trainer does after parsing."""
+    if isinstance(node.children, dict):
+        members = {key.replace("[name]", name): named(child, name) for key, child in node.children.items()}
+        return replace(node, value={key: child.value for key, child in members.items()}, children=members)
+    if isinstance(node.children, list):
+        entries = [named(child, name) for child in node.children]
+        return replace(node, value=[child.value for child in entries], children=entries)
+    return replace(node, value=node.value.replace("[name]", name)) if isinstance(node.value, str) else node
