@@ -2,8 +2,8 @@
 
     python benchmarks/check_cpu.py [RUNS]
 
-The model is the full-size Z-Image: real headers, sparse data (12 GB by size, kilobytes on disk). Bar: 0.25 CPU-seconds,
-median of five.
+The model is the full-size Z-Image: real headers, sparse data (12 GB by size, kilobytes on disk).
+Bar: 0.25 CPU-seconds, median of five.
 """
 
 from __future__ import annotations

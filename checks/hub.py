@@ -114,7 +114,8 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
                 )
             continue
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or f.hidden)]
-        if by_id and not hub.offline:
+        heals = by_id and not hub.offline  # online the client downloads what is missing by itself
+        if heals:
             started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
             gaps = [f for f in gaps if folder_of(f) in started]
         otherwise = (
@@ -126,6 +127,7 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
             yield found(
                 run.where(repo.used_by[0]),
                 GAPS.get(file.state, HIDDEN),
+                severity="warning" if heals and file.state in GAPS else None,
                 otherwise=otherwise if file.state in GAPS else "Loaders go on without it, or stop.",
                 evidence=_evidence(repo, file),
                 file=file.name,
@@ -163,6 +165,7 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
         yield found(
             run.where(repo.used_by[0]),
             messages[repo.ref_state],
+            severity=None if hub.offline else "warning",
             otherwise="The run stops when it loads the model, although its files are here."
             if hub.offline
             else "It goes well as long as the hub answers, which then moves the ref and downloads what changed; "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Run, Speed, Storage, found
-from ..doctor.rules import rule
+from ..doctor.model import Finding, Run, Storage, Unknown, found
+from ..doctor.rules import Unestablished, rule
 
 WORTH_SECONDS = 20.0
 KINDS = {
@@ -29,7 +29,9 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
     Signature: none; the run is slow to start.
     """
     speed = storage.model
-    if speed is None or speed.kind not in ("hdd", "network", "slow") or storage.model_bytes <= 0:
+    if isinstance(speed, Unknown):
+        raise Unestablished(speed.reason)
+    if speed.kind not in ("hdd", "network", "slow") or storage.model_bytes <= 0:
         return
     slowest = storage.model_bytes / max(speed.low, 1.0)
     fastest = storage.model_bytes / max(speed.high, 1.0)
@@ -56,13 +58,7 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
         low=_rate(speed.low),
         high=_rate(speed.high),
         source=speed.source,
-        faster=[place.folder for place in storage.places if is_faster(place.speed, speed)],
     )
-
-
-def is_faster(place: Speed | None, current: Speed) -> bool:
-    """Whether a place was measured to read at least three times as fast."""
-    return place is not None and place.low >= 3 * current.high
 
 
 def _rate(bytes_per_second: float) -> str:

@@ -182,7 +182,9 @@ def _history(options: argparse.Namespace) -> int:
 
     entries = history(state_folder())
     for entry in entries:
-        _emit(f"{entry.id}  {entry.when}  {entry.state:<12} {entry.config}  {entry.what}\n")
+        _emit(f"{entry.id}  {entry.when}  {entry.state}  {entry.config}\n")
+        for line in entry.what:
+            _emit(f"    {line}\n")
     if not entries:
         _emit("Nothing was repaired yet.\n")
     return 0

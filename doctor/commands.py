@@ -87,25 +87,25 @@ def fix(
     rules = select(all_rules(), selected, ())
     first = examine_config(config, world, rules)
     plan = prescribe(first.report, allow=allow)
+    binding = writer.bind(plan)
     result = Fixed(first.report, plan, writer.diff(plan))
     if not apply or not plan.fixes:
         return result
     state = state_folder()
     applied: list[str] = []
+    after = first
     try:
         for _ in range(MOST_PASSES):
-            done = writer.apply(
-                plan, binding=writer.bind(plan), state=state, progress=progress, group=applied[0] if applied else None
-            )
+            group = applied[0] if applied else None
+            done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
             applied.append(done.id)
             after = examine_config(config, world_of(machine), rules)
             plan = prescribe(after.report, allow=allow)
             if not plan.fixes:
                 break
+            binding = writer.bind(plan)
     except writer.ApplyError as error:
-        hint = (
-            f"What earlier passes did can be undone: zdoctor undo {applied[0]}" if applied else "Nothing was changed."
-        )
+        hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else "Nothing was changed."
         raise UserError(str(error), hint) from error
     return replace(result, applied=tuple(applied), after=after.report)
 

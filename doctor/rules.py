@@ -17,6 +17,7 @@ from types import ModuleType
 
 from .model import Facts, Finding, Fix, Severity
 
+PACKAGE = __name__.split(".")[0]
 FACT_NAMES = frozenset(f.name for f in fields(Facts))
 _ID = re.compile(r"[A-Z]{3}\d{3}$")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
@@ -111,7 +112,7 @@ def all_rules() -> tuple[Rule, ...]:
     """Every rule, by id. Raises RuleError when two share an id or a name."""
     found: dict[str, Rule] = {}
     names: set[str] = set()
-    for module in (*_modules(f"{__package__.rpartition('.')[0]}.checks"), *plugins()):
+    for module in (*_modules(f"{PACKAGE}.checks"), *plugins()):
         for function in vars(module).values():
             for made in getattr(function, "zdoctor_rules", ()) if inspect.isfunction(function) else ():
                 if function.__module__ != module.__name__:
@@ -127,7 +128,7 @@ def all_rules() -> tuple[Rule, ...]:
 def all_repairs() -> dict[str, tuple[Repair, ...]]:
     """The repairs of each rule id."""
     found: dict[str, tuple[Repair, ...]] = {}
-    for module in (*_modules(f"{__package__.rpartition('.')[0]}.fixes"), *plugins()):
+    for module in (*_modules(f"{PACKAGE}.fixes"), *plugins()):
         for function in vars(module).values():
             for made in getattr(function, "zdoctor_repairs", ()) if inspect.isfunction(function) else ():
                 if function.__module__ == module.__name__:

@@ -18,6 +18,7 @@ from ..doctor.model import (
     Safety,
     SetValue,
     Storage,
+    Unknown,
 )
 from ..doctor.rules import repair
 
@@ -142,7 +143,9 @@ def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
 
 def _faster(storage: Storage) -> list[Place]:
     now = storage.model
-    return [p for p in storage.places if p.speed is not None and now is not None and p.speed.low > now.high]
+    if isinstance(now, Unknown):
+        return []
+    return [p for p in storage.places if p.speed is not None and p.speed.low > now.high]
 
 
 def _sizes(model: ModelFolder) -> dict[str, int]:

@@ -38,7 +38,7 @@ def first_look(machine: str, config: str) -> Examination:
 
 
 def key(finding: Finding) -> tuple[str, str | None]:
-    return finding.rule, finding.where and finding.where.pointer
+    return finding.rule, finding.where.pointer if finding.where is not None else None
 
 
 def plan_of(report: Report, allow: TrainingEffect) -> Plan:

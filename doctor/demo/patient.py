@@ -25,7 +25,7 @@ INDEX = "diffusion_pytorch_model.safetensors.index.json"
 COMMIT, REUPLOAD_COMMIT, ADAPTER_COMMIT, LOST_COMMIT = "a1" * 20, "b2" * 20, "c3" * 20, "d4" * 20
 OLD_NS = 1_700_000_000 * 10**9
 IMAGES = 8
-SIDE = 128
+SIDE = 256
 
 CONFIG = """\
 job: extension
@@ -49,8 +49,9 @@ config:
           caption_ext: txt
           caption_dropout_rate: 0.05
           resolution: [{side}]
+          cache_latents_to_disk: true
       train:
-        batch_size: 4
+        batch_size: 8
         steps: {steps}
         gradient_accumulation: 1
         gradient_checkpointing: false
@@ -201,7 +202,7 @@ def _drop_tensors(shard: Path, prefix: str) -> None:
 
 def record(folder: Path, data: Path) -> tuple[Path, tuple[str, ...]]:
     """The partial machine file, and what of it stands for something this machine does not have."""
-    free = 640 << 20
+    free = 768 << 20
     shown = [
         "a slow disk under the hub cache (a fragmented hard disk, at the scale of the tiny model)",
         f"a shared card: NVIDIA RTX A6000, {free >> 20} MiB of its 48 GiB left by the others",

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from ..model import Report, SetValue
@@ -92,15 +92,20 @@ def _train_on_cpu(config: Path) -> None:
 def _load_lora(patient: Patient, result: TrainResult) -> float:
     """The largest change that the LoRA makes to the pipeline's latents; loaded as any user would load it."""
     import torch
-    from diffusers import ZImagePipeline
+    import transformers.utils.logging as transformers_log
+    from diffusers.pipelines.z_image.pipeline_z_image import ZImagePipeline
+    from diffusers.utils import logging as diffusers_log
 
+    for log in (diffusers_log, transformers_log):
+        quiet: Any = log.disable_progress_bar
+        quiet()
     folder = patient.folder / "models" / "Z-Image-Turbo"
-    pipe = ZImagePipeline.from_pretrained(str(folder), torch_dtype=torch.float32, local_files_only=True)
+    pipe: Any = ZImagePipeline.from_pretrained(str(folder), local_files_only=True)
     pipe.set_progress_bar_config(disable=True)
 
     def paint() -> torch.Tensor:
         generator = torch.Generator().manual_seed(0)
-        out = pipe(
+        out: Any = pipe(
             "testarossa a red circle on a white table",
             height=64,
             width=64,

@@ -265,7 +265,7 @@ class Place:
 class Storage:
     """`model` is the speed of the model's own files with their total size; `places` could hold a copy."""
 
-    model: Speed | None
+    model: Speed | Unknown
     model_bytes: int
     places: tuple[Place, ...] = ()
 

@@ -48,9 +48,15 @@ class LiveWorld:
         self.variables: Mapping[str, str] = dict(os.environ if environment is None else environment)
         self._cwd = cwd or str(Path.cwd())
         self._home = home or str(Path.home())
+        self._system: System | None = None
 
-    @cached_property
+    @property
     def system(self) -> System:
+        if self._system is None:
+            self._system = self._look_at_system()
+        return self._system
+
+    def _look_at_system(self) -> System:
         import psutil
 
         memory = psutil.virtual_memory()

@@ -9,7 +9,7 @@ from .writes import refusal
 SMALLEST = 64 << 10
 
 
-def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage | Unknown:
+def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage:
     """The speed of the weight files (not measured when there are none here) and the places for a copy."""
     paths = Paths(world.system)
     files: dict[str, int] = {}
@@ -17,12 +17,8 @@ def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage | Unkno
         for weight in component.weights:
             if weight.problem != "missing":
                 files[resolve(world, paths, weight.path)[0]] = weight.size
-    if not files:
-        return Unknown("no weight file of the model is on this machine")
     largest = sorted(files, key=lambda path: (-files[path], path))[:8]
-    speed = world.speed(largest)
-    if isinstance(speed, Unknown):
-        return speed
+    speed = world.speed(largest) if files else Unknown("no weight file of the model is on this machine")
     return Storage(speed, sum(files.values()), _places(world, paths, run))
 
 

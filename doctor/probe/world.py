@@ -51,34 +51,42 @@ class World(Protocol):
 
     def now_ns(self) -> int:
         """The clock that file times are compared with."""
+        ...
 
     def stat(self, path: str) -> Stat | Unknown | None:
         """lstat; None when nothing is there, Unknown when the system would not say."""
+        ...
 
     def names(self, folder: str) -> tuple[str, ...] | Unknown:
         """The names in a folder, sorted."""
+        ...
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
         """Bytes of a file, links followed. Without `length` at most 32 MiB are read."""
+        ...
 
     def refusal(self, folder: str) -> str | Unknown | None:
         """Why files cannot be created in an existing folder ("read-only file system"), None when they can.
 
         Established without writing: mount flags, effective access rights, immutable flags, space and inodes.
         """
+        ...
 
     def mount(self, path: str) -> Mount | Unknown: ...
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         """How fast these files can be read, by reading parts of them that the page cache does not hold."""
+        ...
 
     def landmarks(self) -> tuple[str, ...]:
         """Large files that lie on this machine anyway, to measure a place where nothing of the user's lies yet."""
+        ...
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown: ...
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         """Versions of the installed packages among `names`, from their metadata, nothing imported."""
+        ...
 
 
 class Paths:

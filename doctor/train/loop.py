@@ -23,7 +23,7 @@ from .adapter import read_adapter
 from .data import Item, batches, read_items, with_trigger
 from .encode import Cache, Latents, Texts, component, load_vae, vae_divisor
 from .errors import TrainError
-from .load import build_empty, check_no_meta, ease_allocator, fill, linears, transformer_folder
+from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import LoraLinear, WithoutAdapter, add_lora, add_removal, targets, trainable
 from .names import DTYPES, KINDS, SAVE_DTYPES
 from .optimize import make_optimizer, rate_factor
@@ -65,9 +65,9 @@ def run_training(
     reasons = refuse(run)
     if reasons:
         raise TrainError("This runner cannot train the config: " + "; ".join(reasons) + ".")
-    ease_allocator()
+    return_memory()
     place = _device(device, run, progress)
-    dtype = getattr(torch, DTYPES[run.dtype])
+    dtype = _dtype(run, place, progress)
     output = Path(output_folder)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def run_training(
         latents.prepare(items, place, progress.phase)
         texts.prepare(_prompts(run, items), place, progress.phase)
 
-        progress.phase(f"Loading the transformer ({quantization}, {run.dtype})")
+        progress.phase(f"Loading the transformer ({quantization}, {str(dtype).removeprefix('torch.')})")
         fill(model, folder, quantization=quantization, adapter=adapter, dtype=dtype, device=place)
         seed = state.seed if state else run.seed if run.seed is not None else secrets.randbelow(1 << 31)
         if state and run.seed not in (None, seed):
@@ -116,6 +116,7 @@ def run_training(
         trainer = Trainer(run, model, loras, items, latents, texts, seed, place, dtype, progress)
         preview = Preview(run, trainer, removal, parts["vae"], base, output)
         adapter = {}
+        keep_memory()
         if state:
             trainer.restore(state)
             progress.note(f"Going on from step {state.step}.")
@@ -439,6 +440,26 @@ def _device(device: str | None, run: Run, progress: Progress) -> torch.device:
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
         raise TrainError(f"There is no {name}: torch sees {torch.cuda.device_count()} CUDA device(s).")
     return place
+
+
+def _dtype(run: Run, place: torch.device, progress: Progress) -> torch.dtype:
+    """The type to compute in: the config's, but float32 on a CPU that has no bfloat16 arithmetic."""
+    dtype: torch.dtype = getattr(torch, DTYPES[run.dtype])
+    if place.type == "cpu" and dtype == torch.bfloat16 and not has_bfloat16():
+        progress.note(
+            "This CPU has no bfloat16 arithmetic (torch emulates it, about 50 times slower): float32 is used, which is "
+            "also more exact. Quantized weights stay quantized."
+        )
+        return torch.float32
+    return dtype
+
+
+def has_bfloat16() -> bool:
+    """Whether torch's CPU kernels multiply bfloat16 in hardware here; True where torch cannot tell."""
+    try:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    except (AttributeError, RuntimeError):
+        return True
 
 
 def _explain(run: Run, progress: Progress) -> None:

@@ -58,7 +58,8 @@ def test_defect_is_named(caches: dict[str, Cache], tmp_path: Path, sickness: Sic
         report = check(cache.world(**environment), run_with(), deep=sickness.deep)
         assert (said(report), report.crashed, report.unknown) == ([(sickness.rule, sickness.file)], (), ())
         finding = report.findings[0]
-        assert finding.severity == "error"
+        heals = not environment and sickness.rule in ("HUB002", "HUB003")  # online the client puts that right itself
+        assert finding.severity == ("warning" if heals else "error")
         assert finding.where is not None and finding.where.line == 7
         assert "{" not in finding.text() + finding.consequence()
 

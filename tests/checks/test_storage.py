@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zdoctor.checks.storage import is_faster, slow_storage
-from zdoctor.doctor.model import Run, Speed, Storage
+from zdoctor.checks.storage import slow_storage
+from zdoctor.doctor.model import Run, Speed, Storage, Unknown
+from zdoctor.doctor.rules import Unestablished
 
 RUN = Run("ai-toolkit", "c.yaml", "/config/process/0", 0, "lora", "sd_trainer", "n", "zimage")
 GB = 10**9
@@ -38,8 +39,6 @@ def test_the_figures_name_their_source_and_their_range() -> None:
     assert "measured: 24 reads" in text and "125 to 222 s" in text and "90 MB/s to 160 MB/s" in text
 
 
-@pytest.mark.parametrize(
-    ("place", "faster"), [(None, False), (speed("ssd", 1e9, 2e9), True), (speed("hdd", 1e8, 2e8), False)]
-)
-def test_a_faster_place_is_a_measured_one(place: Speed | None, faster: bool) -> None:
-    assert is_faster(place, speed("hdd", 90e6, 160e6)) is faster
+def test_what_was_not_measured_is_not_known() -> None:
+    with pytest.raises(Unestablished, match="no weight file"):
+        list(slow_storage(RUN, Storage(Unknown("no weight file"), 0)))

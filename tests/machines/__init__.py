@@ -192,10 +192,10 @@ def kaggle() -> Record:
     """The seed's machine after the seed's own download script: tokenizer and text-encoder configs only."""
     join, base = posixpath.join, "/kaggle/working/Z-Image-Turbo-HF"
     whole = model(base, join)
-    index = {"metadata": {"total_size": 8_044_936_192}, "weight_map": {}}
     shards = [f"model-{n:05d}-of-00003.safetensors" for n in (1, 2, 3)]
     names = list(whole[join(base, "text_encoder", "model.safetensors")]["tensors"])
-    index["weight_map"] = {name: shards[min(2, i * 3 // len(names))] for i, name in enumerate(names)}
+    weight_map = {name: shards[min(2, i * 3 // len(names))] for i, name in enumerate(names)}
+    index = {"metadata": {"total_size": 8_044_936_192}, "weight_map": weight_map}
     files = {path: entry for path, entry in whole.items() if "/tokenizer/" in path}
     files[join(base, "text_encoder", "config.json")] = whole[join(base, "text_encoder", "config.json")]
     files[join(base, "text_encoder", "generation_config.json")] = {"text": "{}"}

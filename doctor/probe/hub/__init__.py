@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 from ...model import Hub, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World
@@ -48,8 +49,36 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
     for repo, group in zip(tuple(repos), groups.values(), strict=True):
         if not repo.snapshots and repo.ref_state != "pinned":
             repos.extend(elsewhere(group))
+    repos.extend(_possible_sources(world, paths, plain, found, at, repos))
     versions = world.packages(["hf_xet"])
     return Hub(everywhere, tuple(repos), offline(world.system), next(iter(versions.values()), None))
+
+
+def _possible_sources(
+    world: World,
+    paths: Paths,
+    folders: Sequence[str],
+    caches: Sequence[str],
+    look_at: Callable[[Sequence[Use]], HubRepo],
+    known: Sequence[HubRepo],
+) -> Iterator[HubRepo]:
+    """Cached repositories whose name occurs in that of a plain model folder: it may be a copy of theirs."""
+    seen = {(repo.repo, repo.cache) for repo in known}
+    for folder, cache in product(folders, caches):
+        name = paths.name(folder.rstrip("/\\")).lower()
+        entries = world.names(cache)
+        for entry in () if isinstance(entries, Unknown) else entries:
+            owner, _, repo = entry.removeprefix("models--").partition("--")
+            if not entry.startswith("models--") or not repo or repo.lower() not in name:
+                continue
+            if (f"{owner}/{repo}", cache) in seen:
+                continue
+            try:
+                found = look_at([Use(f"{owner}/{repo}", cache, None, "base_model", "")])
+            except Unreadable:
+                continue
+            if found.snapshots:
+                yield replace(found, used_by=())
 
 
 def _local_folders(world: World, paths: Paths, run: Run) -> list[str]:

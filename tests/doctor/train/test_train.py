@@ -22,6 +22,7 @@ from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.adapter import read_adapter
 from zdoctor.doctor.train.load import build_empty, fill, linears
+from zdoctor.doctor.train.loop import has_bfloat16
 from zdoctor.doctor.train.lora import add_lora, targets, trainable
 from zdoctor.doctor.train.sample import denoise, make_scheduler
 
@@ -189,6 +190,14 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert all(torch.equal(a[key], b[key]) for key in a)
 
 
+def test_bfloat16_is_not_emulated(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    recorder = Recorder()
+    go(run_with(steps=1, dtype="bf16"), tiny, circles, tmp_path, progress=recorder)
+    loaded = next(phase for phase in recorder.phases if "transformer" in phase)
+    assert ("bfloat16" in loaded) == has_bfloat16()
+    assert any("no bfloat16 arithmetic" in note for note in recorder.notes) != has_bfloat16()
+
+
 def test_checkpointing_changes_no_loss(tiny: Path, circles: Path, tmp_path: Path) -> None:
     with_it = go(run_with(gradient_checkpointing=True), tiny, circles, tmp_path / "a")
     without = go(run_with(gradient_checkpointing=False), tiny, circles, tmp_path / "b")
@@ -208,7 +217,7 @@ def test_the_second_start_loads_neither_text_encoder_nor_vae(tiny: Path, circles
     go(run_with(steps=1), tiny, circles, tmp_path, progress=first, fresh=True)
     go(run_with(steps=2), tiny, circles, tmp_path, progress=second)
     assert sum("Loading the" in phase for phase in first.phases) == 3
-    assert [phase for phase in second.phases if "Loading the" in phase] == ["Loading the transformer (int8, fp32)"]
+    assert [phase for phase in second.phases if "Loading the" in phase] == ["Loading the transformer (int8, float32)"]
 
 
 @pytest.mark.parametrize(
