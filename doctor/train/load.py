@@ -126,7 +126,7 @@ def replace(model: nn.Module, name: str, new: nn.Module) -> None:
 
 
 def return_memory() -> None:
-    """From now on freed blocks above 1 MiB go back to the system at once: what loading frees, loading can use again."""
+    """From now on freed blocks above 1 MiB go back to the system at once, which keeps the peak of loading low."""
     _mallopt(1 << 20, 1 << 20)
 
 

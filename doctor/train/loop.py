@@ -447,8 +447,8 @@ def _dtype(run: Run, place: torch.device, progress: Progress) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, DTYPES[run.dtype])
     if place.type == "cpu" and dtype == torch.bfloat16 and not has_bfloat16():
         progress.note(
-            "This CPU has no bfloat16 arithmetic (torch emulates it, about 50 times slower): float32 is used, which is "
-            "also more exact. Quantized weights stay quantized."
+            "This CPU has no bfloat16 arithmetic (torch emulates it, about 50 times slower): float32 is used, which "
+            "is also more exact. Quantized weights stay quantized."
         )
         return torch.float32
     return dtype
