@@ -21,7 +21,7 @@ _JSON_ESCAPES = frozenset('bfnrt/"\\')
 _HEX = {"x": 2, "u": 4, "U": 8}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EscapedPath:
     """A path that lost backslashes, or would make the file unreadable. Offsets count in the text.
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from .configs import Reading, read_config
-from .configs.edit import EditError, apply_edits
 from .engine import examine, merge, prescribe
 from .errors import UserError
 from .model import Facts, ReplaceText, Report, Run, Unknown
@@ -108,6 +107,8 @@ def _as_repaired(report: Report, reading: Reading, path: str, world: World) -> R
     edits = [step for step in prescribe(report).steps if isinstance(step, ReplaceText)]
     if not edits:
         return reading
+    from .configs.edit import EditError, apply_edits
+
     config = reading.config
     try:
         text = apply_edits(config.text, edits)

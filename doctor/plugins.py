@@ -7,7 +7,6 @@ only `entry_points.txt` files that mention the group are read, by listing the im
 from __future__ import annotations
 
 import sys
-from configparser import ConfigParser, Error
 from pathlib import Path
 
 GROUP = "zdoctor.plugins"
@@ -33,6 +32,8 @@ def _read(file: Path) -> dict[str, str]:
         return {}
     if GROUP not in text:
         return {}
+    from configparser import ConfigParser, Error
+
     parser = ConfigParser(delimiters=("=",), interpolation=None)
     try:
         parser.read_string(text)

@@ -31,7 +31,7 @@ Record = dict[str, Any]
 _FINAL: dict[str, State] = {"applied": "applied", "undone": "undone", "rolled-back": "rolled back"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """One transaction of the past. `when` is local time in ISO 8601, `what` one line per thing done."""
 

@@ -32,7 +32,7 @@ from .undo import recover_locked, roll_back
 Binding = Mapping[str, Key | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Applied:
     """A transaction that took place. `id` is what `undo` asks for, empty when the plan was empty."""
 

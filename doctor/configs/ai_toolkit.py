@@ -83,7 +83,7 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Written:
     """The written values below a root. A value of the wrong type reads as the default: CFG004 speaks about it."""
 

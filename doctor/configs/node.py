@@ -9,7 +9,7 @@ from typing import Any
 DEEPEST = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """A value and its place. `start:end` is its source without anchor and tag; `key` the span of its key.
 

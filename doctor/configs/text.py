@@ -14,7 +14,7 @@ _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _BREAK = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """A file as text. `text.encode(encoding, "surrogateescape")` gives its bytes again."""
 

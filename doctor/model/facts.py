@@ -15,14 +15,14 @@ from typing import Any, Literal
 from .run import Config, Run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Unknown:
     """A fact that could not be established, and why. A rule that needs it is unknown too, never passed."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class System:
     """The computer. `environment` holds only the variables that change what a trainer does, never secrets."""
 
@@ -48,7 +48,7 @@ class System:
         return name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gpu:
     """One card. `source` says how the numbers were got ("measured: NVML", "recorded: …")."""
 
@@ -61,7 +61,7 @@ class Gpu:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """What lies at a path. A link is followed: `kind` is that of its target, `dangling` when there is none."""
 
@@ -72,7 +72,7 @@ class Entry:
     children: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Files:
     """The entries behind the paths of a run, by the path as it is written in the config."""
 
@@ -82,7 +82,7 @@ class Files:
         return self.entries.get(written) if written is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WritePlace:
     """A folder the trainer will write to. `refusal` is None where it can, else the system's own reason."""
 
@@ -93,7 +93,7 @@ class WritePlace:
     refusal: str | Unknown | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Writes:
     """Everything the run writes, in the order it happens; `mirror_root` is where a writable mirror may stand."""
 
@@ -101,13 +101,13 @@ class Writes:
     mirror_root: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tensor:
     dtype: str
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WeightFile:
     """One weight file, by its header only. `problem` is None when the header and the size are consistent."""
 
@@ -121,7 +121,7 @@ class WeightFile:
     detail: str = ""
 
 
-@dataclass(frozen=True)  # without slots, so that `tensors` is put together once
+@dataclass(frozen=True)
 class Component:
     """One part of a model folder. `needed` are the tensors the architecture builds, None when it is not known.
 
@@ -147,7 +147,7 @@ class Component:
         return {name: tensor for file in self.weights for name, tensor in file.tensors.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelFolder:
     """The base model as the trainer will open it.
 
@@ -163,7 +163,7 @@ class ModelFolder:
     commit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HubFile:
     """One file that a snapshot should hold.
 
@@ -188,7 +188,7 @@ class HubFile:
     hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HubRepo:
     """One repository of a hub cache and the snapshot the run would use.
 
@@ -222,7 +222,7 @@ class HubRepo:
         return self.commit is not None and all(f.state == "ok" or f.good_copy is not None for f in needed)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hub:
     """The hub caches of this machine, with the repositories that concern the run."""
 
@@ -235,7 +235,7 @@ class Hub:
         return next((r for r in self.repos if r.repo == repo_id), None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Speed:
     """How fast the files under `path` can be read. `source` names how the figures were got.
 
@@ -251,7 +251,7 @@ class Speed:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """A folder that could hold a copy of the model: how fast it is and how much room it has."""
 
@@ -261,7 +261,7 @@ class Place:
     refusal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Storage:
     """`model` is the speed of the model's own files with their total size; `places` could hold a copy."""
 
@@ -270,7 +270,7 @@ class Storage:
     places: tuple[Place, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Image:
     path: str
     width: int
@@ -278,7 +278,7 @@ class Image:
     caption: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DatasetFolder:
     """What a dataset folder holds. `unreadable` are image files whose header is none; `more` counts unread ones."""
 
@@ -289,7 +289,7 @@ class DatasetFolder:
     more: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Phase:
     """A phase of a run and its bytes on the device, item by item."""
 
@@ -301,7 +301,7 @@ class Phase:
         return sum(self.items.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Memory:
     """Predicted device memory, phase by phase, with the measured budget it is held against.
 

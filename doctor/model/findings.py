@@ -53,7 +53,7 @@ def found(
     return Finding(message, where, otherwise, args, evidence or {}, severity)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
     """A rule that did not answer: `reason` says which fact was missing, or how the rule crashed."""
 

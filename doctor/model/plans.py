@@ -9,7 +9,7 @@ Safety = Literal["safe", "ask", "show"]
 TrainingEffect = Literal["none", "equivalent", "changes-result"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SetValue:
     """Give a config key a value by rewriting only its own characters, or insert the key into its section."""
 
@@ -18,7 +18,7 @@ class SetValue:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReplaceText:
     """Replace the characters `start:end` of a text file, which must read `old`, by `new`."""
 
@@ -29,7 +29,7 @@ class ReplaceText:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CopyItem:
     """One file of an extraction: `name` relative to the target; `digest` as in HubFile, None when unknown."""
 
@@ -39,7 +39,7 @@ class CopyItem:
     digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExtractFiles:
     """Copy files into a plain folder, each verified while it is copied (reflink where the file system can)."""
 
@@ -47,7 +47,7 @@ class ExtractFiles:
     items: tuple[CopyItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MirrorFolder:
     """A writable folder of links to every file below `source` (copies where links are refused)."""
 
@@ -55,14 +55,14 @@ class MirrorFolder:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quarantine:
     """Move a file out of the way, beside where it lies, so that it can be put back."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WriteText:
     """Write a small text file (a ref)."""
 
@@ -70,7 +70,7 @@ class WriteText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MakeLink:
     """Put a symbolic link at `path` to `target` (relative, as the hub writes it)."""
 
@@ -78,7 +78,7 @@ class MakeLink:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlaceCopy:
     """Put a verified copy of `source` at `path`; what is there goes into quarantine first."""
 
@@ -88,7 +88,7 @@ class PlaceCopy:
     digest: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetchFile:
     """Download exactly one file of a repository through huggingface_hub, and verify it."""
 
@@ -105,7 +105,7 @@ Step = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fix:
     """One way to cure one finding. `title` is what a user reads; `command` is what to type when we do not apply it.
 
@@ -121,7 +121,7 @@ class Fix:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """What would be done (`fixes`), and what is only shown (`shown`): it needs a person's decision."""
 

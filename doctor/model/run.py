@@ -10,7 +10,7 @@ Scalar = str | int | float | bool | None
 Settings = Mapping[str, "Value"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Where:
     """A place in a file. Lines and columns count from 1; `pointer` is a JSON pointer into the parsed tree."""
 
@@ -20,7 +20,7 @@ class Where:
     pointer: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Value:
     """One written config value and the place of its source text.
 
@@ -36,7 +36,7 @@ class Value:
     style: str | None = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """Why a file could not be read: what the parser said, where, and how it would have ended in the trainer."""
 
@@ -45,7 +45,7 @@ class Problem:
     kind: Literal["syntax", "encoding", "environment", "shape", "size"] = "syntax"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Config:
     """A config file as it lies on disk. `problem` is None when the trainer's own reader would accept it.
 
@@ -65,7 +65,7 @@ class Config:
     values: Mapping[str, Value] = field(default_factory=dict, hash=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dataset:
     """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0"."""
 
@@ -84,7 +84,7 @@ class Dataset:
     is_regularisation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SamplePrompt:
     prompt: str
     width: int

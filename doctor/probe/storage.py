@@ -19,10 +19,12 @@ def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage:
                 files[resolve(world, paths, weight.path)[0]] = weight.size
     largest = sorted(files, key=lambda path: (-files[path], path))[:8]
     speed = world.speed(largest) if files else Unknown("no weight file of the model is on this machine")
-    return Storage(speed, sum(files.values()), _places(world, paths, run))
+    # Only who would leave a slow place asks how fast the others are.
+    is_slow = isinstance(speed, Speed) and speed.kind not in ("ssd", "memory")
+    return Storage(speed, sum(files.values()), _places(world, paths, run, is_slow))
 
 
-def _places(world: World, paths: Paths, run: Run) -> tuple[Place, ...]:
+def _places(world: World, paths: Paths, run: Run, measured: bool) -> tuple[Place, ...]:
     """Folders where `models/<name>` could be made: beside the config, in the working directory, at home."""
     folders = [paths.parent(paths.absolute(run.config)), world.system.cwd, world.system.home]
     places = []
@@ -33,7 +35,8 @@ def _places(world: World, paths: Paths, run: Run) -> tuple[Place, ...]:
             continue
         why = refusal(world, paths, target)
         reason = why.reason if isinstance(why, Unknown) else why
-        places.append(Place(target, mount.free, _speed_of(world, paths, folder, mount), reason))
+        speed = _speed_of(world, paths, folder, mount) if measured else None
+        places.append(Place(target, mount.free, speed, reason))
     return tuple(places)
 
 

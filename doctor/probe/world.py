@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from ..model import Gpu, Speed, System, Unknown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stat:
     """What lstat tells. `target` is the text of a symbolic link."""
 
@@ -29,7 +29,7 @@ class Stat:
     target: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mount:
     """The file system a path lies on. `free` is what an ordinary user may still write, None when it is not known."""
 

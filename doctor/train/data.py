@@ -23,7 +23,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 TRIGGER_PLACES = ("[trigger]", "[name]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Picture:
     """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption."""
 
@@ -34,7 +34,7 @@ class Picture:
     caption: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Item:
     """One thing to learn: a picture, resized and cropped to width x height pixels, maybe mirrored.
 
@@ -55,12 +55,19 @@ class Item:
         return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}"
 
 
-def read_items(run: Run, folders: Mapping[str, str], divisor: int) -> list[Item]:
-    """All items of all datasets in a fixed order. Raises TrainError for empty folders, bad images, bad captions."""
+def read_items(
+    run: Run, folders: Mapping[str, str], divisor: int, known: dict[str, tuple[int, int]] | None = None
+) -> list[Item]:
+    """All items of all datasets in a fixed order. Raises TrainError for empty folders, bad images, bad captions.
+
+    `known` holds the shown size of pictures that were decoded before, by the sha256 of their bytes; new ones are
+    decoded and added to it.
+    """
+    known = {} if known is None else known
     items: list[Item] = []
     for dataset in run.datasets:
         folder = Path(folders[dataset.key])
-        pictures = _read_pictures(folder, dataset)
+        pictures = _read_pictures(folder, dataset, known)
         for resolution in dataset.resolutions or (512,):
             for flip_x, flip_y in _flips(dataset):
                 for picture in pictures:
@@ -146,7 +153,7 @@ def load_pixels(item: Item) -> Image:
     return ImageOps.flip(image) if item.flip_y else image
 
 
-def _read_pictures(folder: Path, dataset: Dataset) -> list[Picture]:
+def _read_pictures(folder: Path, dataset: Dataset, known: dict[str, tuple[int, int]]) -> list[Picture]:
     if not folder.is_dir():
         raise TrainError(f"The dataset folder {folder} does not exist or is not a folder.")
     files = sorted(path for path in _walk(folder) if path.suffix.lower() in SUFFIXES)
@@ -156,7 +163,7 @@ def _read_pictures(folder: Path, dataset: Dataset) -> list[Picture]:
     broken: list[str] = []
     for file in files:
         try:
-            width, height, digest = _measure(file)
+            width, height, digest = _measure(file, known)
         except (OSError, ValueError, SyntaxError) as error:
             broken.append(f"{file} ({error})")
             continue
@@ -179,13 +186,16 @@ def _walk(folder: Path) -> Iterable[Path]:
             yield path
 
 
-def _measure(file: Path) -> tuple[int, int, str]:
-    """(width, height, sha256) of an image; it is decoded, so that a damaged file shows now and not at step 400."""
+def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, str]:
+    """(width, height, sha256) of an image; a new one is decoded, so that damage shows now and not at step 400."""
     from io import BytesIO
 
     from PIL import Image
 
     content = file.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest in known:
+        return (*known[digest], digest)
     try:
         with Image.open(BytesIO(content)) as image:
             turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
@@ -193,7 +203,8 @@ def _measure(file: Path) -> tuple[int, int, str]:
             image.load()
     except Image.DecompressionBombError as error:
         raise ValueError(str(error)) from error
-    return (height, width, _sha256(content)) if turned else (width, height, _sha256(content))
+    known[digest] = (height, width) if turned else (width, height)
+    return (*known[digest], digest)
 
 
 def _caption(file: Path, dataset: Dataset) -> str:
@@ -219,7 +230,3 @@ def _flips(dataset: Dataset) -> list[tuple[bool, bool]]:
     if dataset.flip_y:
         flips += [(x, True) for x, _ in flips]
     return flips
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

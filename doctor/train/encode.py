@@ -56,6 +56,23 @@ class Cache:
         return self.folder / f"{key}.safetensors"
 
 
+class Sizes:
+    """The sizes of pictures that were decoded without error, by the sha256 of their bytes, in one file of the cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "pictures.json"
+
+    def read(self) -> dict[str, tuple[int, int]]:
+        try:
+            content = json.loads(self.file.read_text(encoding="utf-8"))
+            return {str(digest): (int(width), int(height)) for digest, (width, height) in content.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def write(self, sizes: dict[str, tuple[int, int]]) -> None:
+        write_atomic(self.file, json.dumps(sizes).encode())
+
+
 def write_atomic(file: Path, content: bytes | memoryview) -> None:
     """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
     try:

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from ..model.run import Run
 from .adapter import read_adapter
 from .data import Item, batches, read_items, with_trigger
-from .encode import Cache, Latents, Texts, component, load_vae, vae_divisor
+from .encode import Cache, Latents, Sizes, Texts, component, load_vae, vae_divisor
 from .errors import TrainError
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import LoraLinear, WithoutAdapter, add_lora, add_removal, targets, trainable
@@ -94,8 +94,13 @@ def run_training(
     _explain(run, progress)
 
     progress.phase("Reading the dataset")
-    items = read_items(run, dataset_folders, vae_divisor(parts["vae"]))
     cache = Cache(output / ".cache")
+    sizes = Sizes(cache.folder)
+    before = sizes.read()
+    known = dict(before)
+    items = read_items(run, dataset_folders, vae_divisor(parts["vae"]), known)
+    if known != before:
+        sizes.write(known)
     latents = Latents(cache, parts["vae"])
     texts = Texts(cache, parts["text_encoder"], parts["tokenizer"], dtype)
     with _memory_errors():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainResult:
     """`lora` and `samples` are paths; `losses` has one mean loss per step since step 0, resumed steps included."""
 

@@ -32,7 +32,7 @@ DTYPES: dict[str, torch.dtype] = {
 FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """One tensor of one file; `start` is its byte offset in the file, `size` its length in bytes."""
 

@@ -16,7 +16,7 @@ _PERCENT = re.compile(r"%([^%]+)%")
 _WEIGHTS = (".safetensors", ".ckpt", ".pt", ".bin")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Use:
     """A repository that the run names: by id (`commit` None) or by a path into a snapshot of some cache.
 

@@ -24,7 +24,7 @@ class Unreadable(Exception):
     """The system would not let us look; the whole fact is unknown then."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expected:
     """What a file should be; None where nothing on this machine says so."""
 

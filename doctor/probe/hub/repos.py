@@ -20,7 +20,7 @@ ALIVE_NS = 600 * 10**9
 MARK = ".zdoctor-"  # what a repair put aside is no partial download
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing:
     """The files a snapshot should hold. `present` are those with something at their path, dangling links included."""
 
@@ -218,7 +218,7 @@ def _partials(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, int
                 yield path, stat.size, world.now_ns() - stat.modified_ns < ALIVE_NS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Search:
     """Looks for another copy of a file's content: blobs of every cache, then files of that name in `folders`."""
 

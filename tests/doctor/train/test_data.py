@@ -112,6 +112,16 @@ def test_every_broken_image_is_named(tmp_path: Path) -> None:
         items_of(tmp_path)
 
 
+def test_a_picture_is_decoded_once(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", (48, 32))
+    known: dict[str, tuple[int, int]] = {}
+    (first,) = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
+    assert known == {first.picture.digest: (48, 32)}
+    known[first.picture.digest] = (32, 16)
+    (again,) = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
+    assert (again.picture.width, again.picture.height) == (32, 16)
+
+
 def test_a_caption_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     picture(tmp_path, "a.png", caption=b"it\x92s")
     with pytest.raises(TrainError, match=r"a\.txt is not UTF-8 \(byte 0x92 at position 2\)"):
