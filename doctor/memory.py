@@ -13,7 +13,7 @@ from typing import Any
 
 from .architectures.bytes import QUANTIZED, WIDTHS, state_bytes
 from .architectures.sizes import Sizes, sizes_of
-from .model import DatasetFolder, Gpu, Memory, ModelFolder, Phase, Run, System, Unknown
+from .model import DatasetFolder, Gpu, Memory, ModelFolder, Phase, Run, System, Unknown, Value
 
 GIB = 1 << 30
 CONTEXT = int(0.45 * GIB)
@@ -266,6 +266,10 @@ def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
         _is_set(run, f"{dataset.key}/shuffle_tokens") or f"{dataset.key}/token_dropout_rate" in run.settings
         for dataset in run.datasets
     )
+    if not _is_set(run, "model/low_vram"):
+        on = Value(True, run.where("model/low_vram"), 0, 0)
+        key = (("model/low_vram", True),)
+        yield key, "none", lambda r: replace(r, settings={**r.settings, "model/low_vram": on})
     if not run.cache_text_embeddings and not shuffled and not _is_set(run, "train/train_text_encoder"):
         key = (("train/cache_text_embeddings", True),)
         yield key, "equivalent", lambda r: replace(r, cache_text_embeddings=True)

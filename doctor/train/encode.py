@@ -57,7 +57,7 @@ class Cache:
 
 
 class Sizes:
-    """The sizes of pictures that were decoded without error, by the sha256 of their bytes, in one file of the cache."""
+    """The sizes of pictures that decoded without error, by the sha256 of their bytes, in one file of the cache."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "pictures.json"
