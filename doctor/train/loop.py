@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import secrets
 import signal
@@ -15,24 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ..model.run import Run
 from .adapter import read_adapter
-from .data import Item, batches, read_items, with_trigger
-from .encode import Cache, Latents, Sizes, Texts, component, load_vae, vae_divisor
+from .data import read_items
+from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .errors import TrainError
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
-from .lora import LoraLinear, WithoutAdapter, add_lora, add_removal, targets, trainable
+from .lora import add_lora, add_removal, targets
 from .names import DTYPES, KINDS, SAVE_DTYPES
-from .optimize import make_optimizer, rate_factor
+from .preview import Preview, previews, prompts
 from .progress import Progress
 from .refuse import refuse
 from .result import TrainResult
-from .sample import decode, denoise, make_scheduler
 from .save import (
-    State,
     file_digest,
     final_file,
     metadata,
@@ -44,9 +39,10 @@ from .save import (
     write_state,
 )
 from .tensorfiles import check_complete, collect, weight_files
-from .timesteps import draw
+from .trainer import Trainer
 
-MOST_BAD_STEPS = 3
+# Matrices up to this many columns gain nothing from threads; on a busy machine they lose most of their time waiting.
+SMALL = 512
 
 
 def run_training(
@@ -79,6 +75,8 @@ def run_training(
     folder = transformer_folder(base)
     extras = None if extras_folder is None else Path(extras_folder)
     model = build_empty(folder)
+    if place.type == "cpu" and max(shape[1] for shape in targets(model).values()) <= SMALL:
+        torch.set_num_threads(1)
     files = weight_files(folder)
     check_complete(collect(files), {n: tuple(t.shape) for n, t in model.state_dict().items()}, folder)
     adapter = {} if adapter_file is None else read_adapter(Path(adapter_file), linears(model), place)
@@ -105,7 +103,7 @@ def run_training(
     texts = Texts(cache, parts["text_encoder"], parts["tokenizer"], dtype)
     with _memory_errors():
         latents.prepare(items, place, progress.phase)
-        texts.prepare(_prompts(run, items), place, progress.phase)
+        texts.prepare(prompts(run, items), place, progress.phase)
 
         progress.phase(f"Loading the transformer ({quantization}, {str(dtype).removeprefix('torch.')})")
         fill(model, folder, quantization=quantization, adapter=adapter, dtype=dtype, device=place)
@@ -115,7 +113,7 @@ def run_training(
                 f"The run goes on with its seed {seed}; the seed {run.seed} of the config starts with a new run."
             )
         shapes = targets(model)
-        removal = add_removal(model, adapter, dtype) if adapter and _previews(run) else []
+        removal = add_removal(model, adapter, dtype) if adapter and previews(run) else []
         loras = add_lora(model, shapes, run.rank, seed)
         check_no_meta(model)
         trainer = Trainer(run, model, loras, items, latents, texts, seed, place, dtype, progress)
@@ -176,259 +174,6 @@ def _save(run: Run, trainer: Trainer, output: Path, identity: dict[str, str], fi
     dtype = getattr(torch, SAVE_DTYPES[run.save_dtype])
     write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch))
     write_state(state_file(output, run.name), trainer.state(identity))
-
-
-class Trainer:
-    """The trained weights and what moves them. What step n does follows from the seed and n alone."""
-
-    def __init__(
-        self,
-        run: Run,
-        model: nn.Module,
-        loras: dict[str, LoraLinear],
-        items: Sequence[Item],
-        latents: Latents,
-        texts: Texts,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        progress: Progress,
-    ) -> None:
-        self.run = run
-        self.model = model
-        self.items = items
-        self.latents = latents
-        self.texts = texts
-        self.seed = seed
-        self.device = device
-        self.dtype = dtype
-        self.step = 0
-        self.losses: list[float] = []
-        self.bad = 0
-        self.parameters = trainable(loras)
-        self.optimizer = make_optimizer(
-            run.optimizer,
-            run.optimizer_settings,
-            run.learning_rate,
-            self.parameters.values(),
-            device,
-            progress.note,
-        )
-        self.ema = {key: value.detach().clone() for key, value in self.parameters.items()} if run.use_ema else None
-        self.order = batches(items, run.batch_size, seed, 0)
-        self.order_epoch = 0
-        if run.gradient_checkpointing:
-            make: Any = model
-            make.enable_gradient_checkpointing(gradient_checkpointing_func=_checkpoint(model, loras))
-
-    @property
-    def epoch(self) -> int:
-        return self.step * self.run.gradient_accumulation // len(self.order)
-
-    def advance(self) -> float:
-        """One optimizer step; returns its mean loss. Raises TrainError after three losses in a row are not finite."""
-        rate = self.run.learning_rate
-        factor = rate_factor(self.run.scheduler, self.run.scheduler_settings, rate, self.step, self.run.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * factor
-        total = 0.0
-        count = self.run.gradient_accumulation
-        for index in range(self.step * count, (self.step + 1) * count):
-            loss = self.loss(index) / count
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
-        limit = self.run.max_grad_norm if self.run.max_grad_norm > 0 else math.inf
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), limit)
-        if math.isfinite(total) and math.isfinite(norm.item()):
-            self.bad = 0
-            self.optimizer.step()
-            self._follow()
-        else:
-            self.bad += 1
-        self.optimizer.zero_grad(set_to_none=True)
-        self.losses.append(total)
-        self.step += 1
-        if self.bad >= MOST_BAD_STEPS:
-            raise TrainError(self._diagnosis())
-        return total
-
-    def loss(self, index: int) -> Tensor:
-        """The loss of one batch. Everything random in it is drawn from the seed and `index`."""
-        run = self.run
-        generator = torch.Generator().manual_seed(_mix(self.seed, index))
-        items = [self.items[i] for i in self._batch(index)]
-        clean = torch.stack([self.latents.get(item) for item in items])
-        noise = torch.randn(clean.shape, generator=generator)
-        t, weight = draw(run.timestep_type, run.content_or_style, len(items), generator)
-        drops = torch.rand(len(items), generator=generator).tolist()
-        captions = [
-            self.texts.get(item.dropped if drop < item.dropout else item.caption).to(self.device, self.dtype)
-            for item, drop in zip(items, drops, strict=True)
-        ]
-        share = t.view(-1, 1, 1, 1)
-        noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype).unsqueeze(2)
-        output = self.model(list(noisy.unbind(0)), (1.0 - t).to(self.device), captions, return_dict=False)[0]
-        guess = -torch.stack([value.float() for value in output]).squeeze(2)
-        miss = guess - (noise - clean).to(self.device)
-        each = (miss.abs() if run.loss_type == "mae" else miss.square()).mean(dim=(1, 2, 3))
-        return (each * weight.to(self.device)).mean()
-
-    def weights(self) -> dict[str, Tensor]:
-        """What is saved: the running average where one is kept, else the trained weights."""
-        return dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """With the saved weights in the model."""
-        if self.ema is None:
-            yield
-            return
-        kept = {key: value.detach().clone() for key, value in self.parameters.items()}
-        self._set(self.ema)
-        try:
-            yield
-        finally:
-            self._set(kept)
-
-    def state(self, identity: dict[str, str]) -> State:
-        return State(
-            identity=identity,
-            seed=self.seed,
-            step=self.step,
-            losses=list(self.losses),
-            lora={key: value.detach().cpu() for key, value in self.parameters.items()},
-            optimizer=self.optimizer.state_dict(),
-            ema=None if self.ema is None else {key: value.cpu() for key, value in self.ema.items()},
-        )
-
-    def restore(self, state: State) -> None:
-        self._set(state.lora)
-        self.optimizer.load_state_dict(state.optimizer)
-        if self.ema is not None:
-            start = state.ema if state.ema is not None else state.lora
-            self.ema = {key: value.to(self.device) for key, value in start.items()}
-        self.step = state.step
-        self.losses = list(state.losses)
-
-    def _set(self, values: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for key, parameter in self.parameters.items():
-                parameter.copy_(values[key])
-
-    def _follow(self) -> None:
-        if self.ema is None:
-            return
-        decay = min(self.run.ema_decay, (1 + self.step) / (10 + self.step))
-        with torch.no_grad():
-            for key, value in self.ema.items():
-                value.lerp_(self.parameters[key], 1.0 - decay)
-
-    def _batch(self, index: int) -> list[int]:
-        epoch, place = divmod(index, len(self.order))
-        if epoch != self.order_epoch:
-            self.order = batches(self.items, self.run.batch_size, self.seed, epoch)
-            self.order_epoch = epoch
-        return self.order[place]
-
-    def _diagnosis(self) -> str:
-        lead = f"The loss was not a finite number {MOST_BAD_STEPS} steps in a row (up to step {self.step})."
-        broken = [key for key, value in self.parameters.items() if not torch.isfinite(value).all()]
-        if broken:
-            return f"{lead} The LoRA has diverged ({broken[0]}): lower the learning rate {self.run.learning_rate}."
-        tensors = [*self.model.named_parameters(), *self.model.named_buffers()]
-        floats = [(name, value) for name, value in tensors if value.is_floating_point()]
-        bad = [name for name, value in floats if not torch.isfinite(value.float()).all()]
-        if bad:
-            return f"{lead} The base model holds non-finite weights ({bad[0]}): fetch its files again."
-        return (
-            f"{lead} Weights, latents and captions are finite, so the model overflows in {self.run.dtype} on them: "
-            f"lower the learning rate {self.run.learning_rate}, or set dtype to fp32 to find out."
-        )
-
-
-class Preview:
-    """Paints the sample prompts into <output>/samples. The VAE is loaded at the first picture and kept."""
-
-    def __init__(
-        self, run: Run, trainer: Trainer, removal: list[WithoutAdapter], vae: Path, model: Path, output: Path
-    ) -> None:
-        self.run = run
-        self.trainer = trainer
-        self.removal = removal
-        self.vae_folder = vae
-        self.model_folder = model
-        self.folder = output / "samples"
-        self.vae: Any = None
-        self.files: list[str] = []
-
-    def paint(self, stop: threading.Event) -> None:
-        if not _previews(self.run):
-            return
-        trainer = self.trainer
-        if self.vae is None:
-            self.vae = load_vae(self.vae_folder, trainer.device)
-        scheduler = make_scheduler(self.model_folder)
-        model: Any = trainer.model
-        for part in self.removal:
-            part.active = True
-        try:
-            with trainer.averaged():
-                for number, prompt in enumerate(self.run.samples):
-                    latent = denoise(
-                        model,
-                        scheduler,
-                        prompt,
-                        trainer.texts.get(_sample_text(self.run, prompt.prompt)),
-                        trainer.texts.get(prompt.negative),
-                        shrink=vae_divisor(self.vae_folder) // 2,
-                        channels=model.config.in_channels,
-                        dtype=trainer.dtype,
-                        device=trainer.device,
-                        stop=stop.is_set,
-                    )
-                    if latent is None:
-                        return
-                    file = self.folder / f"{self.run.name}_{trainer.step:09d}_{number}.png"
-                    decode(self.vae, latent, file)
-                    self.files.append(str(file))
-        finally:
-            for part in self.removal:
-                part.active = False
-
-
-def _checkpoint(model: nn.Module, loras: Mapping[str, LoraLinear]) -> Any:
-    """Recompute a block in backward instead of keeping its activations.
-
-    Blocks without LoRA need no backward, and the last block's would be recomputed at once: both run as they are.
-    """
-    layers = model.get_submodule("layers")
-    last = layers.get_submodule(str(len(list(layers.children())) - 1))
-    trained = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in loras}
-
-    def call(block: nn.Module, *inputs: Any) -> Any:
-        if block is last or id(block) not in trained:
-            return block(*inputs)
-        return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
-
-    return call
-
-
-def _prompts(run: Run, items: Sequence[Item]) -> list[str]:
-    texts = [item.caption for item in items]
-    texts += [item.dropped for item in items if item.dropout > 0]
-    if _previews(run):
-        texts += [_sample_text(run, prompt.prompt) for prompt in run.samples]
-        texts += [prompt.negative for prompt in run.samples]
-    return texts
-
-
-def _sample_text(run: Run, text: str) -> str:
-    """A sample prompt: the trigger word only where the prompt asks for it."""
-    return with_trigger(text, run.trigger_word) if "[trigger]" in text or "[name]" in text else text
-
-
-def _previews(run: Run) -> bool:
-    return not run.disable_sampling and bool(run.samples)
 
 
 def _device(device: str | None, run: Run, progress: Progress) -> torch.device:
@@ -529,7 +274,3 @@ def _digest(files: Sequence[Path]) -> str:
                 stream.seek(-(1 << 16), os.SEEK_END)
                 digest.update(stream.read())
     return digest.hexdigest()[:16]
-
-
-def _mix(seed: int, index: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8], "little") >> 1

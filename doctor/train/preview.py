@@ -1,0 +1,83 @@
+"""When previews are painted, and with which words."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..model.run import Run
+from .data import Item, with_trigger
+from .encode import load_vae, vae_divisor
+from .lora import WithoutAdapter
+from .sample import decode, denoise, make_scheduler
+from .trainer import Trainer
+
+
+class Preview:
+    """Paints the sample prompts into <output>/samples. The VAE is loaded at the first picture and kept."""
+
+    def __init__(
+        self, run: Run, trainer: Trainer, removal: list[WithoutAdapter], vae: Path, model: Path, output: Path
+    ) -> None:
+        self.run = run
+        self.trainer = trainer
+        self.removal = removal
+        self.vae_folder = vae
+        self.model_folder = model
+        self.folder = output / "samples"
+        self.vae: Any = None
+        self.files: list[str] = []
+
+    def paint(self, stop: threading.Event) -> None:
+        if not previews(self.run):
+            return
+        trainer = self.trainer
+        if self.vae is None:
+            self.vae = load_vae(self.vae_folder, trainer.device)
+        scheduler = make_scheduler(self.model_folder)
+        model: Any = trainer.model
+        for part in self.removal:
+            part.active = True
+        try:
+            with trainer.averaged():
+                for number, prompt in enumerate(self.run.samples):
+                    latent = denoise(
+                        model,
+                        scheduler,
+                        prompt,
+                        trainer.texts.get(sample_text(self.run, prompt.prompt)),
+                        trainer.texts.get(prompt.negative),
+                        shrink=vae_divisor(self.vae_folder) // 2,
+                        channels=model.config.in_channels,
+                        dtype=trainer.dtype,
+                        device=trainer.device,
+                        stop=stop.is_set,
+                    )
+                    if latent is None:
+                        return
+                    file = self.folder / f"{self.run.name}_{trainer.step:09d}_{number}.png"
+                    decode(self.vae, latent, file)
+                    self.files.append(str(file))
+        finally:
+            for part in self.removal:
+                part.active = False
+
+
+def prompts(run: Run, items: Sequence[Item]) -> list[str]:
+    texts = [item.caption for item in items]
+    texts += [item.dropped for item in items if item.dropout > 0]
+    if previews(run):
+        texts += [sample_text(run, prompt.prompt) for prompt in run.samples]
+        texts += [prompt.negative for prompt in run.samples]
+    return texts
+
+
+def sample_text(run: Run, text: str) -> str:
+    """A sample prompt: the trigger word only where the prompt asks for it."""
+    return with_trigger(text, run.trigger_word) if "[trigger]" in text or "[name]" in text else text
+
+
+def previews(run: Run) -> bool:
+    return not run.disable_sampling and bool(run.samples)
