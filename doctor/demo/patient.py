@@ -35,6 +35,7 @@ config:
     - type: diffusion_trainer
       training_folder: "output\\zimage"  # copied from a Windows machine
       device: cuda
+      training_seed: 42
       trigger_word: testarossa
       network:
         type: lora
