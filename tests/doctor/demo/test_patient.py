@@ -1,0 +1,78 @@
+"""The demo's patient on a real file system: all seven families found, repaired, and taken back to the last byte."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor import commands
+from zdoctor.doctor.apply import undo
+from zdoctor.doctor.demo.patient import Patient, build
+from zdoctor.doctor.demo.walk import FAMILIES, walk
+from zdoctor.doctor.errors import UserError
+
+Tree = dict[str, tuple[int, str | None, bytes | None]]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Patient:
+    return build(tmp_path_factory.mktemp("patient"))
+
+
+@pytest.fixture
+def patient(built: Patient, monkeypatch: pytest.MonkeyPatch) -> Iterator[Patient]:
+    monkeypatch.chdir(built.folder)
+    monkeypatch.setenv("HF_HOME", str(built.hub_home))
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    yield built
+
+
+def tree(folder: Path) -> Tree:
+    """Every path with its mode, link target and bytes."""
+    found: Tree = {}
+    for path in sorted(folder.rglob("*")):
+        target = os.readlink(path) if path.is_symlink() else None
+        content = path.read_bytes() if target is None and path.is_file() else None
+        found[str(path.relative_to(folder))] = (path.lstat().st_mode, target, content)
+    return found
+
+
+def test_seven_families_found_repaired_and_taken_back(patient: Patient, own_state_folder: Path) -> None:
+    config, machine = patient.config.name, patient.machine.name
+    before = tree(patient.folder)
+    sick = commands.check(config, machine=machine)
+    rules = {finding.rule for finding in sick.findings}
+    for family, ids in FAMILIES.items():
+        assert set(ids) <= rules, family
+    commands.fix(config, machine=machine)
+    assert tree(patient.folder) == before, "looking changed something"
+
+    safe = commands.fix(config, machine=machine, apply=True)
+    assert safe.after is not None and not safe.after.errors
+    both = commands.fix(config, machine=machine, apply=True, allow="changes-result")
+    assert both.after is not None
+    assert [f"{f.rule}: {f.text()}" for f in both.after.findings if f.severity != "note"] == []
+    assert commands.fix(config, machine=machine, allow="changes-result").plan.fixes == ()
+
+    undo(both.applied[0], state=own_state_folder)
+    undo(safe.applied[0], state=own_state_folder)
+    assert tree(patient.folder) == before
+
+
+def test_training_is_refused_while_anything_is_red(patient: Patient) -> None:
+    before = tree(patient.folder)
+    with pytest.raises(UserError, match="not green"):
+        commands.train(patient.config.name)
+    assert tree(patient.folder) == before
+
+
+def test_the_demo_never_works_in_a_folder_that_holds_something(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(UserError, match="not an empty folder"):
+        walk(str(tmp_path))
+    with pytest.raises(UserError, match="not an empty folder"):
+        walk(str(tmp_path / "mine.txt"))
