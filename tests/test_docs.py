@@ -1,0 +1,59 @@
+"""The documents say what the program does: rules.md is made of the rules (regenerate with --golden), the README runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from zdoctor import __version__
+from zdoctor.doctor.cli import parser
+from zdoctor.doctor.rules import all_repairs, all_rules
+
+ROOT = Path(__file__).parent.parent
+
+
+def rules_page() -> str:
+    lines = ["# Rules", "", "Made from the rules themselves; `zdoctor explain ID` prints the same.", ""]
+    for rule in all_rules():
+        cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
+        body = rule.doc.partition("\n")[2].strip()
+        body = re.sub(r"^(What|Why|Repair|Upstream|Signature):", r"\n**\1.**", body, flags=re.M).strip()
+        lines += [f"## {rule.id} {rule.name} ({rule.severity})", "", f"{rule.title}", "", body, ""]
+        lines += [f"*Repairs: {cures or 'none'}.*", ""]
+    return "\n".join(lines)
+
+
+def test_the_rules_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    file = ROOT / "docs" / "rules.md"
+    if request.config.getoption("--golden"):
+        file.write_text(rules_page(), encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == rules_page(), "python -m pytest tests/test_docs.py --golden"
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    commands = next(a for a in parser()._actions if a.dest == "run" or a.choices and "check" in a.choices).choices
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"zdoctor ([a-z]+)", text))
+    assert commands is not None and named <= set(commands)
+
+
+def test_links_of_the_documents_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_shows_what_check_prints() -> None:
+    """Every line of the first screen is a line of the golden report of that very command."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    screen = readme.split("    $ zdoctor check examples/kaggle_zimage.yaml", 1)[1].split("\nThat is", 1)[0]
+    golden = (ROOT / "tests" / "golden" / "kaggle.txt").read_text(encoding="utf-8")
+    for line in screen.splitlines()[1:]:
+        line = line.strip().replace("examples/", "")
+        assert not line or line == "…" or line in golden, line
