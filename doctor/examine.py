@@ -78,7 +78,13 @@ def examine_config(
         facts.append(known)
     report = merge(reports)
     elapsed = (time.perf_counter() - started) * 1000
-    report = replace(report, trainer=reading.config.trainer, elapsed_ms=elapsed, machine=world.system.recorded)
+    report = replace(
+        report,
+        trainer=reading.config.trainer,
+        elapsed_ms=elapsed,
+        machine=world.system.recorded,
+        outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
+    )
     return Examination(report, tuple(facts), reading, chosen)
 
 

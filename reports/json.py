@@ -23,6 +23,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "config": report.config,
         "trainer": report.trainer,
         "machine": report.machine,
+        "outputs": list(report.outputs),
         "findings": [_finding(finding) for finding in report.findings],
         "unknown": [_outcome(outcome) for outcome in report.unknown],
         "crashed": [_outcome(outcome) for outcome in report.crashed],

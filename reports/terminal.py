@@ -45,10 +45,12 @@ def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
 
 def _report(report: Report, width: int) -> Iterator[Line]:
     head = f"zdoctor check {report.config}"
-    about = [report.trainer or "trainer not recognised"]
+    who = [report.trainer or "trainer not recognised"]
     if report.machine:
-        about.append(f"machine: {report.machine}")
-    yield [("bold", head), ("dim", f"   {' · '.join(about)}")]
+        who.append(f"machine: {report.machine}")
+    yield [("bold", head), ("dim", f"   {' · '.join(who)}")]
+    for output in report.outputs:
+        yield [("dim", f"the run is written to {output}")]
     yield []
     for finding in report.findings:
         yield from _finding(finding, width)
@@ -56,9 +58,9 @@ def _report(report: Report, width: int) -> Iterator[Line]:
     yield from _outcomes("not known", report.unknown, width)
     yield from _outcomes("crashed (our bug, please report)", report.crashed, width)
     yield _summary(report)
-    next_step = _next(report)
-    if next_step:
-        yield [("bold", "next: "), ("", next_step)]
+    command, about = _next(report)
+    if command:
+        yield [("bold", "next: "), ("", command), ("dim", f"   {about}" if about else "")]
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
@@ -122,15 +124,16 @@ def _summary(report: Report) -> Line:
     return [(style, text), ("dim", f"{rest} · {report.elapsed_ms:.0f} ms")]
 
 
-def _next(report: Report) -> str:
+def _next(report: Report) -> tuple[str, str]:
+    """What to type next, and what it does."""
     ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}
     if any(fix.training_effect == "none" for fix in ready):
-        return f"zdoctor fix {report.config}   shows the plan; add --apply to carry it out (undo: zdoctor undo)"
+        return f"zdoctor fix {report.config}", "shows the plan; --apply carries it out"
     if ready and report.errors:
-        return f"zdoctor fix {report.config} --allow result   shows the repairs that change training"
+        return f"zdoctor fix {report.config} --allow result", "shows the repairs that change training"
     if report.errors:
-        return f"zdoctor explain {report.errors[0].rule}"
-    return "" if report.crashed else f"zdoctor train {report.config}"
+        return f"zdoctor explain {report.errors[0].rule}", ""
+    return ("", "") if report.crashed else (f"zdoctor train {report.config}", "")
 
 
 def _plan(plan: Plan, diff: str, width: int) -> Iterator[Line]:

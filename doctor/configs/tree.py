@@ -211,8 +211,8 @@ class _Yaml:
         merged: dict[str, Node] = {}
         while not self.loader.check_event(yaml.MappingEndEvent):
             peeked: Any = self.loader.peek_event()
-            is_merge = isinstance(peeked, ScalarEvent) and peeked.value == "<<" and peeked.implicit[0]
             offset = peeked.start_mark.index
+            is_merge = isinstance(peeked, ScalarEvent) and peeked.value == "<<" and peeked.implicit[0]
             key = self.node(depth + 1, inner)
             if key.children is not None:
                 raise self.failure("a mapping or list cannot be a key", offset)

@@ -63,6 +63,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
+    """What a check found. `outputs` are the folders that the runs will write to, as the config names them."""
+
     config: str
     trainer: str | None
     findings: tuple[Finding, ...] = ()
@@ -71,6 +73,7 @@ class Report:
     passed: tuple[str, ...] = ()
     elapsed_ms: float = 0.0
     machine: str | None = None
+    outputs: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
