@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..doctor.model import Files, Finding, Run, System, WritePlace, Writes, found
-from ..doctor.rules import rule
+from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
+from ..doctor.rules import Unestablished, rule
 
 PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
 DRIVE = re.compile(r"^[A-Za-z]:[\\/]|^\\\\")
@@ -25,8 +25,8 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
     What: ai-toolkit writes into the dataset folder itself: `.aitk_size.json` at every start, `_t_e_cache` when text
     embeddings are cached, `_latent_cache` when latents are cached to disk, `_controls` when control images are made.
     On a read-only mount (`/kaggle/input`, a network share) the first of these ends the run.
-    Why: the write happens after the model was downloaded and loaded, so the minutes are spent first.
-    Repair: a writable mirror: a folder of links to every file of the dataset, with folder_path pointed at it. The
+    Why: The write happens after the model was downloaded and loaded, so the minutes are spent first.
+    Repair: A writable mirror: a folder of links to every file of the dataset, with folder_path pointed at it. The
     caches then land in the mirror, and the dataset stays untouched. Guarding only `.aitk_size.json` in the trainer's
     source, as circulating patches do, is not enough: the next write to `_t_e_cache` fails the same way.
     Upstream: ai-toolkit toolkit/data_loader.py, toolkit/dataloader_mixins.py (27a03a91).
@@ -36,6 +36,9 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
     for place in writes.places:
         if isinstance(place.refusal, str):
             refused.setdefault((place.key, place.folder, place.refusal), []).append(place)
+    open_questions = [place.refusal.reason for place in writes.places if isinstance(place.refusal, Unknown)]
+    if open_questions and not refused:
+        raise Unestablished(open_questions[0])
     for (key, folder, refusal), places in refused.items():
         yield found(
             run.where(key),
@@ -66,8 +69,8 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     What: `name_or_path` is a folder, but `assistant_lora_path` is handed to a function that opens one safetensors
     file. A folder passes the trainer's "does it exist" test and then fails as a file. For Z-Image a hub address needs
     three parts (`org/repo/file.safetensors`); two parts, which Flux accepts, are refused.
-    Why: the adapter is opened after the whole transformer was loaded.
-    Repair: name the file. When the folder holds exactly one .safetensors file there is nothing to choose.
+    Why: The adapter is opened after the whole transformer was loaded.
+    Repair: Name the file. When the folder holds exactly one .safetensors file there is nothing to choose.
     Upstream: https://github.com/ostris/ai-toolkit/issues/836
     Signature: OSError: No such device (os error 19) — on Windows: FileNotFoundError
     """
@@ -76,24 +79,27 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     entry = files.at(run.adapter)
     if entry is None:
         return
+    if entry.kind == "denied":
+        raise Unestablished(f"{entry.path} could not be looked at")
     if entry.kind == "folder":
         weights = [name for name in entry.children if name.lower().endswith(".safetensors")]
         yield found(
             run.where("adapter"),
-            "{adapter} is a folder; {trainer} opens it as one safetensors file.{hint}",
-            otherwise="OSError: No such device (os error 19), after the transformer was loaded.",
+            "{adapter} is a folder; {trainer} opens it as one safetensors file." + _inside(weights),
+            otherwise="The run ends with OSError: No such device (os error 19), after the whole transformer was loaded.",
             evidence={"safetensors_inside": weights},
             adapter=run.adapter,
             trainer=run.trainer,
-            hint=_inside(weights),
+            count=len(weights),
+            names=", ".join(weights[:3]),
             candidates=weights,
         )
     elif entry.kind == "missing" and run.architecture == "zimage" and _is_repo(run.adapter):
         yield found(
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
-            otherwise="ValueError: Assistant LoRA path … is not a valid local path or hub path, "
-            "after the transformer was loaded.",
+            otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
+            "after the whole transformer was loaded.",
             adapter=run.adapter,
             architecture="Z-Image",
             candidates=[],
@@ -114,15 +120,19 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
 def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     """A path of the config that does not exist.
 
-    What: the base model, the adapter or a dataset folder is not where the config says. `~` and `%VAR%` are not
+    What: The base model, the adapter or a dataset folder is not where the config says. `~` and `%VAR%` are not
     expanded by ai-toolkit, and a path that does not exist is taken for a hub repository or for a JSON file, so the
     message in the trainer speaks of something else.
-    Why: paths are opened one after the other, the dataset last, after model loading and quantization.
-    Repair: write the path that exists; placeholders such as /path/to/images are said to be placeholders.
+    Why: Paths are opened one after the other, the dataset last, after model loading and quantization.
+    Repair: Write the path that exists; placeholders such as /path/to/images are said to be placeholders.
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
     """
     wanted = [("base_model", run.base_model, "the base model"), ("adapter", run.adapter, "the adapter")]
     wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in run.datasets]
+    entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}
+    hidden = [entry.path for entry in entries.values() if entry.kind == "denied"]
+    if hidden and not any(entry.kind in ("missing", "dangling") for entry in entries.values()):
+        raise Unestablished(f"{hidden[0]} could not be looked at")
     for key, text, what in wanted:
         entry = files.at(text)
         if text is None or entry is None or entry.kind not in ("missing", "dangling"):
@@ -170,16 +180,17 @@ def _is_repo(text: str) -> bool:
 
 
 def _inside(weights: list[str]) -> str:
+    """The second sentence of PTH003, a template over `count` and the first three `names`."""
     if not weights:
         return " It holds no .safetensors file."
     if len(weights) == 1:
-        return f" The file in it is {weights[0]}."
-    return f" It holds {len(weights)}: {', '.join(weights[:3])}{'…' if len(weights) > 3 else ''}."
+        return " The file in it is {names}."
+    return " It holds {count}: {names}." if len(weights) <= 3 else " It holds {count}: {names}, …"
 
 
 def _otherwise(is_data: bool, text: str) -> str:
     if is_data:
-        return "The trainer takes it for a JSON file and ends with FileNotFoundError after loading the model."
+        return "The trainer takes it for a JSON file and ends with FileNotFoundError, after the model was loaded."
     if looks_local(text) and not text.endswith(".safetensors"):
-        return "The trainer takes it for a hub repository: HFValidationError, or a download that was not meant."
-    return "The trainer ends with a ValueError after loading the transformer."
+        return "The trainer takes it for a hub repository: it ends with HFValidationError, or starts a download that was not meant."
+    return "The trainer ends with a ValueError, after the whole transformer was loaded."

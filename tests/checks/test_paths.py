@@ -17,6 +17,7 @@ from zdoctor.doctor.engine import prescribe
 from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.model import Dataset, Entry, Files, Plan, Run, System, Unknown, WritePlace, Writes
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.paths import mirror_dataset, name_the_file
 from zdoctor.tests.configs_on_disk import write_config
 
@@ -45,7 +46,7 @@ def entry(kind: str, *children: str) -> Entry:
         ([None, None], 0),
         (["read-only file system", "read-only file system"], 1),
         ([None, "no space left"], 1),
-        ([Unknown("not looked at")], 0),
+        ([Unknown("not looked at"), "read-only file system"], 1),
     ],
 )
 def test_one_finding_for_each_folder_that_refuses(refusals: list[Any], findings: int) -> None:
@@ -54,6 +55,17 @@ def test_one_finding_for_each_folder_that_refuses(refusals: list[Any], findings:
         for n, refusal in enumerate(refusals)
     )
     assert len(list(read_only_path(run(), Writes(places, "/w")))) == findings
+
+
+def test_a_folder_that_could_not_be_looked_at_is_not_green() -> None:
+    place = WritePlace("a file", "/data", "datasets/0/folder_path", "then", Unknown("the share does not answer"))
+    with pytest.raises(Unestablished, match="does not answer"):
+        list(read_only_path(run(), Writes((place,), "/w")))
+    files = Files({"/data": entry("denied")})
+    with pytest.raises(Unestablished):
+        list(missing_path(run(datasets=(Dataset("datasets/0", "/data", ".txt", (512,)),)), files, LINUX))
+    with pytest.raises(Unestablished):
+        list(adapter_path_is_directory(run(adapter="/data"), files))
 
 
 @contextmanager
@@ -162,7 +174,6 @@ def test_the_trap_of_an_adapter_folder(tmp_path: Path) -> None:
         ("/data/faces", entry("dangling"), "a link to something that is gone"),
         ("/data/faces", entry("folder"), None),
         ("/data/faces.json", entry("file"), None),
-        ("/data/faces", entry("denied"), None),
     ],
 )
 def test_a_missing_dataset(text: str, found: Entry, says: str | None) -> None:
