@@ -6,10 +6,29 @@ only `entry_points.txt` files that mention the group are read, by listing the im
 
 from __future__ import annotations
 
+import importlib
 import sys
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 GROUP = "zdoctor.plugins"
+
+
+@cache
+def loaded() -> tuple[ModuleType, ...]:
+    """The registered modules. One that cannot be imported is named on stderr and left out: it must not stop us."""
+    modules = []
+    for name in registered():
+        try:
+            modules.append(importlib.import_module(name))
+        except Exception as error:
+            left_out(name, f"{type(error).__name__}: {error}")
+    return tuple(modules)
+
+
+def left_out(name: str, why: str) -> None:
+    print(f"zdoctor: the rules of {name} are left out: {why}", file=sys.stderr)
 
 
 def registered() -> tuple[str, ...]:

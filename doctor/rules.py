@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from types import ModuleType
 
+from . import plugins
 from .model import Facts, Finding, Fix, Severity
 
 PACKAGE = __name__.split(".")[0]
@@ -109,16 +110,20 @@ def _modules(package: str) -> Iterator[ModuleType]:
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, by id. Raises RuleError when two share an id or a name."""
+    """Every rule, by id. Raises RuleError when two of ours share an id or a name; a plug-in's is then left out."""
     found: dict[str, Rule] = {}
     names: set[str] = set()
-    for module in (*_modules(f"{PACKAGE}.checks"), *plugins()):
+    for module in (*_modules(f"{PACKAGE}.checks"), *plugins.loaded()):
         for function in vars(module).values():
             for made in getattr(function, "zdoctor_rules", ()) if inspect.isfunction(function) else ():
                 if function.__module__ != module.__name__:
                     continue
                 if made.id in found or made.name in names:
-                    raise RuleError(f"{made.id} {made.name} is declared twice ({function.__module__})")
+                    why = f"{made.id} {made.name} is declared twice ({function.__module__})"
+                    if module not in plugins.loaded():
+                        raise RuleError(why)
+                    plugins.left_out(module.__name__, why)
+                    continue
                 found[made.id] = made
                 names.add(made.name)
     return tuple(found[id] for id in sorted(found))
@@ -128,17 +133,9 @@ def all_rules() -> tuple[Rule, ...]:
 def all_repairs() -> dict[str, tuple[Repair, ...]]:
     """The repairs of each rule id."""
     found: dict[str, tuple[Repair, ...]] = {}
-    for module in (*_modules(f"{PACKAGE}.fixes"), *plugins()):
+    for module in (*_modules(f"{PACKAGE}.fixes"), *plugins.loaded()):
         for function in vars(module).values():
             for made in getattr(function, "zdoctor_repairs", ()) if inspect.isfunction(function) else ():
                 if function.__module__ == module.__name__:
                     found[made.id] = (*found.get(made.id, ()), made)
     return found
-
-
-@cache
-def plugins() -> tuple[ModuleType, ...]:
-    """Modules that other packages registered under `zdoctor.plugins`."""
-    from .plugins import registered
-
-    return tuple(importlib.import_module(name) for name in registered())
