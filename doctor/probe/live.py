@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import stat as modes
 import sys
 import time
@@ -63,8 +62,8 @@ class LiveWorld:
             total, available = min(total, limit[0]), min(available, max(0, limit[0] - limit[1]))
         return System(
             os=_os(),
-            release=f"{platform.system()} {platform.release()}",
-            python=platform.python_version(),
+            release=_release(),
+            python=".".join(map(str, sys.version_info[:3])),
             cwd=self._cwd,
             home=self._home,
             cpus=os.cpu_count() or 1,
@@ -236,6 +235,15 @@ def _unescape(text: str) -> str:
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, char)
     return text
+
+
+def _release() -> str:
+    if sys.platform == "win32":
+        import platform  # slow to import; elsewhere one system call tells
+
+        return f"{platform.system()} {platform.release()}"
+    found = os.uname()
+    return f"{found.sysname} {found.release}"
 
 
 def _memory() -> tuple[int, int]:
