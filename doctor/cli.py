@@ -73,6 +73,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
     command("history", _history, "what was repaired, and when")
 
+    made = command("extract", _extract, "copy a repository from the hub cache to a plain folder, verified")
+    made.add_argument("source", metavar="REPO[@COMMIT]", help="org/name, as it is cached")
+    made.add_argument("target", metavar="DEST", help="a folder that does not exist yet")
+    made.add_argument("--model-only", action="store_true", help="leave out what no trainer loads")
+
     made = command("explain", _explain, "what a rule looks at, why, and what its repair does")
     made.add_argument("rule", metavar="RULE")
     command("rules", _rules, "list every rule")
@@ -187,6 +192,15 @@ def _history(options: argparse.Namespace) -> int:
             _emit(f"    {line}\n")
     if not entries:
         _emit("Nothing was repaired yet.\n")
+    return 0
+
+
+def _extract(options: argparse.Namespace) -> int:
+    from . import commands
+
+    _recover()
+    done = commands.extract(options.source, options.target, model_only=options.model_only, progress=_progress())
+    _emit(f"{options.source} lies in {options.target}, every file verified. To take it back: zdoctor undo {done.id}\n")
     return 0
 
 

@@ -19,6 +19,7 @@ from .probe.world import Paths, World
 from .rules import all_rules
 
 if TYPE_CHECKING:
+    from .apply import Applied
     from .train import TrainResult
 
 MOST_PASSES = 3
@@ -108,6 +109,19 @@ def fix(
         hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else "Nothing was changed."
         raise UserError(str(error), hint) from error
     return replace(result, applied=tuple(applied), after=after.report)
+
+
+def extract(source: str, target: str, *, model_only: bool = False, progress: Any = None) -> Applied:
+    """Copy a cached repository ("org/name" or "org/name@commit") to the new folder `target`, each file verified."""
+    from . import apply as writer
+    from .extract import plan_extraction
+    from .state import state_folder
+
+    plan = plan_extraction(LiveWorld(), source, target, model_only=model_only)
+    try:
+        return writer.apply(plan, binding=writer.bind(plan), state=state_folder(), progress=progress)
+    except writer.ApplyError as error:
+        raise UserError(str(error), "Nothing was copied.") from error
 
 
 def train(config: str, *, machine: str | None = None, progress: Any = None) -> TrainResult:
