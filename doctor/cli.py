@@ -200,7 +200,7 @@ def _extract(options: argparse.Namespace) -> int:
 
     _recover()
     done = commands.extract(options.source, options.target, model_only=options.model_only, progress=_progress())
-    _emit(f"{options.source} lies in {options.target}, every file verified. To take it back: zdoctor undo {done.id}\n")
+    _emit(f"{options.source} lies in {options.target}, every file verified. Take it back: zdoctor undo {done.id}\n")
     return 0
 
 

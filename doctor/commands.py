@@ -106,7 +106,7 @@ def fix(
                 break
             binding = writer.bind(plan)
     except writer.ApplyError as error:
-        hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else "Nothing was changed."
+        hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else ""
         raise UserError(str(error), hint) from error
     return replace(result, applied=tuple(applied), after=after.report)
 
@@ -121,7 +121,7 @@ def extract(source: str, target: str, *, model_only: bool = False, progress: Any
     try:
         return writer.apply(plan, binding=writer.bind(plan), state=state_folder(), progress=progress)
     except writer.ApplyError as error:
-        raise UserError(str(error), "Nothing was copied.") from error
+        raise UserError(str(error)) from error
 
 
 def train(config: str, *, machine: str | None = None, progress: Any = None) -> TrainResult:
