@@ -237,7 +237,7 @@ def _facts(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     from .demo.walk import walk
 
-    return walk(options.folder, color=_color(), width=_width())
+    return walk(options.folder, main)
 
 
 def _config(given: str | None) -> str:

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,11 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 NEEDED = ("torch", "diffusers", "transformers", "peft", "PIL")
 
 
-def walk(folder: str | None, *, color: bool = False, width: int = 100) -> int:
-    """Run the demo in a new or empty folder. Returns 0 when everything it promises came true, else 1."""
+def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
+    """Run the demo in a new or empty folder; `zdoctor` is the command line, called with its words.
+
+    Returns 0 when everything the demo promises came true, else 1.
+    """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
@@ -46,18 +49,23 @@ def walk(folder: str | None, *, color: bool = False, width: int = 100) -> int:
     patient = build(root)
     _print_recorded(patient)
     with _inside(patient):
-        return _walk(patient, started)
+        return _walk(patient, zdoctor, started)
 
 
-def _walk(patient: Patient, started: float) -> int:
+def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: float) -> int:
     from .. import commands
 
     machine = ["--machine", patient.machine.name]
     sick = commands.check(patient.config.name, machine=patient.machine.name)
-    _run("check", patient.config.name, *machine)
-    _run("fix", patient.config.name, "--apply", *machine)
+
+    def run(*words: str) -> None:
+        print(f"\n$ zdoctor {' '.join(words)}\n", flush=True)
+        zdoctor(words)
+
+    run("check", patient.config.name, *machine)
+    run("fix", patient.config.name, "--apply", *machine)
     print("\nWhat is left changes how the run trains, so it waits for your word:")
-    _run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
+    run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
     cured = commands.check(patient.config.name, machine=patient.machine.name)
 
     print("\nThe recorded card is not here, so the run is told to train on this machine's processor (device: cpu).")
@@ -66,13 +74,6 @@ def _walk(patient: Patient, started: float) -> int:
     result = _train(patient)
     change = _load_lora(patient, result)
     return _verdict(sick, cured, result, change, time.perf_counter() - started, patient.folder)
-
-
-def _run(*words: str) -> int:
-    from ..cli import main
-
-    print(f"\n$ zdoctor {' '.join(words)}\n", flush=True)
-    return main(words)
 
 
 def _train(patient: Patient) -> TrainResult:

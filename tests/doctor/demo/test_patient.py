@@ -10,6 +10,7 @@ import pytest
 
 from zdoctor.doctor import commands
 from zdoctor.doctor.apply import undo
+from zdoctor.doctor.cli import main
 from zdoctor.doctor.demo.patient import Patient, build
 from zdoctor.doctor.demo.walk import FAMILIES, walk
 from zdoctor.doctor.errors import UserError
@@ -73,6 +74,6 @@ def test_training_is_refused_while_anything_is_red(patient: Patient) -> None:
 def test_the_demo_never_works_in_a_folder_that_holds_something(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(UserError, match="not an empty folder"):
-        walk(str(tmp_path))
+        walk(str(tmp_path), main)
     with pytest.raises(UserError, match="not an empty folder"):
-        walk(str(tmp_path / "mine.txt"))
+        walk(str(tmp_path / "mine.txt"), main)
