@@ -15,6 +15,7 @@ Span = tuple[str, str]
 Line = Sequence[Span]
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(9), *range(10, 32), *range(127, 160))}
 PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
 EFFECTS = {"none": "", "equivalent": ", same training", "changes-result": ", changes the training result"}
 
@@ -30,7 +31,8 @@ def render_plan(plan: Plan, diff: str, *, width: int = 100, color: bool = False)
 
 
 def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
-    """Lines to text; with `color` as ANSI for a terminal."""
+    """Lines to text; with `color` as ANSI for a terminal. Control characters of file names never reach it."""
+    lines = [[(style, text.translate(CONTROLS)) for style, text in line] for line in lines]
     if not color:
         return "".join("".join(text for _, text in line).rstrip() + "\n" for line in lines)
     from rich.console import Console

@@ -86,6 +86,13 @@ def test_the_exit_code_is_the_same_in_every_format(report: Report, code: int) ->
     assert "next: zdoctor train" not in terminal.render(report) or code == 0
 
 
+@pytest.mark.parametrize("color", [False, True])
+def test_control_characters_of_a_path_do_not_reach_the_terminal(color: bool) -> None:
+    finding = found(Where("c\x1b]0;owned\x07.yaml"), "{path} is \x9b31mred.", path="/data/\x1b[2Jx")
+    text = terminal.render(Report("c", None, (finding,)), color=color)
+    assert "\x1b]" not in text and "\x1b[2J" not in text and "\x07" not in text and "\x9b" not in text
+
+
 def test_json_survives_awkward_evidence() -> None:
     finding = found(Where("c"), "{a}", a="ü", evidence={"nan": float("nan"), "t": (1, 2), "p": Path("x")})
     data = json.loads(json_report.render(Report("c", None, (finding,))))
