@@ -296,7 +296,7 @@ def _emit(text: str, file: str | None = None) -> None:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         return
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        Path(file).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}.") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +13,9 @@ SCHEMA = "zdoctor.report/1"
 
 
 def render(report: Report) -> str:
-    """One JSON object, one trailing newline."""
-    return json.dumps(as_data(report), ensure_ascii=False, indent=2, default=str) + "\n"
+    """One JSON object, one trailing newline. Bytes of file names that are not UTF-8 are escaped as Python has them."""
+    text = json.dumps(as_data(report), ensure_ascii=False, indent=2, default=str) + "\n"
+    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_data(report: Report) -> dict[str, Any]:

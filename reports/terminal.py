@@ -15,7 +15,7 @@ Span = tuple[str, str]
 Line = Sequence[Span]
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(9), *range(10, 32), *range(127, 160))}
+CONTROLS = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)), "�")
 PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
 EFFECTS = {"none": "", "equivalent": ", same training", "changes-result": ", changes the training result"}
 

@@ -93,6 +93,13 @@ def test_control_characters_of_a_path_do_not_reach_the_terminal(color: bool) -> 
     assert "\x1b]" not in text and "\x1b[2J" not in text and "\x07" not in text and "\x9b" not in text
 
 
+def test_json_holds_names_that_are_not_utf8() -> None:
+    report = Report("c", None, (found(Where("c"), "{path}", path="bad\udcff"),))
+    text = json_report.render(report)
+    text.encode("utf-8")
+    assert json.loads(text)["findings"][0]["message"] == "bad\udcff"
+
+
 def test_json_survives_awkward_evidence() -> None:
     finding = found(Where("c"), "{a}", a="ü", evidence={"nan": float("nan"), "t": (1, 2), "p": Path("x")})
     data = json.loads(json_report.render(Report("c", None, (finding,))))
