@@ -13,7 +13,7 @@ SCHEMA = "zdoctor.report/1"
 
 
 def render(report: Report) -> str:
-    """One JSON object, one trailing newline. Bytes of file names that are not UTF-8 are escaped as Python has them."""
+    """One JSON object, one trailing newline. Bytes of file names that are not UTF-8 come out as escapes."""
     text = json.dumps(as_data(report), ensure_ascii=False, indent=2, default=str) + "\n"
     return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
