@@ -15,13 +15,13 @@ _KEY = "diffusion_model.layers.0.attention.to_k.lora_A.weight"
 def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFolder) -> Iterator[Finding]:
     """A training adapter that does not fit the model.
 
-    What: the file behind assistant_lora_path is damaged, uses the tensor names of another program, or was made for
+    What: The file behind assistant_lora_path is damaged, uses the tensor names of another program, or was made for
     a model of another width.
 
-    Why: for Z-Image, ai-toolkit reads the adapter's rank from one fixed name. It does so after the whole
+    Why: For Z-Image, ai-toolkit reads the adapter's rank from one fixed name. It does so after the whole
     transformer has been loaded.
 
-    Repair: use the adapter published for this model (for Z-Image-Turbo, a file of
+    Repair: Use the adapter published for this model (for Z-Image-Turbo, a file of
     ostris/zimage_turbo_training_adapter).
 
     Signature: KeyError: 'diffusion_model.layers.0.attention.to_k.lora_A.weight'
@@ -34,8 +34,8 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     if adapter.problem:
         yield found(
             place,
-            "the adapter {path} is {problem}: {detail}",
-            otherwise="opening it fails, after the transformer has been loaded",
+            "The adapter {path} is {problem}: {detail}.",
+            otherwise="Opening it fails, after the whole transformer has been loaded.",
             evidence={"problem": adapter.problem},
             path=adapter.path,
             problem=PROBLEMS[adapter.problem],
@@ -48,12 +48,14 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     if key is None:
         yield found(
             place,
-            "the adapter {path} has no tensor {key}; its names begin like {example}",
-            otherwise="KeyError: '{key}' (after the transformer has been loaded)",
+            "The adapter {path} has no tensor {key}, the one the trainer asks for; its first name is {example}."
+            if adapter.tensors
+            else "The adapter {path} holds no tensor at all; the trainer asks for {key}.",
+            otherwise="The run ends with KeyError: '{key}', after the whole transformer has been loaded.",
             evidence={"names": list(adapter.tensors)[:5]},
             path=adapter.path,
             key=_KEY,
-            example=next(iter(adapter.tensors), "nothing: it is empty"),
+            example=next(iter(adapter.tensors), None),
         )
         return
     transformer = model.components.get("transformer")
@@ -61,8 +63,9 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     if needed is not None and (len(key.shape) != 2 or key.shape[1] != needed[1]):
         yield found(
             place,
-            "the adapter {path} was made for a model of width {theirs}; this transformer is {ours} wide",
-            otherwise="merging fails with a size mismatch (after the transformer has been loaded)",
+            "The adapter {path} was made for a model of width {theirs}; this transformer is {ours} wide (from the "
+            "headers of both).",
+            otherwise="Merging it fails with a size mismatch, after the whole transformer has been loaded.",
             evidence={"shape": list(key.shape)},
             path=adapter.path,
             theirs=key.shape[-1] if key.shape else 0,

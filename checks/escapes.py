@@ -23,11 +23,11 @@ from .windows_paths import escaped_paths
 def windows_path_escape(config: Config) -> Iterator[Finding]:
     """A Windows path whose backslashes are read as escapes.
 
-    What: a path with single backslashes inside double quotes.
-    Why: in double quotes a backslash starts an escape. Some are refused ("C:\\ai-models\\Z-Image": \\Z is none), and
+    What: A path with single backslashes inside double quotes.
+    Why: In double quotes a backslash starts an escape. Some are refused ("C:\\ai-models\\Z-Image": \\Z is none), and
     the file does not parse. Others change the path without a word: "D:\\new\\train" has a line feed and a tab in it,
     and the trainer later says that the path does not exist, with a character in it that cannot be seen.
-    Repair: the path is put in single quotes, where a backslash is a backslash (in JSON the backslashes are doubled).
+    Repair: The path is put in single quotes, where a backslash is a backslash (in JSON the backslashes are doubled).
     On Linux and macOS a relative path gets forward slashes. Forward slashes work on Windows, too.
     Signature: yaml.scanner.ScannerError: while scanning a double-quoted scalar ... found unknown escape character;
     expected escape sequence of 8 hexadecimal numbers; json.decoder.JSONDecodeError: Invalid \\escape
@@ -46,10 +46,10 @@ def windows_path_escape(config: Config) -> Iterator[Finding]:
         message += ": {reads}, and the file does not parse" if sick.rejected else "; the trainer reads {reads}"
         yield found(
             Where(config.path, line, column, pointers.get(sick.start)),
-            message + ". Use single quotes or forward slashes",
-            otherwise="the trainer stops at once"
+            message + ". Use single quotes or forward slashes.",
+            otherwise="The trainer stops at once, before it loads anything."
             if sick.rejected
-            else "the trainer looks for a path that does not exist, and its message does not show why",
+            else "The trainer looks for a path that does not exist, and its message does not show why.",
             evidence={
                 "start": sick.start,
                 "end": sick.end,

@@ -10,10 +10,11 @@ from ..doctor.rules import rule
 SHOWN = 10
 KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}
 DAMAGE = {
-    "wrong-size": "it has {actual} bytes, the repository's has {size} (from {source}){detail}",
+    "wrong-size": "it has {actual} bytes and should have {size} (from {source})",
     "wrong-content": "its content does not match the {kind} it was published with (from {source})",
     "wrong-link": "its link leads to the content of another file",
     "broken-structure": "{detail}",
+    "disguised": "it has {actual} bytes and should have {size} (from {source}); it is {detail}",
 }
 GAPS = {
     "missing": "{file} of {repo} is missing from the cached snapshot {commit}.",
@@ -33,12 +34,12 @@ HIDDEN = "{file} of {repo} is in the cache, but noted as non-existent (.no_exist
 def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
     """A file of the hub cache that does not hold what was published.
 
-    What: every file the run loads is held against the size and content address of the repository's file list, or
+    What: Every file the run loads is held against the size and content address of the repository's file list, or
     of the blob's name; safetensors files also against their own header. Files up to 1 MiB are hashed at every
     check, larger ones with --deep.
-    Why: the hub client never looks at content. It checks the size once, while it downloads; afterwards a file that
+    Why: The hub client never looks at content. It checks the size once, while it downloads; afterwards a file that
     exists is used as it is, online and offline, and downloading again changes nothing.
-    Repair: the same content from elsewhere on this machine, verified; else this one file is downloaded again. What
+    Repair: The same content from elsewhere on this machine, verified; else this one file is downloaded again. What
     was there goes into quarantine.
     Upstream: https://github.com/huggingface/huggingface_hub/issues/3643,
     https://github.com/huggingface/huggingface_hub/issues/2364
@@ -50,7 +51,7 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
         for file in bad[:SHOWN]:
             yield found(
                 where,
-                "{file} of {repo} is damaged: " + DAMAGE[file.state] + ".",
+                "{file} of {repo} is damaged: " + DAMAGE[_damage(file)] + ".",
                 otherwise="The hub client uses it as it is, and downloading the model again does not replace it: "
                 "the trainer stops while it loads the file, or trains on wrong weights.",
                 evidence=_evidence(repo, file),
@@ -60,15 +61,15 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 size=file.size,
                 kind=KINDS.get((file.digest or "").partition(":")[0], "digest"),
                 source="its list of files" if repo.has_manifest else "the name of the blob",
-                detail=f"; it is {file.detail}" if file.detail and file.state == "wrong-size" else file.detail,
+                detail=file.detail,
             )
-        yield from _rest(run, repo, bad[SHOWN:], "{count} more files of {repo} are damaged: {names}.")
+        yield from _rest(run, repo, bad[SHOWN:], "Damaged too are other files of {repo}, {count} in all: {names}.")
         for file in repo.files:
             if not file.needed and file.name == f"trees/{repo.commit}.json":
                 yield found(
                     where,
                     "The hub client's list of files for {repo} cannot be used: it {detail}.",
-                    otherwise="Missing files go unnoticed without it; the client fetches a new list when it is gone.",
+                    otherwise="Missing files go unnoticed without it; once it is gone, the client fetches a new one.",
                     evidence=_evidence(repo, file),
                     severity="warning",
                     file=file.name,
@@ -90,12 +91,12 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
 def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
     """A cached model that lacks files: a link to nothing, a missing shard.
 
-    What: every file the run loads is looked for; the names come from the repository's file list
+    What: Every file the run loads is looked for; the names come from the repository's file list
     (trees/<commit>.json), or from the weight index where there is no list. A file that is there but noted as
     non-existent (in .no_exist, after the hub once answered 404) is as good as missing.
-    Why: an interrupted download, a deleted blob, or a tool that removed files leaves a snapshot that looks like a
+    Why: An interrupted download, a deleted blob, or a tool that removed files leaves a snapshot that looks like a
     model. Online the client downloads what is missing; offline, or from a path, the loader fails.
-    Repair: a link to the blob where the content is still there, a verified copy from elsewhere on this machine, else
+    Repair: A link to the blob where the content is still there, a verified copy from elsewhere on this machine, else
     exactly the missing file is downloaded.
     Upstream: https://github.com/huggingface/huggingface_hub/issues/3371
     Signature: IncompleteSnapshotError: The cached snapshot for … is incomplete
@@ -128,13 +129,15 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
                 run.where(repo.used_by[0]),
                 GAPS.get(file.state, HIDDEN),
                 severity="warning" if heals and file.state in GAPS else None,
-                otherwise=otherwise if file.state in GAPS else "Loaders go on without it, or stop.",
+                otherwise=otherwise
+                if file.state in GAPS
+                else "The trainer goes on without it, or stops while it loads the model.",
                 evidence=_evidence(repo, file),
                 file=file.name,
                 repo=repo.repo,
                 commit=repo.commit[:8],
             )
-        yield from _rest(run, repo, gaps[SHOWN:], "{count} more files of {repo} are missing: {names}.")
+        yield from _rest(run, repo, gaps[SHOWN:], "Missing too are other files of {repo}, {count} in all: {names}.")
 
 
 @rule(
@@ -147,10 +150,10 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
     """A branch of the hub cache that names no usable snapshot.
 
     What: refs/main must hold exactly the 40 digits of a commit whose snapshot is there.
-    Why: asking the hub for a file that does not exist moves the ref to the newest commit without downloading
+    Why: Asking the hub for a file that does not exist moves the ref to the newest commit without downloading
     anything; editors add a newline; a full disk leaves it empty. The model is then on the disk and cannot be found:
     it vanishes from `hf cache ls`, and offline loads fail. Online the ref heals at the next download.
-    Repair: the ref is pointed at the snapshot that is complete, 0 bytes downloaded.
+    Repair: The ref is pointed at the snapshot that is complete, 0 bytes downloaded.
     Upstream: https://github.com/huggingface/huggingface_hub/issues/4487
     Signature: LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the specified revision
     """
@@ -168,8 +171,8 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
             severity=None if hub.offline else "warning",
             otherwise="The run stops when it loads the model, although its files are here."
             if hub.offline
-            else "It goes well as long as the hub answers, which then moves the ref and downloads what changed; "
-            "offline the run stops although the files are here.",
+            else "It goes well as long as the hub answers: the client then moves the ref and downloads what changed. "
+            "Offline, the run stops although the files are here.",
             evidence={"ref": repo.ref_path, "content": repo.ref_content, "snapshots": list(repo.snapshots)},
             repo=repo.repo,
             content=repo.ref_content,
@@ -182,9 +185,9 @@ def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
     """Left-overs of interrupted downloads.
 
     What: .incomplete files in the blobs folder that nothing wrote to for ten minutes.
-    Why: since 1.18 the hub client gives each download a new temporary name, so a left-over is never resumed: it only
+    Why: Since 1.18 the hub client gives each download a new temporary name, so a left-over is never resumed: it only
     takes space. One that still grows belongs to a running download and is left alone.
-    Repair: they are moved into quarantine.
+    Repair: They are moved into quarantine.
     Upstream: https://github.com/huggingface/huggingface_hub/pull/4306
     """
     for repo in used(hub):
@@ -192,7 +195,9 @@ def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
         if stale:
             yield found(
                 run.where(repo.used_by[0]),
-                "{count} interrupted download(s) of {repo} take {size}; the hub client never resumes them.",
+                "An interrupted download of {repo} takes {size}; the hub client never resumes it."
+                if len(stale) == 1
+                else "Interrupted downloads of {repo} take {size}: {count} files that the hub client never resumes.",
                 otherwise="They stay until somebody deletes them.",
                 evidence={"paths": [path for path, _ in stale], "bytes": sum(size for _, size in stale)},
                 repo=repo.repo,
@@ -210,7 +215,7 @@ def used(hub: Hub) -> list[HubRepo]:
 def amount(size: int) -> str:
     """Bytes for people."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
+        if size >= 0.9995 * scale:
             return f"{size / scale:.3g} {unit}"
     return f"{size} bytes"
 
@@ -234,11 +239,16 @@ def _rest(run: Run, repo: HubRepo, files: Sequence[HubFile], message: str) -> It
         yield found(
             run.where(repo.used_by[0]),
             message,
+            otherwise="It is with them as with those that are named one by one.",
             evidence={"paths": [file.path for file in files]},
             count=len(files),
             repo=repo.repo,
             names=", ".join(names[:5]) + (", …" if len(names) > 5 else ""),
         )
+
+
+def _damage(file: HubFile) -> str:
+    return "disguised" if file.state == "wrong-size" and file.detail else file.state
 
 
 def folder_of(file: HubFile) -> str:

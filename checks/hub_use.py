@@ -18,8 +18,8 @@ SHARDED = re.compile(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safete
 def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
     """hf_xet is absent, or in a version that hangs, and there is something to download.
 
-    What: the installed version of hf_xet, looked at only when the run still has to download from the hub.
-    Why: without it the hub client falls back to one plain stream per file, and refuses files above 50 GB; versions
+    What: The installed version of hf_xet, looked at only when the run still has to download from the hub.
+    Why: Without it the hub client falls back to one plain stream per file, and refuses files above 50 GB; versions
     1.1 to 1.5.1 can stall near the end of a download.
     Repair: pip install -U "hf-xet>=1.5.2".
     Upstream: https://github.com/huggingface/xet-core/pull/850
@@ -51,19 +51,19 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
 def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     """The run asks the hub for its model at every start, although a complete copy is on this machine.
 
-    What: the base model is given as a hub id, HF_HUB_OFFLINE is not set, and every file the run loads is cached.
-    Why: each start asks the hub which commit is the newest. When the repository got a new one, even for its README,
+    What: The base model is given as a hub id, HF_HUB_OFFLINE is not set, and every file the run loads is cached.
+    Why: Each start asks the hub which commit is the newest. When the repository got a new one, even for its README,
     the run changes under you; on a cache without symbolic links (Windows) everything is downloaded again.
-    Repair: extract the snapshot into a plain folder and name that folder in the config.
+    Repair: Extract the snapshot into a plain folder and name that folder in the config.
     Upstream: https://github.com/ostris/ai-toolkit/issues/560, https://github.com/ostris/ai-toolkit/issues/750
-    Signature: none; "Fetching … files" at a start that had nothing to fetch.
+    Signature: None; "Fetching … files" at a start that had nothing to fetch.
     """
     repo = hub.repo(run.base_model)
     if repo is None or hub.offline or repo.ref_state == "pinned" or not is_complete(repo, run):
         return
     yield found(
         run.where("base_model"),
-        "{repo} is asked for at the hub at each start, although a complete copy is in the cache.",
+        "The run asks the hub for {repo} at each start, although a complete copy is in the cache.",
         otherwise="A new commit there is downloaded unasked and changes what is trained; with the hub out of reach "
         "the run stops.",
         evidence={"snapshot": repo.snapshot, "commit": repo.commit},
@@ -82,9 +82,9 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
     """A model in several files cannot be loaded by its hub id offline, cached or not.
 
     What: HF_HUB_OFFLINE is set, the base model is a hub id, and its transformer comes in several weight files.
-    Why: before diffusers loads such a component by hub id, it asks the hub for the repository's list of files and
+    Why: Before diffusers loads such a component by hub id, it asks the hub for the repository's list of files and
     does not fall back to the cache. A folder path is loaded without asking. Measured with diffusers 0.42.1.
-    Repair: extract the snapshot into a plain folder and name that folder in the config.
+    Repair: Extract the snapshot into a plain folder and name that folder in the config.
     Upstream: https://github.com/huggingface/diffusers/issues/11447,
     https://github.com/huggingface/diffusers/issues/11948
     Signature: OfflineModeIsEnabled: Cannot reach https://huggingface.co/api/models/…: offline mode is enabled
@@ -99,7 +99,7 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
         run.where("base_model"),
         "HF_HUB_OFFLINE is set, and {folder}/ of {repo} is in several files: diffusers asks the hub about such a "
         "model although it is cached, and stops. The snapshot's path works.",
-        otherwise="The run stops when it loads the model: OfflineModeIsEnabled.",
+        otherwise="The run stops when it loads the model, with OfflineModeIsEnabled.",
         evidence={"index": index.path, "snapshot": repo.snapshot, "commit": repo.commit},
         repo=repo.repo,
         folder=folder_of(index),
@@ -111,12 +111,12 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
 def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
     """The run would download a model that lies complete in another hub cache of this machine.
 
-    What: nothing of a repository is in the cache that the environment names (HF_HUB_CACHE, HF_HOME), while the
+    What: Nothing of a repository is in the cache that the environment names (HF_HUB_CACHE, HF_HOME), while the
     default cache, or the one below HF_HOME, holds all the run loads from it.
-    Why: the variables are read when Python starts. Set in one shell and not in the other, they make a second, empty
+    Why: The variables are read when Python starts. Set in one shell and not in the other, they make a second, empty
     cache, and everything is downloaded again.
-    Repair: name the snapshot that is there; or set the variable as it was.
-    Signature: none; "Fetching … files" for a model that was downloaded before.
+    Repair: Name the snapshot that is there; or set the variable as it was.
+    Signature: None; "Fetching … files" for a model that was downloaded before.
     """
     for repo in used(hub):
         if repo.snapshots or repo.ref_state == "pinned":
@@ -129,7 +129,7 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
             yield found(
                 run.where(repo.used_by[0]),
                 "{repo} is complete in {other}, but the run uses the cache {cache}, where nothing of it is.",
-                otherwise="It is downloaded again: {size}.",
+                otherwise="It is downloaded again: {size} (from the sizes of the cached files).",
                 evidence={"snapshot": other.snapshot, "caches": list(hub.caches)},
                 repo=repo.repo,
                 cache=repo.cache,

@@ -17,14 +17,14 @@ _ZIMAGE = 6_154_908_736
 def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     """The predicted peak exceeds the free memory of the device.
 
-    What: the bytes of weights, LoRA, optimizer and activations are computed for each phase of the run and the
+    What: The bytes of weights, LoRA, optimizer and activations are computed for each phase of the run and the
     largest phase is held against the memory that is free now. It is an error when even the low end of the estimate
     is too much, a warning when only the high end is.
 
     Why: ai-toolkit skips a batch that does not fit and gives up after three in a row, which comes after everything
     has been loaded and cached.
 
-    Repair: the settings that lower the peak, the harmless ones first; each says whether it changes the result.
+    Repair: The settings that lower the peak, the harmless ones first; each says whether it changes the result.
 
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training
@@ -36,8 +36,9 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     budget = memory.total if memory.device == "cpu" else memory.free
     yield found(
         run.where("base_model"),
-        "{phase} needs {peak} (computed: {low} to {high}), {free} are free on {device} ({source}): {items}",
-        otherwise="out of memory in the phase: {phase}",
+        "The phase '{phase}' needs {peak} (computed: {low} to {high}), but {free} are free on {device} ({source}). "
+        "It is made of {items}.",
+        otherwise="The run ends out of memory in the phase '{phase}'.",
         severity="error" if low > budget else "warning",
         evidence={"peak": peak.total, "margin": memory.margin, "free": memory.free, **dict(peak.items)},
         phase=peak.name,
@@ -64,14 +65,14 @@ def _size(count: int) -> str:
 def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Finding]:
     """Loading needs more RAM than is available.
 
-    What: the part of the load that must be held in RAM (weights that are converted, merged with an adapter, or
+    What: The part of the load that must be held in RAM (weights that are converted, merged with an adapter, or
     quantized on the way) is computed and held against the available RAM.
 
-    Why: an adapter makes ai-toolkit load the whole transformer at full precision before it is quantized; weights
+    Why: An adapter makes ai-toolkit load the whole transformer at full precision before it is quantized; weights
     stored in another dtype than the run's are converted in RAM. A machine without swap ends the process without a
     message.
 
-    Repair: close other programs, or add swap; on a rented machine, choose one with more RAM.
+    Repair: Close other programs, or add swap; on a rented machine, choose one with more RAM.
 
     Signature: Killed; exit code 137; os error 1455 (Windows: the paging file is too small)
     """
@@ -79,13 +80,14 @@ def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Findin
         return
     yield found(
         run.where("base_model"),
-        "loading holds {need} in RAM (computed), {free} are available of {total} (measured)",
-        otherwise="the process swaps, or is ended without a message while the model is loaded",
+        "Loading the model holds {need} in RAM (computed), but {free} of {total} are available ({source}).",
+        otherwise="The computer slows to a crawl, or ends the run without a message while the model is loaded.",
         severity="error" if memory.host_peak > system.memory_total and system.os == "linux" else None,
         evidence={"need": memory.host_peak, "available": memory.host_free, "total": system.memory_total},
         need=_size(memory.host_peak),
         free=_size(memory.host_free),
         total=_size(system.memory_total),
+        source="measured" if system.recorded is None else "recorded",
     )
 
 
@@ -93,13 +95,13 @@ def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Findin
 def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, system: System) -> Iterator[Finding]:
     """A full-size model on a machine where no GPU answers.
 
-    What: the driver was asked and named no card, the model has more than a thousand million parameters, and the
+    What: The driver was asked and named no card, the model has more than a billion parameters, and the
     config does not say `device: cpu`.
 
     Why: ai-toolkit ignores `device` and trains on the processor without a word, where a step of such a model takes
     minutes. Usually the notebook has no accelerator switched on, or the driver is not visible in the container.
 
-    Repair: switch the accelerator on, or start the container with the GPU; write `device: cpu` to say it is meant.
+    Repair: Switch the accelerator on, or start the container with the GPU; write `device: cpu` to say it is meant.
     """
     if gpus or run.kind == "other" or run.device.startswith(("cpu", "mps")) or system.os == "darwin":
         return
@@ -112,11 +114,12 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         return
     yield found(
         run.where("device"),
-        "no GPU answers on this machine, and {model} has {billions} thousand million parameters",
-        otherwise="the run goes on the processor without a word, minutes for every step",
+        "No GPU answers on this machine, and {model} has {billions} billion parameters ({source}).",
+        otherwise="The run goes on the processor without a word, and every step takes minutes.",
         evidence={"parameters": parameters},
         model=model.source,
         billions=f"{parameters / 1e9:.1f}",
+        source="computed from its files" if model.components else "as published",
     )
 
 

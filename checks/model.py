@@ -27,14 +27,14 @@ _SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".c
 def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Tensors the architecture needs and the weight files lack.
 
-    What: the headers of the weight files are compared, name by name, with what config.json makes the loader build.
+    What: The headers of the weight files are compared, name by name, with what config.json makes the loader build.
 
     Why: diffusers builds the transformer and the VAE without memory (on the "meta" device) and fills in what the
     files hold. A tensor they lack stays empty, and the first move of that block to a device fails. The only hint,
     a warning about newly initialized weights, is hidden by ai-toolkit. transformers instead fills a text encoder's
     missing tensors with random numbers, and the run trains to the end on garbage.
 
-    Repair: get the complete files. Loading with low_cpu_mem_usage=False, skipping the empty blocks, or to_empty()
+    Repair: Get the complete files. Loading with low_cpu_mem_usage=False, skipping the empty blocks, or to_empty()
     only turns the failure into random weights.
 
     Upstream: https://github.com/ostris/ai-toolkit/issues/571
@@ -62,7 +62,7 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
         yield found(
             run.where("base_model"),
             "{component} lacks {missing} of the {needed} tensors that its config.json asks for ({which}), "
-            "for example {example}; computed from the headers of {files}",
+            "for example {example}. That was computed from the headers of {files}.",
             otherwise=_consequence(part),
             evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
             component=part.name,
@@ -80,10 +80,10 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
 
 def _consequence(part: Component) -> str:
     if part.name.startswith("text_encoder"):
-        return "the missing tensors are filled with random numbers, and the run trains to its end on garbage"
+        return "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
     return (
-        "they stay without data when the model is loaded: NotImplementedError: Cannot copy out of meta tensor; "
-        "no data! (after minutes of loading, before the first step)"
+        "They stay without data, and after minutes of loading, before the first step, the run ends with "
+        "NotImplementedError: Cannot copy out of meta tensor; no data!"
     )
 
 
@@ -122,15 +122,15 @@ def _files(part: Component) -> str:
 def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Weights of another kind than the folder says.
 
-    What: another class than the trainer builds, names of another program's layout, shapes that differ from
+    What: Another class than the trainer builds, names of another program's layout, shapes that differ from
     config.json, more layers in the files than in config.json, 8-bit weights whose scales the loader drops, or
     parts that do not fit together.
 
-    Why: the loader takes tensors by name and shape. Other names mean empty parameters; other shapes stop it; scales
+    Why: The loader takes tensors by name and shape. Other names mean empty parameters; other shapes stop it; scales
     it does not know are dropped and leave every weight wrong by a factor; layers that config.json does not mention
     are left out without a word.
 
-    Repair: use the folder in the diffusers layout as its author published it; a ComfyUI file goes into
+    Repair: Use the folder in the diffusers layout as its author published it; a ComfyUI file goes into
     name_or_path as a file, not into transformer/.
 
     Signature: Cannot load because … expected shape …, but got …; or Cannot copy out of meta tensor; no data!
@@ -145,8 +145,8 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
         if expected and part.class_name is not None and part.class_name not in expected:
             yield found(
                 place,
-                "{component} is a {actual}; Z-Image needs a {expected} (config.json in {folder})",
-                otherwise="loading fails or builds a model that these weights do not fill",
+                "{component} is a {actual}, but Z-Image needs a {expected} (config.json in {folder}).",
+                otherwise="Loading fails, or builds a model that these weights do not fill.",
                 evidence=evidence,
                 component=part.name,
                 actual=part.class_name,
@@ -159,9 +159,9 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
         if scales:
             yield found(
                 place,
-                "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops the "
-                "scales",
-                otherwise="every scaled weight is wrong by its factor; the run trains on garbage without an error",
+                "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops "
+                "the scales.",
+                otherwise="Every scaled weight is wrong by its factor; the run trains on garbage without an error.",
                 evidence=evidence,
                 component=part.name,
                 count=len(scales),
@@ -172,8 +172,8 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
         if layout:
             yield found(
                 place,
-                "the tensors of {component} are named as {layout}, not as diffusers names them (such as {example})",
-                otherwise="no parameter finds its tensor: Cannot copy out of meta tensor; no data! while loading",
+                "The tensors of {component} have {layout} names, not those the trainer loads (such as {example}).",
+                otherwise="The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!",
                 evidence=evidence,
                 component=part.name,
                 layout=layout,
@@ -192,9 +192,12 @@ def _shapes(run: Run, part: Component) -> Iterator[Finding]:
     if wrong:
         yield found(
             run.where("base_model"),
-            "{count} tensors of {component} have another shape than config.json asks for: {example} is {actual}, "
-            "{expected} is needed",
-            otherwise="loading fails with a shape mismatch, after the file has been read",
+            "The tensor {example} of {component} has shape {actual}, but config.json asks for {expected} (from the "
+            "file headers)."
+            if len(wrong) == 1
+            else "{component} has {count} tensors of another shape than config.json asks for: {example} is {actual} "
+            "and should be {expected} (from the file headers).",
+            otherwise="Loading fails with a shape mismatch, after the file has been read.",
             evidence=evidence,
             count=len(wrong),
             component=part.name,
@@ -206,8 +209,8 @@ def _shapes(run: Run, part: Component) -> Iterator[Finding]:
     if more and not wrong:
         yield found(
             run.where("base_model"),
-            "the files of {component} hold {count} blocks that config.json leaves out ({example} …)",
-            otherwise="they are skipped without a word: a model without its last layers is trained",
+            "The files of {component} hold blocks that config.json leaves out: {count}, from {example} on.",
+            otherwise="They are skipped without a word: a model without its last layers is trained.",
             evidence=evidence,
             component=part.name,
             count=len(more),
@@ -258,8 +261,9 @@ def _fit_together(run: Run, model: ModelFolder) -> Iterator[Finding]:
         if isinstance(value, int) and isinstance(width, int) and value != width:
             yield found(
                 run.where("base_model"),
-                "{component} gives {key} {value}, the transformer takes {own} {width}: they are of different models",
-                otherwise="the first step, or the first sample before it, fails with a size mismatch",
+                "{component} has {key} {value}, but the transformer takes {own} {width} (from both config.json): "
+                "they belong to different models.",
+                otherwise="The first step, or the first sample before it, fails with a size mismatch.",
                 evidence={"component": name},
                 component=name,
                 key=key,

@@ -25,13 +25,13 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     What: text_encoder/, tokenizer/ or vae/ is absent, a config.json, index or shard is missing, or the path names a
     hub cache's root (models--org--name) in place of a snapshot inside it.
 
-    Why: a local folder is taken as it is; nothing is fetched for it. A copy that was cut short, or one made of the
+    Why: A local folder is taken as it is; nothing is fetched for it. A copy that was cut short, or one made of the
     visible links only, leaves such gaps, and the loader's words about them mislead: a missing index is reported as a
     missing .bin file, a missing tokenizer as a library that cannot be instantiated.
 
-    Repair: copy a complete snapshot from the hub cache, or name in extras_name_or_path where the missing parts are.
+    Repair: Copy a complete snapshot from the hub cache, or name in extras_name_or_path where the missing parts are.
 
-    Signature: does not appear to have a file named …; Error no file named diffusion_pytorch_model.bin found in
+    Signature: Does not appear to have a file named …; Error no file named diffusion_pytorch_model.bin found in
     directory …; Error no file named model.safetensors, or pytorch_model.bin, found in directory …; Couldn't
     instantiate the backend tokenizer from one of …; Error no file named config.json found in directory …
     """
@@ -42,8 +42,8 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     if cache is not None:
         yield found(
             place,
-            "{path} is the root of a hub cache entry; the files lie in a snapshot inside it ({snapshot})",
-            otherwise="OSError: Error no file named config.json found in directory {path} (when the model is loaded)",
+            "{path} is the root of a hub cache entry; the files lie in a snapshot inside it, {snapshot}.",
+            otherwise="Loading the model fails: OSError: Error no file named config.json found in directory {path}",
             evidence={"snapshot": cache.folder, "root": model.folder},
             path=model.source,
             snapshot=cache.folder,
@@ -54,8 +54,8 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     if absent:
         yield found(
             run.where("extras_model") if run.extras_model else place,
-            "{folder} has no {parts}",
-            otherwise="loading fails: {error}",
+            "The model folder {folder} has no {parts}.",
+            otherwise="Loading fails: {error}",
             evidence={"components": [part.name for part in absent]},
             folder=_parent(absent[0].folder),
             parts=", ".join(f"{part.name}/" for part in absent),
@@ -66,23 +66,25 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
             continue
         gone = [*part.missing_files, *(weight.name for weight in part.weights if weight.problem == "missing")]
         if gone:
-            hint = next((weight.detail for weight in part.weights if weight.problem == "missing"), "")
+            instead = next((weight.detail for weight in part.weights if weight.problem == "missing"), "")
             yield found(
                 place,
-                "{component} lacks {files}{hint} (in {folder})",
-                otherwise="loading fails: {error}",
+                "{component} lacks {files} in {folder}."
+                if not instead
+                else "{component} lacks {files} in {folder}: {instead}.",
+                otherwise="Loading fails: {error}",
                 evidence={"component": part.name, "files": gone[:50]},
                 component=part.name,
                 files=_few(gone),
-                hint=f"; {hint}" if hint else "",
+                instead=instead,
                 folder=part.folder,
                 error=_absence_of(part, gone[0]),
             )
         elif part.problem:
             yield found(
                 place,
-                "{component}: {problem} (in {folder})",
-                otherwise="loading fails when {component} is opened",
+                "{component} in {folder} cannot be opened: {problem}.",
+                otherwise="Loading fails when {component} is opened.",
                 evidence={"component": part.name},
                 component=part.name,
                 problem=part.problem,
@@ -124,13 +126,13 @@ def _absence_of(part: Component, file: str) -> str:
 def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """A weight file that cannot be opened as weights.
 
-    What: a file of a local model folder is empty or cut short, or is a web page, a git-lfs pointer, an archive or a
+    What: A file of a local model folder is empty or cut short, or is a web page, a git-lfs pointer, an archive or a
     pickle under another name. A pickle under its own name (.bin, .pt, .ckpt) is only warned about: zdoctor never
     opens one, because opening runs the code inside.
 
-    Why: a download that broke off, a clone without git-lfs, or a login page saved as a file leaves exactly this.
+    Why: A download that broke off, a clone without git-lfs, or a login page saved as a file leaves exactly this.
 
-    Repair: take the file from the hub cache or fetch it again.
+    Repair: Take the file from the hub cache or fetch it again.
 
     Signature: OSError: Unable to load weights from checkpoint file; SafetensorError: Error while deserializing
     header: incomplete metadata, file not fully covered; header too large
@@ -144,12 +146,12 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
             pickle = weight.problem == "pickle"
             yield found(
                 run.where("base_model"),
-                "{path} of {component} cannot be checked: it is a Python pickle"
+                "{path} of {component} cannot be checked: it is a Python pickle."
                 if pickle
-                else "{path} of {component} is {problem}: {detail}",
-                otherwise="if it lacks tensors, the run fails or trains on garbage; opening it runs the code inside"
+                else "{path} of {component} is {problem}: {detail}.",
+                otherwise="If it lacks tensors, the run fails or trains on garbage; opening it runs the code inside."
                 if pickle
-                else "loading fails: {error}",
+                else "Loading fails: {error}",
                 severity="warning" if pickle else None,
                 evidence={
                     "component": part.name,

@@ -86,7 +86,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
         yield found(
             run.where("adapter"),
             "{adapter} is a folder; {trainer} opens it as one safetensors file." + _inside(weights),
-            otherwise="The run ends with OSError: No such device (os error 19), after the whole transformer was loaded.",
+            otherwise="The run ends with OSError: No such device (os error 19), after the transformer was loaded.",
             evidence={"safetensors_inside": weights},
             adapter=run.adapter,
             trainer=run.trainer,
@@ -99,7 +99,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
             otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
-            "after the whole transformer was loaded.",
+            "after the transformer was loaded.",
             adapter=run.adapter,
             architecture="Z-Image",
             candidates=[],
@@ -192,5 +192,5 @@ def _otherwise(is_data: bool, text: str) -> str:
     if is_data:
         return "The trainer takes it for a JSON file and ends with FileNotFoundError, after the model was loaded."
     if looks_local(text) and not text.endswith(".safetensors"):
-        return "The trainer takes it for a hub repository: it ends with HFValidationError, or starts a download that was not meant."
-    return "The trainer ends with a ValueError, after the whole transformer was loaded."
+        return "The trainer takes it for a hub repository: HFValidationError, or a download that was not meant."
+    return "The trainer ends with a ValueError, after the transformer was loaded."

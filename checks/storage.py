@@ -22,11 +22,11 @@ KINDS = {
 def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
     """The model lies on slow storage, by measurement.
 
-    What: parts of the model's own files are read past the page cache; the time to load all of it follows.
-    Why: every start reads the whole model. From a hard disk 20 GB take minutes, from an SSD seconds.
-    Repair: a verified copy on faster storage of this machine, with the config pointed at it. The original stays.
+    What: Parts of the model's own files are read past the page cache; the time to load all of it follows.
+    Why: Every start reads the whole model. From a hard disk 20 GB take minutes, from an SSD seconds.
+    Repair: A verified copy on faster storage of this machine, with the config pointed at it. The original stays.
     The kernel's "rotational" flag is not used: virtual disks on flash call themselves rotational.
-    Signature: none; the run is slow to start.
+    Signature: None; the run is slow to start.
     """
     speed = storage.model
     if isinstance(speed, Unknown):
@@ -39,8 +39,8 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
         return
     yield found(
         run.where("base_model"),
-        "{size:.3g} {unit} of model files lie on {kind} ({filesystem}): {fastest:.0f} to {slowest:.0f} s per start "
-        "at {low} to {high} ({source}).",
+        "{size:.3g} {unit} of model files lie on {kind} ({filesystem}): {fastest:.0f} to {slowest:.0f} s per start, "
+        "computed from {low} to {high} ({source}).",
         otherwise="Every start waits that long before the first step.",
         evidence={
             "path": speed.path,

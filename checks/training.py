@@ -25,12 +25,12 @@ def _turbo(run: Run) -> bool:
 def no_latent_cache(run: Run) -> Iterator[Finding]:
     """Images are encoded again at every step.
 
-    What: a dataset caches its latents neither in memory nor on disk.
-    Why: the VAE then encodes every image at every step and stays on the card all through the training; with caching
+    What: A dataset caches its latents neither in memory nor on disk.
+    Why: The VAE then encodes every image at every step and stays on the card all through the training; with caching
     it works once and leaves.
     Repair: cache_latents_to_disk: true. The encoded image is a sample of the VAE's distribution: with caching it is
     drawn once and not at every step, so the result is not the same to the bit.
-    Signature: none; the run is slower and needs more memory.
+    Signature: None; the run is slower and needs more memory.
     """
     if run.kind not in ("lora", "finetune"):
         return
@@ -42,8 +42,8 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
             continue  # the trainer cannot cache augmented images
         yield found(
             run.where(key),
-            "no latents are cached for {folder}: the VAE encodes every image again at each of the {steps} steps",
-            otherwise="every step is slower, and the VAE stays in the card's memory",
+            "No latents are cached for {folder}: the VAE encodes every image again at each of the {steps} steps.",
+            otherwise="Every step is slower, and the VAE stays in the card's memory.",
             evidence={"key": key, "pointer": run.pointer(key)},
             folder=dataset.folder or dataset.key,
             steps=run.steps,
@@ -54,11 +54,11 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
 def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """bf16 on a card that has no bf16.
 
-    What: the run computes in bf16, and the card is older than compute capability 8.0 (T4, V100, P100, GTX, RTX 20).
+    What: The run computes in bf16, and the card is older than compute capability 8.0 (T4, V100, P100, GTX, RTX 20).
     Why: PyTorch emulates bf16 there: it works, slowly, and attention falls back to the kernel that needs memory for
     the whole attention matrix. float16 is no way out for Z-Image: it overflows.
-    Repair: a newer card, or fewer pixels (512 or 768) and patience.
-    Signature: none; steps that take several times as long as expected.
+    Repair: A newer card, or fewer pixels (512 or 768) and patience.
+    Signature: None; steps that take several times as long as expected.
     """
     if run.kind not in ("lora", "finetune") or run.dtype not in _BRAIN or not gpus:
         return
@@ -67,8 +67,8 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
         return
     yield found(
         run.where("dtype"),
-        "{card} (compute capability {capability}) has no bf16 arithmetic; it is emulated",
-        otherwise="the run works, but every step takes several times as long, and attention needs more memory",
+        "{card} (compute capability {capability}) has no bf16 arithmetic, so PyTorch emulates it.",
+        otherwise="The run works, but every step takes several times as long, and attention needs more memory.",
         evidence={"capability": list(card.capability), "source": card.source, "resolutions": _sizes(run)},
         card=card.name,
         capability=".".join(map(str, card.capability)),
@@ -84,7 +84,7 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     """Z-Image in float16.
 
     What: train.dtype is float16 for a Z-Image model.
-    Why: activations of Z-Image are larger than float16 can hold. The trainer prints "loss is nan", puts 0 in its
+    Why: Activations of Z-Image are larger than float16 can hold. The trainer prints "loss is nan", puts 0 in its
     place and goes on to the last step: hours for a LoRA that makes black images.
     Repair: bf16 (or fp32, which needs twice the memory).
     Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
@@ -93,8 +93,8 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     if run.kind in ("lora", "finetune") and run.architecture in ("zimage", "zimage_l2p") and run.dtype in _HALF:
         yield found(
             run.where("dtype"),
-            "{dtype} overflows in Z-Image; use bf16",
-            otherwise="the loss becomes nan, the trainer counts it as 0 and goes on to the end",
+            "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",
+            otherwise="The loss becomes nan, the trainer counts it as 0 and goes on: the LoRA makes black images.",
             evidence={"pointer": run.pointer("dtype")},
             dtype=run.dtype,
         )
@@ -104,12 +104,12 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
 def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     """A distilled model trained without its training adapter.
 
-    What: the base is Z-Image-Turbo, and there is no assistant_lora_path.
-    Why: training undoes the distillation: after a while the model needs many steps and guidance again, and images at
+    What: The base is Z-Image-Turbo, and there is no assistant_lora_path.
+    Why: Training undoes the distillation: after a while the model needs many steps and guidance again, and images at
     8 steps fall apart. The adapter takes the distillation out while it trains and is not part of the saved LoRA.
     Repair: assistant_lora_path: ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors
     Upstream: https://huggingface.co/ostris/zimage_turbo_training_adapter
-    Signature: none; samples at 8 steps become blurred as the training goes on.
+    Signature: None; samples at 8 steps become blurred as the training goes on.
     """
     if run.kind != "lora" or not _turbo(run) or run.adapter is not None:
         return
@@ -117,8 +117,8 @@ def turbo_without_adapter(run: Run) -> Iterator[Finding]:
         return
     yield found(
         run.where("adapter"),
-        "{model} is a distilled model and is trained without its training adapter (assistant_lora_path)",
-        otherwise="the distillation breaks down within some thousand steps; short runs may still be fine",
+        "{model} is a distilled model, and it is trained without its training adapter (assistant_lora_path).",
+        otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
         evidence={"pointer": run.pointer("adapter")},
         model=run.base_model,
     )
@@ -132,7 +132,7 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Why: Turbo is made for no guidance and 8 steps. The trainer's defaults are guidance 7 and 20 steps; such samples
     are over-contrasted and slow, and people stop a good training because of them.
     Repair: guidance_scale: 1 and sample_steps: 8. It changes the samples only, not the training.
-    Signature: none; burnt samples from the first one on.
+    Signature: None; burnt samples from the first one on.
     """
     if run.kind != "lora" or not _turbo(run) or run.disable_sampling or not run.samples:
         return
@@ -141,16 +141,16 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     if guidance > 1:
         yield found(
             run.where("sample/guidance_scale"),
-            "samples of Turbo are made with guidance {guidance:g}; it is made for 1 (none)",
-            otherwise="the samples look burnt, whatever the LoRA learned",
+            "Samples of Turbo are made with guidance {guidance:g}, but Turbo is made for 1 (none).",
+            otherwise="The samples look burnt, whatever the LoRA learned.",
             evidence={"pointer": run.pointer("sample/guidance_scale"), "new": 1},
             guidance=guidance,
         )
     if steps > 12:
         yield found(
             run.where("sample/sample_steps"),
-            "samples of Turbo take {steps} steps; it is made for 8",
-            otherwise="sampling takes longer than it needs",
+            "Samples of Turbo take {steps} steps, but Turbo is made for 8.",
+            otherwise="Sampling takes longer than it needs.",
             evidence={"pointer": run.pointer("sample/sample_steps"), "new": 8},
             severity="note",
             steps=steps,
@@ -162,7 +162,7 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
     """The text encoder is unloaded, so captions are not read.
 
     What: unload_text_encoder is true and cache_text_embeddings is not.
-    Why: the trainer then encodes one prompt, the trigger word or nothing, and uses it for every image.
+    Why: The trainer then encodes one prompt, the trigger word or nothing, and uses it for every image.
     Repair: cache_text_embeddings: true frees the same memory and keeps the captions.
     Signature: This will train only with a blank prompt or trigger word, if set
     """
@@ -172,9 +172,12 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
     if written is not None and written.value is True:
         yield found(
             written.where,
-            "unload_text_encoder without cache_text_embeddings: every image is trained with {prompt}, and the "
-            "captions are ignored",
-            otherwise="the LoRA learns nothing from the captions",
+            "unload_text_encoder is on without cache_text_embeddings: every image is trained with the prompt "
+            "{prompt!r}, and the captions are ignored."
+            if run.trigger_word
+            else "unload_text_encoder is on without cache_text_embeddings: every image is trained with an empty "
+            "prompt, and the captions are ignored.",
+            otherwise="The LoRA learns nothing from the captions.",
             evidence={"pointer": run.pointer("train/unload_text_encoder")},
-            prompt=f"the prompt {run.trigger_word!r}" if run.trigger_word else "an empty prompt",
+            prompt=run.trigger_word,
         )

@@ -16,19 +16,19 @@ def make_it_parse(finding: Finding, config: Config) -> Iterator[Fix]:
     kind = finding.evidence["kind"]
     if kind == "encoding" and config.encoding.startswith("utf-16"):
         text = config.text.removeprefix("\ufeff")
-        yield Fix("Save the file as UTF-8", (WriteText(config.path, text),))
+        yield Fix("save the file as UTF-8", (WriteText(config.path, text),))
     elif kind == "encoding" and "not UTF-8" in message:
         raw = config.text.encode(config.encoding, "surrogateescape")
         try:
             text = raw.decode("cp1252")
         except UnicodeDecodeError:
             return
-        yield Fix("Save the file as UTF-8, read as Windows-1252", (WriteText(config.path, text),), safety="ask")
+        yield Fix("save the file as UTF-8, read as Windows-1252", (WriteText(config.path, text),), safety="ask")
     elif kind == "environment":
         name = re.search(r"environment variable (.+?) is not set", message)
         if name is not None:
             command = f"export {name.group(1)}=..."
-            yield Fix(f"Set {name.group(1)} before you start the trainer", (), safety="show", command=command)
+            yield Fix(f"set {name.group(1)} before you start the trainer", (), safety="show", command=command)
     elif config.format == "json":
         yield from _json(finding, config)
     elif config.format == "yaml" and kind == "syntax":
@@ -37,7 +37,7 @@ def make_it_parse(finding: Finding, config: Config) -> Iterator[Fix]:
 
 def _json(finding: Finding, config: Config) -> Iterator[Fix]:
     if config.byte_order_mark and "BOM" in str(finding.evidence["message"]):
-        yield Fix("Remove the byte-order mark", (ReplaceText(config.path, 0, 1, "\ufeff", ""),))
+        yield Fix("remove the byte-order mark", (ReplaceText(config.path, 0, 1, "\ufeff", ""),))
         return
     start, end = _line(config.text, finding)
     before = config.text[:end]
@@ -46,7 +46,7 @@ def _json(finding: Finding, config: Config) -> Iterator[Fix]:
         near = [match for match in trailing if match.start() <= len(before) and match.end() >= start - 400]
         if near:
             place = near[0].start()
-            yield Fix("Remove the comma after the last entry", (ReplaceText(config.path, place, place + 1, ",", ""),))
+            yield Fix("remove the comma after the last entry", (ReplaceText(config.path, place, place + 1, ",", ""),))
 
 
 def _in_string(text: str, match: re.Match[str]) -> bool:
@@ -68,13 +68,13 @@ def _yaml(finding: Finding, config: Config) -> Iterator[Fix]:
             last = config.text[place - 1]
             # an empty ReplaceText cannot say where it belongs, so the last character is written again
             step = ReplaceText(config.path, place - 1, place, last, last + quote)
-            yield Fix(f"Close the quote at the end of line {_number(config.text, start)}", (step,))
+            yield Fix(f"close the quote at the end of line {_number(config.text, start)}", (step,))
     elif "\\t" in str(finding.evidence["message"]) and "\t" in line[: len(line) - len(line.lstrip())]:
         steps = tuple(
             ReplaceText(config.path, match.start(), match.end(), match.group(), match.group().replace("\t", "  "))
             for match in re.finditer(r"^[ \t]*\t[ \t]*(?=\S)", config.text, re.M)
         )
-        yield Fix("Indent with two spaces for each tab", steps, safety="ask")
+        yield Fix("indent with two spaces for each tab", steps, safety="ask")
 
 
 def _line(text: str, finding: Finding) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def rename_the_key(finding: Finding, config: Config) -> Iterator[Fix]:
     if "start" not in seen:
         return
     step = ReplaceText(config.path, int(seen["start"]), int(seen["end"]), str(seen["old"]), str(seen["new"]))
-    yield Fix(f"Rename {seen['old']} to {seen['new']}", (step,), safety="ask", training_effect="changes-result")
+    yield Fix(f"rename {seen['old']} to {seen['new']}", (step,), safety="ask", training_effect="changes-result")
 
 
 @repair("CFG004")
@@ -106,8 +106,8 @@ def write_what_was_meant(finding: Finding, config: Config) -> Iterator[Fix]:
     seen = finding.evidence
     if "new" in seen:
         new = seen["new"]
-        yield Fix(f"Set {seen['key']} to {new}", (SetValue(config.path, str(seen["pointer"]), new),))
+        yield Fix(f"set {seen['key']} to {new}", (SetValue(config.path, str(seen["pointer"]), new),))
     elif "likely" in seen:
         new = seen["likely"]
         step = SetValue(config.path, str(seen["pointer"]), new)
-        yield Fix(f"Set {seen['key']} to {new}", (step,), safety="ask", training_effect="changes-result")
+        yield Fix(f"set {seen['key']} to {new}", (step,), safety="ask", training_effect="changes-result")

@@ -19,4 +19,4 @@ def quote_the_path(finding: Finding, config: Config, system: System) -> Iterator
         path = path.replace("\\", "/")
     new = json.dumps(path, ensure_ascii=False) if config.format == "json" else "'" + path.replace("'", "''") + "'"
     step = ReplaceText(config.path, int(seen["start"]), int(seen["end"]), str(seen["old"]), new)
-    yield Fix(f"Write the path as {new}", (step,))
+    yield Fix(f"write the path as {new}", (step,))

@@ -23,7 +23,7 @@ from ..doctor.model import (
     WriteText,
 )
 from ..doctor.rules import repair
-from .model import extract_from_the_cache
+from .model import amount, extract_from_the_cache
 
 
 @repair("HUB001", "HUB002")
@@ -40,7 +40,7 @@ def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
     if not away:
         return
     sizes = [file.size for _, file in away if file.size is not None]
-    size = amount(sum(sizes)) if len(sizes) == len(away) else "the cache does not tell how large"
+    size = amount(sum(sizes)) if len(sizes) == len(away) else "of a size that the cache does not tell"
     title = "download {what} again, and only that (" + size + ")"
     if hub.offline or busy:
         yield replace(_one_fix(f"{title}, {wait}", away), steps=(), safety="show", command="zdoctor fix --apply")
@@ -83,14 +83,6 @@ def _target(repo: HubRepo, file: HubFile) -> str:
     return ("\\" if "\\" in repo.folder else "/").join([*up, "blobs", address])
 
 
-def amount(size: int) -> str:
-    """Bytes for people."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size} bytes"
-
-
 @repair("HUB003")
 def point_ref(finding: Finding, hub: Hub) -> Iterator[Fix]:
     """Write the ref anew: the commit it means, else the only complete (or only) snapshot; several are offered."""
@@ -125,7 +117,9 @@ def quarantine_partials(finding: Finding) -> Iterator[Fix]:
     """Move left-over downloads aside."""
     paths = finding.evidence["paths"]
     yield Fix(
-        f"move {len(paths)} left-over download(s) into quarantine",
+        "move the left-over download into quarantine"
+        if len(paths) == 1
+        else f"move {len(paths)} left-over downloads into quarantine",
         tuple(Quarantine(path) for path in paths),
         order=0,
     )
@@ -152,4 +146,4 @@ def load_from_a_folder(finding: Finding, run: Run, model: ModelFolder, hub: Hub,
 def name_the_other_cache(finding: Finding, run: Run) -> Iterator[Fix]:
     """The path of what is there already."""
     key, path = finding.args["key"], finding.args["path"]
-    yield Fix(f"{run.keys.get(key, key)}: {path}", (SetValue(run.config, run.pointer(key), path),))
+    yield Fix(f"set {run.keys.get(key, key)} to {path}", (SetValue(run.config, run.pointer(key), path),))

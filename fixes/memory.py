@@ -26,13 +26,13 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
             worst = max(worst, _ORDER.index(effect) if effect in _ORDER else len(_ORDER) - 1)
         lowest = peak
         if peak + memory.margin <= memory.free:
-            settings = ", ".join(f"{key}: {_shown(value)}" for key, value in chosen.items())
+            settings = ", ".join(f"{key} to {_shown(value)}" for key, value in chosen.items())
             steps = tuple(SetValue(run.config, run.pointer(key), value) for key, value in chosen.items())
-            yield Fix(f"{settings} (peak {peak / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
+            yield Fix(f"set {settings} (peak {peak / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
             return
     yield Fix(
-        f"no setting brings the peak below {lowest / 2**30:.1f} GiB (computed): free memory on {memory.device} "
-        "or use one with more",
+        f"free memory on {memory.device} or use one with more: no setting brings the peak below "
+        f"{lowest / 2**30:.1f} GiB (computed)",
         (),
         "show",
     )

@@ -96,7 +96,7 @@ def _candidates(model: ModelFolder, hub: Hub) -> list[HubRepo]:
 
 def _no_room(run: Run, repo: HubRepo) -> Fix:
     size = sum(item.size for item in _items(run, repo))
-    title = f"free {_size(int(size * 1.01))} for a complete copy of {repo.repo}, which lies in the cache"
+    title = f"free {amount(int(size * 1.01))} for a complete copy of {repo.repo}, which lies in the cache"
     return Fix(title, (), "show", command=f'cp -rL "{repo.snapshot}" "<folder>"')
 
 
@@ -118,7 +118,7 @@ def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety
         return
     target = _join(place.folder, repo.repo.rpartition("/")[2])
     yield Fix(
-        f"copy {repo.repo} from the cache to {target} ({_size(total)}, verified) and use that folder",
+        f"copy {repo.repo} from the cache to {target} ({amount(total)}, verified) and use that folder",
         (ExtractFiles(target, items), _use(run, "base_model", target)),
         safety,
         order=1,
@@ -198,5 +198,9 @@ def _join(folder: str, name: str) -> str:
     return f"{folder.rstrip(separator)}{separator}{name}"
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 10**9 else f"{count / 1e6:.1f} MB"
+def amount(size: int) -> str:
+    """Bytes for people, to three digits."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= 0.9995 * scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} bytes"

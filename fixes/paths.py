@@ -25,7 +25,7 @@ def mirror_dataset(finding: Finding, run: Run, system: System, writes: Writes) -
     name = system.base(folder) if number == "0" else f"{system.base(folder)}-{number}"
     target = system.join(writes.mirror_root, "zdoctor-mirror", name)
     yield Fix(
-        f"a writable mirror of links at {target}",
+        f"make a writable mirror of links at {target}",
         (MirrorFolder(folder, target), SetValue(run.config, run.pointer(key), target)),
         order=1,
     )
@@ -40,14 +40,14 @@ def name_the_file(finding: Finding, run: Run) -> Iterator[Fix]:
     for name in candidates:
         path = adapter.rstrip("/\\") + separator + name
         yield Fix(
-            f"assistant_lora_path: {path}",
+            f"set assistant_lora_path to {path}",
             (SetValue(run.config, run.pointer("adapter"), path),),
             safety="safe" if len(candidates) == 1 else "ask",
         )
     suggestion = finding.args.get("suggestion")
     if suggestion:
         yield Fix(
-            f"assistant_lora_path: {suggestion}",
+            f"set assistant_lora_path to {suggestion}",
             (SetValue(run.config, run.pointer("adapter"), suggestion),),
             safety="ask",
             training_effect="changes-result",

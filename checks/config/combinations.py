@@ -10,28 +10,35 @@ from .values import CACHE, END, LORA, SAMPLE, START, STEP, bad, value_of
 
 def missing(run: Run) -> Iterator[Finding]:
     if run.output_folder is None:
-        yield bad(run, "training_folder", "training_folder is missing; the run has nowhere to write", START)
+        yield bad(run, "training_folder", "{key} is missing: the run has nowhere to write.", START)
     if run.base_model is None:
-        yield bad(run, "model/name_or_path", "name_or_path is missing: there is no model to train", START)
+        yield bad(run, "model/name_or_path", "{key} is missing: there is no model to train.", START)
     if not run.datasets and not isinstance(value_of(run, "datasets"), dict):
         when = START if run.cache_text_embeddings or value_of(run, "train/cache_text_embeddings") else STEP
-        yield bad(run, "datasets", "there is no dataset", when)
+        yield bad(run, "datasets", "The config names no dataset: there is nothing to train on.", when)
     for dataset in run.datasets:
         if dataset.folder is None:
-            yield bad(
-                run, f"{dataset.key}/folder_path", "this dataset has neither folder_path nor dataset_path", CACHE
-            )
+            why = "{key} is missing, and dataset_path too: this dataset has no folder."
+            yield bad(run, f"{dataset.key}/folder_path", why, CACHE)
         if value_of(run, f"{dataset.key}/poi") is not None:
-            yield bad(run, f"{dataset.key}/poi", "poi is deprecated and is no longer supported", START)
+            yield bad(run, f"{dataset.key}/poi", "{key} is set, but the trainer no longer supports it.", START)
     rank = next((k for k in ("network/rank", "network/linear") if value_of(run, k) is not None), None)
     number = value_of(run, rank) if rank else None
     if rank and isinstance(number, int | float) and number <= 0 and run.network_type != "lokr":
-        yield bad(run, rank, "a LoRA of rank {value} has no weights", LORA)
+        yield bad(run, rank, "{key} is {value}: a LoRA of this rank has no weights.", LORA)
     steps = value_of(run, "train/steps")
     if isinstance(steps, int | float) and not isinstance(steps, bool) and steps < 1:
-        yield bad(run, "train/steps", "{value} steps train nothing", "the run ends at once", severity="warning")
+        yield bad(
+            run,
+            "train/steps",
+            "{key} is {value}: the run trains nothing.",
+            "the run ends at once",
+            severity="warning",
+        )
     if value_of(run, "save/push_to_hub") and value_of(run, "save/hf_repo_id") is None:
-        yield bad(run, "save/push_to_hub", "push_to_hub needs hf_repo_id", END)
+        yield bad(
+            run, "save/push_to_hub", "{key} is on, but save/hf_repo_id does not name the repository to push to.", END
+        )
 
 
 def exclusive(run: Run) -> Iterator[Finding]:
@@ -48,7 +55,7 @@ def exclusive(run: Run) -> Iterator[Finding]:
         yield bad(
             run,
             "train/gradient_accumulation_steps",
-            "gradient_accumulation and gradient_accumulation_steps exclude each other; keep gradient_accumulation",
+            "gradient_accumulation and gradient_accumulation_steps exclude each other. Keep gradient_accumulation.",
             START,
         )
     qtype = value_of(run, "model/qtype")
@@ -57,15 +64,16 @@ def exclusive(run: Run) -> Iterator[Finding]:
         yield bad(
             run,
             "model/assistant_lora_path",
-            "an assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' in "
-            "qtype) exclude each other",
+            "An assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' in "
+            "qtype) exclude each other.",
             START,
         )
     if on("train/train_text_encoder") and (run.cache_text_embeddings or on("train/unload_text_encoder")):
         yield bad(
             run,
             "train/train_text_encoder",
-            "a text encoder cannot be trained and be unloaded (cache_text_embeddings, unload_text_encoder)",
+            "{key} is on, but a text encoder cannot be trained once it is unloaded (by cache_text_embeddings or "
+            "unload_text_encoder).",
             CACHE,
         )
     cached = [on(f"{dataset.key}/cache_text_embeddings") for dataset in run.datasets]
@@ -74,21 +82,23 @@ def exclusive(run: Run) -> Iterator[Finding]:
         yield bad(
             run,
             f"datasets/{number}/cache_text_embeddings",
-            "all datasets must cache text embeddings, or none; set train.cache_text_embeddings",
+            "All datasets must cache text embeddings, or none: set train/cache_text_embeddings.",
             START,
         )
     if on("train/diff_output_preservation"):
         if on("train/blank_prompt_preservation"):
-            why = "diff_output_preservation and blank_prompt_preservation exclude each other"
+            why = "diff_output_preservation and blank_prompt_preservation exclude each other."
             yield bad(run, "train/blank_prompt_preservation", why, START)
         if run.trigger_word is None:
-            yield bad(run, "train/diff_output_preservation", "it needs a trigger_word", START)
+            yield bad(run, "train/diff_output_preservation", "{key} is on, but it needs a trigger_word.", START)
     if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
-        why = "bypass_guidance_embedding and do_guidance_loss exclude each other"
+        why = "bypass_guidance_embedding and do_guidance_loss exclude each other."
         yield bad(run, "train/bypass_guidance_embedding", why, START)
     for key in ("model/attn_masking", "model/split_model_over_gpus"):
         # asked before arch is looked at, so arch: flux does not help
         if on(key) and not on("model/is_flux"):
-            yield bad(run, key, "it is for flux models only, and only where is_flux: true is written", START)
+            yield bad(run, key, "{key} is for Flux models only, and only where is_flux: true is written.", START)
     if on("model/inference_lora_path") and run.architecture in ("zimage", "zimage_l2p"):
-        yield bad(run, "model/inference_lora_path", "Z-Image has no place for an inference LoRA", SAMPLE)
+        yield bad(
+            run, "model/inference_lora_path", "{key} is set, but Z-Image has no place for an inference LoRA.", SAMPLE
+        )

@@ -32,15 +32,15 @@ _UNREAD_BY_ZIMAGE = (
 def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     """A real key that has no effect here.
 
-    What: a setting that the trainer reads but that changes nothing for this architecture, or together with the
+    What: A setting that the trainer reads but that changes nothing for this architecture, or together with the
     other settings. What somebody may have counted on is a warning; left-over defaults are one note.
-    Why: people tune, compare and wait for hours on a setting that does nothing. `model_kwargs: low_cpu_mem_usage`
+    Why: People tune, compare and wait for hours on a setting that does nothing. `model_kwargs: low_cpu_mem_usage`
     is passed on as a cure for meta tensors, but the Z-Image loader never reads model_kwargs; a meta tensor means
     that weights are missing from the files. `do_differential_guidance` is only looked at inside do_guidance_loss.
     `linear_alpha` is overwritten by the rank for every transformer model.
-    Repair: nothing has to change. Remove the key, or set the one that it depends on.
+    Repair: Nothing has to change. Remove the key, or set the one that it depends on.
     Upstream: https://github.com/ostris/ai-toolkit/pull/974 https://github.com/ostris/ai-toolkit/issues/157
-    Signature: none; the run trains as if the key were absent.
+    Signature: None; the run trains as if the key were absent.
     """
     if run.kind not in ("lora", "finetune"):
         return
@@ -52,8 +52,8 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     if left_over and left_over != ["device"]:
         yield found(
             key_where(config, run.settings[left_over[0]]),
-            "these settings do nothing in this run ({architecture}): {keys}",
-            otherwise="nothing happens: they can stay or go",
+            "These settings do nothing in this run ({architecture}): {keys}.",
+            otherwise="Nothing happens: they can stay or go.",
             evidence={"keys": left_over, "lines": [run.settings[key].where.line for key in left_over]},
             severity="note",
             architecture=run.architecture,
@@ -67,8 +67,8 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
     def inert(key: str, why: str, **args: Any) -> Finding:
         return found(
             key_where(config, run.settings[key]),
-            "{key} has no effect: " + why,
-            otherwise="the run trains as if the key were absent",
+            "{key} has no effect: " + why + ".",
+            otherwise="The run trains as if the key were absent.",
             evidence={"key": key, "value": run.settings[key].value},
             key=key,
             **args,
@@ -140,16 +140,16 @@ def _explained(config: Config, run: Run) -> Iterator[Finding]:
         yield found(
             key_where(config, low_vram),
             "low_vram has nothing to do with meta tensors: it only keeps the transformer in RAM while the text "
-            "encoder and the VAE load, which lowers the peak of the loading, not that of the training",
-            otherwise="nothing happens; true is the better choice on a small card",
+            "encoder and the VAE load, which lowers the peak of the loading, not that of the training.",
+            otherwise="Nothing happens; true is the better choice on a small card.",
             severity="note",
         )
     if run.architecture in _ZIMAGE and run.adapter is not None and run.quantization == "qfloat8":
         value = run.settings.get("model/qtype") or run.settings["model/assistant_lora_path"]
         yield found(
             key_where(config, value),
-            "with an assistant LoRA the trainer replaces qtype qfloat8 by float8 for Z-Image",
-            otherwise="nothing happens; both are eight bits wide",
+            "With an assistant LoRA the trainer replaces qtype qfloat8 by float8 for Z-Image.",
+            otherwise="Nothing happens; both are eight bits wide.",
             severity="note",
         )
 

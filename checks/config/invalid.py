@@ -19,12 +19,12 @@ _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 def invalidvalue_of(run: Run) -> Iterator[Finding]:
     """A value that the trainer refuses or replaces.
 
-    What: a spelling that the trainer does not know, a number in quotes, two settings that exclude each other, or a
+    What: A spelling that the trainer does not know, a number in quotes, two settings that exclude each other, or a
     required setting that is missing.
     Why: ai-toolkit looks at most values only when it needs them: an unknown optimizer after the model was loaded
     and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
     an unknown loss_type is mse, an unknown arch is Stable Diffusion 1.
-    Repair: a misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
+    Repair: A misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
     have refused the old value, so no training changes.
     Upstream: toolkit/optimizer.py, toolkit/scheduler.py, toolkit/config_modules.py, toolkit/util/quantize.py
     Signature: ValueError: Unknown optimizer type; KeyError: 'nf4'; ValueError: Invalid timestep type;
@@ -46,10 +46,10 @@ def _types(run: Run) -> Iterator[Finding]:
     for name in _SECTIONS:
         value = value_of(run, name)
         if value is not None and not isinstance(value, dict):
-            yield bad(run, name, "this must be a section with keys of its own, not {value!r}", START)
+            yield bad(run, name, "{key} must be a section with keys of its own, not {value!r}.", START)
     datasets = value_of(run, "datasets")
     if datasets is not None and not isinstance(datasets, list):
-        yield bad(run, "datasets", "this must be a list: start the entry with '- '", START)
+        yield bad(run, "datasets", "{key} must be a list: start each entry with '- '.", START)
     for key, written in run.settings.items():
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
@@ -57,15 +57,15 @@ def _types(run: Run) -> Iterator[Finding]:
         if not isinstance(value, str):
             numeric = name in keys.NUMBERS.get(section, frozenset()) and name != "guidance_loss_target"
             if numeric and isinstance(value, list | dict):
-                yield bad(run, key, "this must be one number", STEP)
+                yield bad(run, key, "{key} must be one number.", STEP)
             continue
         if name in keys.NUMBERS.get(section, frozenset()):
             number = _number(value)
             if number is not None:
-                why = "{value!r} is text because of its quotes, and the trainer computes with it"
+                why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
                 yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=number)
             else:
-                yield bad(run, key, "{value!r} is no number", OPTIMIZER if name == "lr" else STEP)
+                yield bad(run, key, "{key} is {value!r}, which is no number.", OPTIMIZER if name == "lr" else STEP)
         elif name in keys.FLAGS.get(section, frozenset()) and value.strip().lower() in (
             "false",
             "no",
@@ -73,7 +73,7 @@ def _types(run: Run) -> Iterator[Finding]:
             "0",
             "none",
         ):
-            why = "{value!r} is text, and any text counts as true; write false without quotes"
+            why = "{key} is {value!r}, and any text counts as true. Write false without quotes."
             yield bad(run, key, why, "the setting is on", severity="warning")
     for dataset in run.datasets:
         key = f"{dataset.key}/resolution"
@@ -83,7 +83,7 @@ def _types(run: Run) -> Iterator[Finding]:
             whole = [_number(entry) if isinstance(entry, str) else entry for entry in entries]
             good = all(isinstance(entry, int) for entry in whole)
             new = (whole if isinstance(written_resolution, list) else whole[0]) if good else None
-            yield bad(run, key, "{value!r} is text; the trainer needs whole numbers", CACHE, new=new)
+            yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
 
 
 def _number(text: str) -> int | float | None:
@@ -119,17 +119,17 @@ def _one_slip(one: str, other: str) -> bool:
 
 
 def _spelling(
-    run: Run, key: str, known: frozenset[str], what: str, when: str, *, severity: Severity | None = None
+    run: Run, key: str, known: frozenset[str], when: str, *, severity: Severity | None = None
 ) -> Iterator[Finding]:
     value = value_of(run, key)
     if value is None or (isinstance(value, str) and value in known):
         return
     certain, likely = _meant(value, known)
-    why = "the trainer knows no " + what + " {value!r}"
+    why = "{key} is {value!r}, which the trainer does not know."
     if severity is not None:  # it would be taken, in its way: to change it is another training
         certain, likely = None, certain or likely
     elif certain is None:
-        why += " (it knows {known})"
+        why += " It knows {known}."
     yield bad(run, key, why, when, severity=severity, new=certain, likely=likely, known=_list(known))
 
 
@@ -138,22 +138,18 @@ def _list(known: frozenset[str]) -> str:
 
 
 def _spellings(run: Run) -> Iterator[Finding]:
-    yield from _spelling(run, "train/dtype", keys.DTYPES, "dtype", LOAD)
-    yield from _spelling(run, "save/dtype", keys.DTYPES, "dtype", "at the first save")
-    yield from _spelling(run, "save/save_format", frozenset(("safetensors", "diffusers")), "save_format", START)
-    yield from _spelling(
-        run, "train/content_or_style", frozenset(("balanced", "content", "style")), "content_or_style", STEP
-    )
+    yield from _spelling(run, "train/dtype", keys.DTYPES, LOAD)
+    yield from _spelling(run, "save/dtype", keys.DTYPES, "at the first save")
+    yield from _spelling(run, "save/save_format", frozenset(("safetensors", "diffusers")), START)
+    yield from _spelling(run, "train/content_or_style", frozenset(("balanced", "content", "style")), STEP)
     if run.noise_scheduler == "flowmatch":
-        yield from _spelling(run, "train/timestep_type", keys.TIMESTEP_TYPES, "timestep_type", STEP)
-    yield from _spelling(
-        run, "train/loss_type", keys.LOSS_TYPES, "loss_type", "the loss is plain mse", severity="warning"
-    )
+        yield from _spelling(run, "train/timestep_type", keys.TIMESTEP_TYPES, STEP)
+    yield from _spelling(run, "train/loss_type", keys.LOSS_TYPES, "the loss is plain mse", severity="warning")
     optimizer = value_of(run, "train/optimizer")
     if not (isinstance(optimizer, str) and optimizer.lower().startswith(("prodigy", "dadaptation"))) and not (
         isinstance(optimizer, str) and optimizer.lower() in keys.OPTIMIZERS
     ):
-        yield from _spelling(run, "train/optimizer", keys.OPTIMIZERS, "optimizer", OPTIMIZER)
+        yield from _spelling(run, "train/optimizer", keys.OPTIMIZERS, OPTIMIZER)
     scheduler = value_of(run, "train/noise_scheduler")
     if (
         run.architecture in keys.TRANSFORMERS
@@ -164,7 +160,7 @@ def _spellings(run: Run) -> Iterator[Finding]:
         yield bad(
             run,
             "train/noise_scheduler",
-            "the trainer compares with 'flowmatch' letter by letter, and {value!r} is something else",
+            "{key} is {value!r}, but the trainer compares it with 'flowmatch' letter by letter.",
             "timestep_type is ignored and mostly high noise is trained",
             severity="warning",
             likely="flowmatch",
@@ -177,24 +173,24 @@ def _schedules(run: Run) -> Iterator[Finding]:
     if name is None:
         return
     if not isinstance(name, str):
-        yield from _spelling(run, key, keys.SCHEDULERS, "lr_scheduler", OPTIMIZER)
+        yield from _spelling(run, key, keys.SCHEDULERS, OPTIMIZER)
     elif name in keys.BROKEN_SCHEDULERS:
         yield bad(
             run,
             key,
-            "{value} cannot work in ai-toolkit: it hands total_iters to every scheduler, and this one does not take "
-            "it (what works: {known})",
+            "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
+            "one does not take it. What works: {known}.",
             OPTIMIZER,
             known=_list(keys.SCHEDULERS),
         )
     elif name not in keys.SCHEDULERS:
-        yield from _spelling(run, key, keys.SCHEDULERS, "lr_scheduler", OPTIMIZER)
+        yield from _spelling(run, key, keys.SCHEDULERS, OPTIMIZER)
     elif name == "linear":
         yield bad(
             run,
             key,
-            "linear is a warm-up here: the rate rises from a third of lr to lr and never falls; cosine is the one "
-            "that decays",
+            "{key} is linear, which is a warm-up here: the rate rises from a third of lr to lr and never falls. The "
+            "one that decays is cosine.",
             "the learning rate rises all through the training",
             severity="warning",
         )
@@ -202,8 +198,8 @@ def _schedules(run: Run) -> Iterator[Finding]:
         yield bad(
             run,
             key,
-            "without lr_scheduler_params: {{num_warmup_steps: ...}} the warm-up takes 1000 steps, and the run has "
-            "{steps}",
+            "{key} is {value} without lr_scheduler_params: {{num_warmup_steps: …}}, so the warm-up takes 1000 steps; "
+            "the run has {steps}.",
             "the full learning rate is reached at step 1000",
             severity="warning",
             steps=run.steps,
@@ -221,15 +217,15 @@ def _quantization(run: Run) -> Iterator[Finding]:
         name, bar, adapter = value.partition("|") if isinstance(value, str) else (value, "", "")
         if not isinstance(name, str) or name not in keys.QTYPES:
             certain, likely = _meant(name, keys.QTYPES)
-            why = "the trainer knows no qtype {name!r}; it knows {known}"
+            why = "{key} is {name!r}, which the trainer does not know. It knows {known}."
             meant = None if certain is None else certain + bar + adapter
             yield bad(run, key, why, LOAD, new=meant, likely=likely, name=name, known=_list(keys.QTYPES))
         if bar and adapter.count("/") == 0 and "\\" not in adapter:
             yield bad(
                 run,
                 key,
-                "the accuracy-recovery adapter {adapter} has no folder: the trainer finds it only as a file in the "
-                "working directory, or as owner/repository/file on the hub",
+                "The accuracy-recovery adapter {adapter} has no folder: the trainer finds it only as a file in the "
+                "working directory, or as owner/repository/file on the hub.",
                 "where no such file lies, the trainer stops after the model files were read",
                 severity="warning",
                 adapter=adapter,
@@ -250,7 +246,8 @@ def _architecture(run: Run) -> Iterator[Finding]:
     yield bad(
         run,
         "model/arch",
-        "the trainer knows no arch {name!r} and does not say so: it takes the files for Stable Diffusion 1",
+        "{key} is {name!r}, which the trainer does not know; without a word it takes the files for Stable "
+        "Diffusion 1.",
         LOAD + ", with a message about something else",
         severity=None if certain is not None else "warning",
         new=None if certain is None else f"{certain}{colon}{tag}",

@@ -24,10 +24,10 @@ _TOP = frozenset(("job", "config", "meta"))
 _INNER = frozenset(("name", "process", "device", "training_folder", "is_v2", "log_dir"))
 # a run without these is another run: no network means a full fine-tune, no train section means fp32 and lr 1e-6
 _DECISIVE = {
-    "network": "without a network section the trainer makes a full fine-tune of the whole model",
-    "train": "without a train section every setting of the training is the trainer's default (fp32, lr 1e-6)",
-    "model": "without a model section there is no model to train: name_or_path must be specified",
-    "datasets": "without datasets there is nothing to train on",
+    "network": "Without a network section the trainer makes a full fine-tune of the whole model.",
+    "train": "Without a train section every setting of the training is the trainer's default (fp32, lr 1e-6).",
+    "model": "Without a model section there is no model to train: name_or_path must be specified.",
+    "datasets": "Without datasets there is nothing to train on.",
 }
 
 
@@ -35,12 +35,12 @@ _DECISIVE = {
 def unknown_key(config: Config, run: Run) -> Iterator[Finding]:
     """A key that the trainer never reads.
 
-    What: a key that no part of ai-toolkit asks for at this place: misspelt, or in the wrong section.
-    Why: the trainer takes what it knows from every section and drops the rest without a word, so the default is
+    What: A key that no part of ai-toolkit asks for at this place: misspelt, or in the wrong section.
+    Why: The trainer takes what it knows from every section and drops the rest without a word, so the default is
     used instead. A misspelt network section turns a LoRA run into a full fine-tune; that is an error here.
-    Repair: the nearest key that the trainer reads is offered as a rename; it is for you to say whether it was meant.
+    Repair: The nearest key that the trainer reads is offered as a rename; it is for you to say whether it was meant.
     Upstream: toolkit/config_modules.py takes every value with kwargs.get.
-    Signature: none; the run starts and trains with other settings than the file says.
+    Signature: None; the run starts and trains with other settings than the file says.
     """
     yield from _outer(config)
     if run.process_type not in (*_TRAINERS, *_SLIDERS):
@@ -101,28 +101,26 @@ def _likeness(one: str, other: str) -> float:
 def _finding(
     config: Config, value: Value, name: str, section: str, nearest: str | None, home: str, decisive: str
 ) -> Finding:
-    place = f"in {section.replace('/*', '[]')}" if section else "in the process"
-    elsewhere = f"in {home.replace('/*', '[]')}" if home else "directly in the process"
-    message = "{trainer} reads no key {key} {place}, so it is silently ignored"
+    message = "{trainer} reads no key {key} " + ("in {section}" if section else "directly in the process")
+    message += ", so it is silently ignored."
     if nearest is not None and home == section:
-        message += "; did you mean {nearest}?"
+        message += " Did you mean {nearest}?"
     elif nearest is not None:
-        message += "; {nearest} belongs {elsewhere}"
+        message += " The key {nearest} belongs " + ("in {home}." if home else "directly in the process.")
     span = key_span(config, value)
     evidence: dict[str, object] = {"key": name, "section": section, "nearest": nearest, "table": COMMIT}
     if span is not None and nearest is not None and home == section and nearest != name:
         evidence |= {"start": span[0], "end": span[1], "old": name, "new": nearest}
     return found(
         key_where(config, value),
-        message + ("; {decisive}" if decisive else ""),
-        otherwise="the trainer starts without a word and uses its default (keys as read by ai-toolkit {table})",
+        message + (" " + decisive if decisive else ""),
+        otherwise="The trainer starts without a word and uses its default (keys as read by ai-toolkit {table}).",
         evidence=evidence,
         severity="error" if decisive else None,
         trainer="ai-toolkit",
         key=name,
-        place=place,
-        elsewhere=elsewhere,
+        section=section.replace("/*", "[]"),
+        home=home.replace("/*", "[]"),
         nearest=nearest,
-        decisive=decisive,
         table=COMMIT,
     )

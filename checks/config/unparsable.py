@@ -11,26 +11,26 @@ from .places import line_at
 
 # what the parser says -> what it means to someone who wrote a config, not a parser
 _HINTS = (
-    (r"the quote .* opened here", "close the quote at the end of its line"),
+    (r"the quote .* opened here", "Close the quote at the end of its line."),
     (
         r"found unknown escape|expected escape sequence|Invalid \\?escape|Invalid \\u|names no character",
-        "a backslash inside double quotes starts an escape; put a Windows path in single quotes or write it with /",
+        "A backslash inside double quotes starts an escape; put a Windows path in single quotes or write it with /.",
     ),
-    (r"'\\t' that cannot", "YAML does not take tabs for indentation; use spaces"),
+    (r"'\\t' that cannot", "YAML does not take tabs for indentation; use spaces."),
     (
         r"mapping values are not allowed",
-        "there is a second ':' in the line, or the line is indented one step too far; a value with ': ' needs quotes",
+        "There is a second ':' in the line, or it is indented one step too far; a value with ': ' needs quotes.",
     ),
-    (r"could not find expected ':'", "a key needs a colon and a space after it"),
-    (r"found character '[%@`]'", "a value that starts with this character needs quotes"),
+    (r"could not find expected ':'", "A key needs a colon and a space after it."),
+    (r"found character '[%@`]'", "A value that starts with this character needs quotes."),
     (
         r"expected <block end>|expected the node content",
-        "the indentation does not fit the lines above, or a quote or bracket is not closed",
+        "The indentation does not fit the lines above, or a quote or bracket is not closed.",
     ),
-    (r"undefined alias", "a value that starts with * needs quotes"),
-    (r"Expecting property name|trailing comma", "JSON takes no comma after the last entry and no comments"),
-    (r"Expecting ',' delimiter|expected ',' or", "a comma, a quote or a bracket is missing just before this place"),
-    (r"BOM", "the file starts with a byte-order mark; save it as UTF-8 without one"),
+    (r"undefined alias", "A value that starts with * needs quotes."),
+    (r"Expecting property name|trailing comma", "JSON takes no comma after the last entry and no comments."),
+    (r"Expecting ',' delimiter|expected ',' or", "A comma, a quote or a bracket is missing just before this place."),
+    (r"BOM", "The file starts with a byte-order mark; save it as UTF-8 without one."),
 )
 
 
@@ -43,10 +43,10 @@ _HINTS = (
 def unparsable_config(config: Config) -> Iterator[Finding]:
     """The config cannot be read.
 
-    What: the trainer's own reader would refuse the file: broken YAML or JSON, a wrong encoding, an environment
+    What: The trainer's own reader would refuse the file: broken YAML or JSON, a wrong encoding, an environment
     variable that is not set, or not a training config at all.
-    Why: nothing else can be checked before the file reads; the parser's own message often names a later line.
-    Repair: an unclosed quote, a byte-order mark, UTF-16, a trailing comma in JSON and a backslash path are put right
+    Why: Nothing else can be checked before the file reads; the parser's own message often names a later line.
+    Repair: An unclosed quote, a byte-order mark, UTF-16, a trailing comma in JSON and a backslash path are put right
     where the correction is certain; the rest is shown.
     Signature: yaml.scanner.ScannerError, yaml.parser.ParserError, json.decoder.JSONDecodeError, UnicodeDecodeError,
     "Environment variable X not set", "config file must have a job key"
@@ -57,18 +57,18 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
     hint = next((text for pattern, text in _HINTS if re.search(pattern, problem.message)), "")
     line = line_at(config, problem.where.line) if problem.kind in ("syntax", "environment", "encoding") else ""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.strip())
-    message = "{problem}"
+    # what a parser says is a clause of its own; everything else is said in sentences
+    message = "The file does not parse: {problem}." if problem.kind == "syntax" else "{problem}"
     if shown:
         message += "\n  {line} | {shown}"
     if hint:
-        message += "\n{hint}"
+        message += "\n" + hint
     yield found(
         problem.where,
         message,
-        otherwise="the trainer stops at once, before it loads anything",
+        otherwise="The trainer stops at once, before it loads anything.",
         evidence={"kind": problem.kind, "message": problem.message, "text": shown[:200]},
         problem=problem.message,
         line=problem.where.line,
         shown=shown[:160],
-        hint=hint,
     )

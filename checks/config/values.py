@@ -32,24 +32,25 @@ def bad(
     likely: str | None = None,
     **args: object,
 ) -> Finding:
-    """`new` is the value that is certainly meant; `likely` one that may be."""
+    """A finding about `key`. `why` is a sentence over `key`, `value` and `args`; `when` ends one about the trainer.
+
+    `new` is the value that is certainly meant; `likely` one that may be.
+    """
     evidence: dict[str, object] = {"key": key, "value": value_of(run, key), "when": when}
     if new is not None:
         evidence |= {"new": new, "pointer": run.pointer(key)}
     elif likely is not None:
         evidence |= {"likely": likely, "pointer": run.pointer(key)}
     meant = new if isinstance(new, str) else likely
-    message = "{key}: " + why + ("; did you mean {meant}?" if meant is not None else "")
-    otherwise = "nobody says so: {when}" if severity in ("warning", "note") else "the trainer stops {when}"
+    silent = severity in ("warning", "note")
     return found(
         run.where(key),
-        message,
-        otherwise=otherwise,
+        why + (" Did you mean {meant}?" if meant is not None else ""),
+        otherwise=("No message says so: " if silent else "The trainer stops ") + when + ".",
         evidence=evidence,
         severity=severity,
         key=key,
         value=value_of(run, key),
-        when=when,
         meant=meant,
         **args,
     )

@@ -45,14 +45,14 @@ def hasher(digest: str | None, size: int) -> Any:
         return hashlib.sha256()
     if kind == "git-sha1":
         return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    raise ApplyError(f"the plan carries a checksum of an unknown kind: {digest}")
+    raise ApplyError(f"The plan carries a checksum of an unknown kind: {digest}")
 
 
 def require(digest: str | None, found: Any, what: str) -> None:
     """Raise ApplyError, naming the file, when the hash is not what it should be."""
     if digest is not None and found.hexdigest() != digest.partition(":")[2].lower():
         kind, _, expected = digest.partition(":")
-        raise ApplyError(f"{what} is corrupt: its {kind} is {found.hexdigest()}, it should be {expected}")
+        raise ApplyError(f"{what} is corrupt: its {kind} is {found.hexdigest()} and should be {expected}")
 
 
 def copy_file(source: Path, target: Path, size: int | None, digest: str | None, meter: Meter, name: str = "") -> None:
@@ -65,7 +65,7 @@ def copy_file(source: Path, target: Path, size: int | None, digest: str | None, 
     with source.open("rb", buffering=0) as reader, target.open("xb", buffering=0) as writer:
         actual = os.fstat(reader.fileno()).st_size
         if size is not None and actual != size:
-            raise ApplyError(f"{source} is {actual} bytes long, it should be {size}")
+            raise ApplyError(f"{source} is {actual} bytes long and should be {size}")
         found = hasher(digest, actual)
         shared = reflink(reader.fileno(), writer.fileno())
         if shared and found is None:

@@ -25,3 +25,8 @@ def reason(error: BaseException) -> str:
         name = error.filename2 or error.filename
         return f"{name}: {error.strerror}" if isinstance(name, str) else error.strerror
     return str(error) or type(error).__name__
+
+
+def clause(error: BaseException) -> str:
+    """The reason without the period it may end with, to be put into a sentence."""
+    return reason(error).removesuffix(".")

@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from .errors import ApplyError, Busy, reason
+from .errors import ApplyError, Busy, clause
 
 State = Literal["applied", "undone", "rolled back", "unfinished"]
 Record = dict[str, Any]
@@ -168,12 +168,12 @@ def locked(state: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = (folder / "lock").open("ab")
     except OSError as error:
-        raise ApplyError(f"the journal cannot be written, so nothing was changed: {reason(error)}") from error
+        raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
     with file:
         try:
             _lock(file.fileno())
         except OSError as error:
-            raise Busy("another zdoctor is changing files right now; wait until it is done") from error
+            raise Busy("Another zdoctor is changing files right now. Wait until it is done.") from error
         yield
 
 

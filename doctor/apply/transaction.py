@@ -24,7 +24,7 @@ from ..model import (
 )
 from .actions import Key, key_of, lies, sha, tidy
 from .copy import Meter, Progress, can_reflink
-from .errors import ApplyError, StalePlan, reason
+from .errors import ApplyError, StalePlan, clause
 from .journal import Journal, locked, unfinished
 from .steps import behind, copies, describe, ordered, perform, place, safe_name, size, sources
 from .undo import recover_locked, roll_back
@@ -94,19 +94,19 @@ def apply(
         recover_locked(state)
         stuck = unfinished(state)
         if stuck:
-            raise ApplyError(f"an earlier change, {stuck[0].id}, cannot be taken back yet: see {stuck[0].folder}")
+            raise ApplyError(f"An earlier change, {stuck[0].id}, cannot be taken back yet: see {stuck[0].folder}.")
         if binding is not None:
             _require_unchanged(plan, binding)
         try:
             total = _precheck([step for group in groups for step in group])
         except OSError as error:
-            raise ApplyError(f"{reason(error)}; nothing was done") from error
+            raise ApplyError(f"{clause(error)}. Nothing was done.") from error
         what = tuple(describe(step) for group in groups for step in group)
         meter = Meter(total, progress)
         try:
             journal = Journal.create(state, plan.config, what, group)
         except OSError as error:
-            raise ApplyError(f"the journal cannot be written, so nothing was changed: {reason(error)}") from error
+            raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
         try:
             for steps in groups:
                 perform(steps, journal, meter)
@@ -116,8 +116,8 @@ def apply(
             left = roll_back(journal)
             if not isinstance(error, ApplyError | OSError):
                 raise
-            after = "everything is as before" if not left else "not taken back: " + "; ".join(left)
-            raise ApplyError(f"{reason(error)} ({after})") from error
+            after = "Everything is as before." if not left else f"Not taken back: {'; '.join(left)}."
+            raise ApplyError(f"{clause(error)}. {after}") from error
         return Applied(journal.id, what, meter.done)
 
 
@@ -125,7 +125,7 @@ def _require_unchanged(plan: Plan, binding: Binding) -> None:
     now = bind(plan)
     for path in sorted({*now, *binding}):
         if now.get(path) != binding.get(path):
-            raise StalePlan(f"{path} has changed since the plan was made; nothing was done, check again")
+            raise StalePlan(f"{path} has changed since the plan was made. Nothing was done; check again.")
 
 
 def _precheck(steps: list[Step]) -> int:
@@ -144,16 +144,16 @@ def _precheck(steps: list[Step]) -> int:
                 made.add(path)
             case Quarantine():
                 if not lies(path):
-                    raise ApplyError(f"{path} is not there any more; nothing was done")
+                    raise ApplyError(f"{path} is not there any more. Nothing was done.")
             case WriteText() | MakeLink() | PlaceCopy() | FetchFile():
                 if path.is_dir() and not path.is_symlink() and not isinstance(before, Quarantine):
-                    raise ApplyError(f"{path} is a folder; a file was to be put there; nothing was done")
+                    raise ApplyError(f"{path} is a folder, but a file was to be put there. Nothing was done.")
                 made.add(path)
             case SetValue() | ReplaceText():
                 if not path.is_file():
-                    raise ApplyError(f"{path} is not there any more; nothing was done")
+                    raise ApplyError(f"{path} is not there any more. Nothing was done.")
                 if not os.access(path, os.W_OK):
-                    raise ApplyError(f"{path} cannot be written to; nothing was done")
+                    raise ApplyError(f"{path} cannot be written to. Nothing was done.")
                 continue
         total += _need_room(step, path, needs)
     for folder, count, files in needs.values():
@@ -169,29 +169,29 @@ def _require_apart(step: Step, path: Path, taken: dict[Path, Step]) -> Step | No
     cleared = isinstance(before, Quarantine) and not isinstance(step, Quarantine | SetValue | ReplaceText)
     nested = any(path in other.parents or other in path.parents for other in taken)
     if nested or not (before is None or edits or cleared):
-        raise ApplyError(f"the plan writes to {path} twice; nothing was done")
+        raise ApplyError(f"The plan writes to {path} twice. Nothing was done.")
     taken[path] = step
     return before
 
 
 def _require_new(step: ExtractFiles | MirrorFolder, path: Path, cleared: bool) -> None:
     if lies(path) and not cleared:
-        raise ApplyError(f"{path} already exists; it was left alone, and nothing was done")
+        raise ApplyError(f"{path} already exists; it was left alone. Nothing was done.")
     if isinstance(step, ExtractFiles):
         names: set[str] = set()
         for item in step.items:
             if not safe_name(item.name):
-                raise ApplyError(f"the file name {item.name!r} would leave its folder; nothing was done")
+                raise ApplyError(f"The file name {item.name!r} would leave its folder. Nothing was done.")
             if item.name.casefold() in names:
-                raise ApplyError(f"the file name {item.name!r} comes twice; nothing was done")
+                raise ApplyError(f"The file name {item.name!r} comes twice. Nothing was done.")
             names.add(item.name.casefold())
     else:
         source = behind(sources(step)[0])
         if not source.is_dir():
-            raise ApplyError(f"{source} is no folder; nothing was done")
+            raise ApplyError(f"{source} is no folder. Nothing was done.")
         target = behind(path)
         if source == target or source in target.parents:
-            raise ApplyError(f"{path} lies inside {source}, which it should mirror; nothing was done")
+            raise ApplyError(f"{path} lies inside {source}, which it should mirror. Nothing was done.")
 
 
 def _require_sources(step: Step, made: set[Path]) -> None:
@@ -206,9 +206,9 @@ def _require_sources(step: Step, made: set[Path]) -> None:
         try:
             actual = source.stat().st_size
         except OSError as error:
-            raise ApplyError(f"{source} cannot be read: {reason(error)}; nothing was done") from error
+            raise ApplyError(f"{source} cannot be read: {clause(error)}. Nothing was done.") from error
         if actual != expected:
-            raise ApplyError(f"{source} is {actual} bytes long, it should be {expected}; nothing was done")
+            raise ApplyError(f"{source} is {actual} bytes long and should be {expected}. Nothing was done.")
 
 
 def _need_room(step: Step, path: Path, needs: dict[int, tuple[Path, int, int]]) -> int:
@@ -216,10 +216,10 @@ def _need_room(step: Step, path: Path, needs: dict[int, tuple[Path, int, int]]) 
     folder = path.parent
     while not folder.is_dir():
         if folder == folder.parent or lies(folder):
-            raise ApplyError(f"{folder} is no folder; nothing was done")
+            raise ApplyError(f"{folder} is no folder. Nothing was done.")
         folder = folder.parent
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ApplyError(f"{folder} cannot be written to; nothing was done")
+        raise ApplyError(f"{folder} cannot be written to. Nothing was done.")
     device = folder.stat().st_dev
     _, wanted, files = needs.get(device, (folder, 0, 0))
     total = 0
@@ -243,6 +243,6 @@ def _require_room(folder: Path, wanted: int, files: int) -> None:
         free, inodes = room.f_bavail * room.f_frsize, room.f_favail if room.f_files else None
     wanted += wanted // 100
     if wanted > free:
-        raise ApplyError(f"{folder} has {size(free)} free, {size(wanted)} are needed; nothing was done")
+        raise ApplyError(f"{folder} has {size(free)} free, but {size(wanted)} are needed. Nothing was done.")
     if inodes is not None and files > inodes:
-        raise ApplyError(f"{folder} has room for {inodes} more files, {files} are needed; nothing was done")
+        raise ApplyError(f"{folder} has room for {inodes} more files, but {files} are needed. Nothing was done.")

@@ -90,14 +90,14 @@ def undo(id: str | None = None, *, state: Path) -> tuple[str, ...]:
         chosen = _chosen(id, journals(state))
         objections = _objections(chosen)
         if objections:
-            raise UndoRefused("; ".join(objections[:3]) + (" …" if len(objections) > 3 else ""))
+            raise UndoRefused(". ".join(objections[:3]) + ("; …" if len(objections) > 3 else "."))
         for journal in chosen:
             journal.log({"do": "undoing"})
         lines: list[str] = []
         for journal in chosen:
             left = roll_back(journal, "undone")
             if journal.state != "undone":
-                raise ApplyError(f"{left[-1]}; the undo will go on with the next command")
+                raise ApplyError(f"{left[-1]}. The undo will go on with the next command.")
             lines += (f"taken back: {line}" for line in reversed(journal.records[0]["what"]))
             lines += (f"left as it is: {line}" for line in left)
         return tuple(lines)
@@ -108,15 +108,15 @@ def _chosen(id: str | None, known: list[Journal]) -> list[Journal]:
     applied = [journal for journal in reversed(known) if journal.state == "applied"]
     if id is None:
         if not applied:
-            raise UndoRefused("there is nothing to undo")
+            raise UndoRefused("There is nothing to undo.")
         return [journal for journal in applied if journal.group == applied[0].group]
     named = {journal.group for journal in known if id in (journal.group, journal.id)}
     named = named or {journal.group for journal in known if journal.group.startswith(id)}
     if len(named) != 1:
-        raise UndoRefused(f"{id} names {len(named)} repairs" if named else f"there is no repair {id}")
+        raise UndoRefused(f"{id} names {len(named)} repairs." if named else f"There is no repair {id}.")
     chosen = [journal for journal in applied if journal.group in named]
     if not chosen:
-        raise UndoRefused(f"{named.pop()} was already taken back")
+        raise UndoRefused(f"{named.pop()} was already taken back.")
     return chosen
 
 

@@ -57,7 +57,9 @@ def read_config(path: str, data: bytes, environment: Mapping[str, str]) -> Readi
         return _failed(replace(config, trainer="ai-toolkit" if known else None), shape)
     name = root.value["config"]["name"]
     if _too_many(root):
-        return _failed(config, Problem("the file unfolds into too many values", Where(path), "size"))
+        return _failed(
+            config, Problem("The file unfolds into far more values than any config has.", Where(path), "size")
+        )
     if "[name]" in expanded.text:
         root = named(root, name)
     values = _values(root, lines)
@@ -83,47 +85,51 @@ def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
         return Problem(message, lines.where(node.start) if node is not None else Where(path, 1, 1), "shape")
 
     if root.value is None:
-        return wrong("the file is empty: it holds no job")
+        return wrong("The file is empty: it holds no job.")
     if not isinstance(root.children, dict):
         kind = "a list" if isinstance(root.value, list) else "one piece of text"
-        return wrong(f"the file holds {kind}, but a config is a mapping with the keys job and config")
+        return wrong(f"The file holds {kind}, but a config is a mapping with the keys job and config.")
     keys = root.children
     if "job" not in keys or "config" not in keys:
         for trainer, names in _FOREIGN:
             seen = [name for name in names if name in keys]
             if len(seen) >= 2 or (seen and seen[0] == names[0]):
-                return wrong(f"this looks like a {trainer} config; this version reads ai-toolkit configs")
+                return wrong(f"This looks like a {trainer} config; this version of zdoctor reads ai-toolkit configs.")
         if isinstance(keys.get("config"), Node) and "job" not in keys and "process" not in keys:
-            return wrong('config file must have a job key (for LoRA training: job: "extension")')
+            return wrong(_stops("config file must have a job key") + '. For LoRA training write job: "extension".')
         shown = ", ".join(list(keys)[:6]) or "nothing"
         missing = "job" if "job" not in keys else "config section"
-        return wrong(f"config file must have a {missing}; this one holds {shown}")
+        return wrong(f"{_stops(f'config file must have a {missing}')}: this one holds {shown}.")
     inner = keys["config"]
     if not isinstance(inner.children, dict):
-        return wrong("config must be a section with the keys name and process", inner)
+        return wrong("config must be a section with the keys name and process.", inner)
     name = inner.children.get("name")
     if name is None:
-        return wrong("config file must have a config.name key", inner)
+        return wrong(_stops("config file must have a config.name key") + ".", inner)
     if not isinstance(name.value, str):
-        return wrong(f"config.name must be text, but {name.value!r} is not; put it in quotes", name)
+        return wrong(f"config.name must be text, but {name.value!r} is not. Put it in quotes.", name)
     job = keys["job"]
     if job.value not in ai_toolkit.JOBS:
-        return wrong(f"Unknown job type {job.value}; known are {', '.join(ai_toolkit.JOBS)}", job)
+        return wrong(f"{_stops(f'Unknown job type {job.value}')}. It knows {', '.join(ai_toolkit.JOBS)}.", job)
     process = inner.children.get("process")
     if process is None:
-        return wrong('config file is invalid. Missing "config.process" key', inner)
+        return wrong(_stops('config file is invalid. Missing "config.process" key') + ".", inner)
     if not isinstance(process.children, list) or not process.children:
-        return wrong('config file is invalid. "config.process" must be a list of processes', process)
+        return wrong(_stops('config file is invalid. "config.process" must be a list of processes') + ".", process)
     for index, entry in enumerate(process.children):
         if not isinstance(entry.children, dict) or entry.value.get("type") is None:
-            return wrong(f'config file is invalid. Missing "config.process[{index}].type" key', entry)
+            said = _stops(f'config file is invalid. Missing "config.process[{index}].type" key')
+            return wrong(f"{said}.", entry)
         written = entry.children["type"]
         near = ai_toolkit.misspelt(written.value) if job.value == "extension" else None
         if near is not None:
-            return wrong(
-                f"config file is invalid. Unknown process type: {written.value} (did you mean {near}?)", written
-            )
+            said = _stops(f"config file is invalid. Unknown process type: {written.value}")
+            return wrong(f"{said}. Did you mean {near}?", written)
     return None
+
+
+def _stops(error: str) -> str:
+    return f"The trainer stops with '{error}'"
 
 
 def _too_many(root: Node) -> bool:

@@ -46,13 +46,13 @@ def decode(path: str, data: bytes) -> Source:
     """The text of a file. What is no text, or text that the trainer cannot decode, carries a problem."""
     if len(data) > LARGEST:
         size = f"{len(data) / 1e6:.0f} MB"
-        message = f"the file has {size}; a training config has a few kilobytes, so this is something else"
+        message = f"The file has {size}, but a training config has a few kilobytes: this is something else."
         return Source(path, "", problem=Problem(message, Where(path), "size"))
     for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if data.startswith(mark):
             text = data.decode(encoding, "surrogateescape" if len(data) % 2 == 0 else "replace")
             message = (
-                'the file is saved as UTF-16 (Notepad\'s "Unicode"); the trainer reads UTF-8 only and would stop '
+                'The file is saved as UTF-16 (Notepad\'s "Unicode"); the trainer reads UTF-8 only and would stop '
                 f"with: 'utf-8' codec can't decode byte 0x{data[0]:02x} in position 0: invalid start byte"
             )
             return Source(path, text, encoding, _newline(text), True, Problem(message, Where(path, 1, 1), "encoding"))
@@ -64,13 +64,13 @@ def decode(path: str, data: bytes) -> Source:
     except UnicodeDecodeError as error:
         where = Lines(path, text).where(len(data[: error.start].decode("utf-8", "surrogateescape")))
         message = (
-            f"byte 0x{data[error.start]:02x} is not UTF-8 (the file was probably saved as ANSI/Windows-1252); "
+            f"The byte 0x{data[error.start]:02x} is not UTF-8 (the file was probably saved as ANSI/Windows-1252); "
             f"the trainer would stop with: {error}"
         )
         problem = Problem(message, where, "encoding")
     if "\0" in text:
         where = Lines(path, text).where(text.index("\0"))
-        problem = Problem("the file holds NUL bytes: it is binary, not a text config", where, "encoding")
+        problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
     return Source(path, text, "utf-8", _newline(text), marked, problem)
 
 
@@ -108,7 +108,7 @@ def expand(path: str, text: str, environment: Mapping[str, str]) -> Expanded | P
         value = environment.get(name)
         if value is None:
             message = (
-                f"the environment variable {name} is not set; the trainer fills in ${{{name}}} before it parses, "
+                f"The environment variable {name} is not set. The trainer fills in ${{{name}}} before it parses, "
                 f"even in a comment, and would stop with: Environment variable {name} not set."
             )
             return Problem(message, Lines(path, text).where(match.start()), "environment")

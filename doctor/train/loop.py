@@ -60,7 +60,7 @@ def run_training(
     began = time.monotonic()
     reasons = refuse(run)
     if reasons:
-        raise TrainError("This runner cannot train the config: " + "; ".join(reasons) + ".")
+        raise TrainError("This runner cannot train the config. " + " ".join(reasons))
     return_memory()
     place = _device(device, run, progress)
     dtype = _dtype(run, place, progress)
@@ -122,7 +122,7 @@ def run_training(
         keep_memory()
         if state:
             trainer.restore(state)
-            progress.note(f"Going on from step {state.step}.")
+            progress.note(f"The run goes on from step {state.step}.")
         with _interruptible() as stop:
             stopped = _steps(run, trainer, preview, output, identity, progress, stop)
     progress.close()
@@ -184,11 +184,13 @@ def _device(device: str | None, run: Run, progress: Progress) -> torch.device:
         raise TrainError(f"{name!r} is not a device; write cuda, cuda:1, mps or cpu.") from None
     if place.type == "cuda" and not torch.cuda.is_available():
         if device is not None:
-            raise TrainError(f"{device} was asked for, but torch {torch.__version__} sees no CUDA device.")
-        progress.note(f"torch {torch.__version__} sees no CUDA device: training on the CPU, which is slow.")
+            raise TrainError(f"{device} was asked for, but PyTorch {torch.__version__} sees no CUDA device.")
+        progress.note(f"PyTorch {torch.__version__} sees no CUDA device: the run trains on the CPU, which is slow.")
         return torch.device("cpu")
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise TrainError(f"There is no {name}: torch sees {torch.cuda.device_count()} CUDA device(s).")
+        raise TrainError(
+            f"There is no {name}: the last device that PyTorch sees is cuda:{torch.cuda.device_count() - 1}."
+        )
     return place
 
 
@@ -197,8 +199,8 @@ def _dtype(run: Run, place: torch.device, progress: Progress) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, DTYPES[run.dtype])
     if place.type == "cpu" and dtype == torch.bfloat16 and not has_bfloat16():
         progress.note(
-            "This CPU has no bfloat16 arithmetic (torch emulates it, about 50 times slower): float32 is used, which "
-            "is also more exact. Quantized weights stay quantized."
+            "This CPU has no bfloat16 arithmetic (PyTorch emulates it, about 50 times slower): float32 is used, "
+            "which is also more exact. Quantized weights stay quantized."
         )
         return torch.float32
     return dtype
@@ -220,12 +222,12 @@ def _explain(run: Run, progress: Progress) -> None:
         )
     if run.scheduler == "linear":
         progress.note(
-            "lr schedule linear falls from the learning rate to zero here (ai-toolkit's rises from a third)."
+            "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
         )
     if run.timestep_type == "weighted":
         progress.note("timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %).")
     if run.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
-        progress.note(f"noise_scheduler {run.noise_scheduler} has no meaning for Z-Image; flow matching is used.")
+        progress.note(f"noise_scheduler {run.noise_scheduler} has no meaning for Z-Image: flow matching is used.")
     if run.text_encoder_quantization is not None:
         progress.note("The text encoder runs once, unquantized, and is dropped before training.")
 

@@ -30,6 +30,7 @@ def make_optimizer(
     if "betas" in keywords:
         keywords["betas"] = tuple(keywords["betas"])
     if name in EIGHT_BIT:
+        broken = ""
         plain = "AdamW" if name == "adamw8bit" else "Adam"
         if device.type == "cuda" and importlib.util.find_spec("bitsandbytes") is not None:
             try:
@@ -39,11 +40,15 @@ def make_optimizer(
                 eight_bit: torch.optim.Optimizer = make(list(parameters), **keywords)
                 return eight_bit
             except (ImportError, OSError, RuntimeError, AttributeError) as error:
-                note(f"bitsandbytes does not work here ({error})")
-        why = "it is not installed" if device.type == "cuda" else f"it needs CUDA and this runs on the {device.type}"
+                broken = f"it does not work here ({error})"
+        why = (
+            "it is not installed here"
+            if device.type == "cuda"
+            else f"that needs CUDA, but this runs on the {device.type}"
+        )
         note(
-            f"{name} needs bitsandbytes; {why}. Plain {plain} is used with the same learning rate, eps and weight "
-            "decay: the same updates without the 8-bit rounding, 6 more bytes per trained weight."
+            f"{name} needs bitsandbytes, and {broken or why}. Plain {plain} is used with the same learning rate, eps "
+            "and weight decay: the same updates without the 8-bit rounding, 6 more bytes per trained weight."
         )
         name = plain.lower()
     if name == "adamw":

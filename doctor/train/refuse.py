@@ -79,68 +79,68 @@ def refuse(run: Run) -> list[str]:
     def no(name: str, what: str) -> None:
         where = run.where(name)
         line = "" if where.line is None else f" ({where.path}:{where.line})"
-        reasons.append(f"{what}{line}")
+        reasons.append(f"{what}{line}.")
 
     if run.kind != "lora":
-        no("kind", f"this runner trains LoRAs; the config asks for {_kind(run)}")
+        no("kind", f"This runner trains LoRAs, but the config asks for {_kind(run)}")
     if run.architecture != "zimage":
-        no("architecture", f"architecture {run.architecture or 'unknown'} is not supported; only zimage is")
+        no("architecture", f"The architecture {run.architecture or 'unknown'} is not supported; only zimage is")
     if run.network_type != "lora":
-        no("network_type", f"network type {run.network_type} is not supported; use lora")
+        no("network_type", f"The network type {run.network_type} is not supported; use lora")
     if run.rank < 1:
-        no("rank", f"a LoRA of rank {run.rank} has nothing to train")
+        no("rank", f"A LoRA of rank {run.rank} has nothing to train")
     if run.steps < 1:
-        no("steps", f"{run.steps} steps are nothing to do")
+        no("steps", f"{run.steps} steps train nothing")
     if run.batch_size < 1 or run.gradient_accumulation < 1:
-        no("batch_size", "batch size and gradient accumulation must be at least 1")
+        no("batch_size", "The batch size and gradient accumulation must be at least 1")
     if not isinstance(run.learning_rate, (int, float)) or run.learning_rate <= 0:
-        no("learning_rate", f"the learning rate {run.learning_rate!r} is not a number above 0")
+        no("learning_rate", f"The learning rate {run.learning_rate!r} is not a number above 0")
     if run.dtype in ("fp16", "half", "float16"):
-        no("dtype", "dtype fp16 overflows in Z-Image (NaN losses, black images); use bf16")
+        no("dtype", "The dtype fp16 overflows in Z-Image (NaN losses, black images); use bf16")
     elif run.dtype not in DTYPES:
-        no("dtype", f"dtype {run.dtype} is not supported; use bf16 or fp32")
+        no("dtype", f"The dtype {run.dtype} is not supported; use bf16 or fp32")
     if run.save_dtype not in SAVE_DTYPES:
-        no("save_dtype", f"save dtype {run.save_dtype} is not supported; use bf16, float16 or float32")
+        no("save_dtype", f"The save dtype {run.save_dtype} is not supported; use bf16, float16 or float32")
     if run.quantization not in KINDS:
         no(
             "quantization",
-            f"quantization {run.quantization} is not supported; use qfloat8, float8, qint8, int8 or none",
+            f"The quantization {run.quantization} is not supported; use qfloat8, float8, qint8, int8 or none",
         )
     if run.optimizer not in OPTIMIZERS:
-        no("optimizer", f"optimizer {run.optimizer} is not supported; use {', '.join(OPTIMIZERS)}")
+        no("optimizer", f"The optimizer {run.optimizer} is not supported; use {', '.join(OPTIMIZERS)}")
     for key in run.optimizer_settings:
         if key not in OPTIMIZER_SETTINGS:
-            no("optimizer_settings", f"optimizer setting {key} is not supported")
+            no("optimizer_settings", f"The optimizer setting {key} is not supported")
     if run.scheduler not in SCHEDULERS:
-        no("scheduler", f"learning-rate schedule {run.scheduler} is not supported; use {', '.join(SCHEDULERS)}")
+        no("scheduler", f"The learning-rate schedule {run.scheduler} is not supported; use {', '.join(SCHEDULERS)}")
     else:
         for key in run.scheduler_settings:
             if key not in SCHEDULERS[run.scheduler]:
-                no("scheduler_settings", f"setting {key} of schedule {run.scheduler} is not supported")
+                no("scheduler_settings", f"The setting {key} of the schedule {run.scheduler} is not supported")
     if run.timestep_type not in SCHEMES:
-        no("timestep_type", f"timestep type {run.timestep_type} is not supported; use {', '.join(SCHEMES)}")
+        no("timestep_type", f"The timestep type {run.timestep_type} is not supported; use {', '.join(SCHEMES)}")
     if run.content_or_style not in FAVOURS:
         no("content_or_style", f"content_or_style {run.content_or_style} is not one of {', '.join(FAVOURS)}")
     if run.loss_type not in LOSSES:
-        no("loss_type", f"loss {run.loss_type} is not supported; use {', '.join(LOSSES)}")
+        no("loss_type", f"The loss {run.loss_type} is not supported; use {', '.join(LOSSES)}")
     if not run.output_folder:
-        no("output_folder", "the config names no output folder")
+        no("output_folder", "The config names no output folder")
     if not run.datasets:
-        no("datasets", "the config names no dataset")
+        no("datasets", "The config names no dataset")
     for dataset in run.datasets:
         if dataset.controls:
-            no(dataset.key, "control images are not supported")
+            no(dataset.key, "Control images are not supported")
         if dataset.is_regularisation:
-            no(dataset.key, "regularisation images are not supported")
+            no(dataset.key, "Regularisation images are not supported")
         for key, what in DATASET_SWITCHES.items():
             if _on(run, f"{dataset.key}/{key}"):
-                no(f"{dataset.key}/{key}", f"{what} are not supported")
+                no(f"{dataset.key}/{key}", f"{_capital(what)} are not supported")
         frames = run.settings.get(f"{dataset.key}/num_frames")
         if frames is not None and isinstance(frames.value, int) and frames.value > 1:
-            no(f"{dataset.key}/num_frames", "video datasets are not supported")
+            no(f"{dataset.key}/num_frames", "Video datasets are not supported")
     for key, what in SWITCHES.items():
         if _on(run, key):
-            no(key, f"{what} is not supported")
+            no(key, f"{_capital(what)} is not supported")
     for key, plain in (("train/loss_target", "noise"), ("train/min_denoising_steps", 0), ("train/train_unet", True)):
         value = run.settings.get(key)
         if value is not None and value.value is not None and value.value != plain:
@@ -149,6 +149,11 @@ def refuse(run: Run) -> list[str]:
     if most is not None and isinstance(most.value, int) and most.value < 999:
         no("train/max_denoising_steps", "max_denoising_steps below 999 is not supported")
     return list(dict.fromkeys(reasons))
+
+
+def _capital(what: str) -> str:
+    """The start of a sentence; a key stays as it is written in the config."""
+    return what if "_" in what.split()[0] else what[0].upper() + what[1:]
 
 
 def _on(run: Run, key: str) -> bool:

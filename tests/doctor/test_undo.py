@@ -176,7 +176,7 @@ def test_repairs_are_undone_by_name_and_only_in_a_possible_order(home: Path, sta
     second = apply(plan(SetValue(config, "/a", 3)), state=state)
     with pytest.raises(UndoRefused, match="edited since"):
         undo(first.id, state=state)
-    with pytest.raises(UndoRefused, match="there is no repair"):
+    with pytest.raises(UndoRefused, match="There is no repair"):
         undo("x", state=state)
     undo(second.id, state=state)
     assert snapshot(home) == middle

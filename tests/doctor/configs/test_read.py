@@ -220,7 +220,7 @@ BAD = [
     ("job: extension\nconfig: {name: n, process: []}\n", "c.yaml", "shape", "list of processes"),
     ("job: extension\nconfig: {name: n, process: [{a: 1}]}\n", "c.yaml", "shape", "process[0].type"),
     ("job: extenson\nconfig: {name: n, process: [{type: x}]}\n", "c.yaml", "shape", "Unknown job type"),
-    (HEALTHY.replace("sd_trainer", "sd_trianer"), "c.yaml", "shape", "did you mean sd_trainer"),
+    (HEALTHY.replace("sd_trainer", "sd_trianer"), "c.yaml", "shape", "Did you mean sd_trainer"),
     ('{"model_family": "flux", "model_type": "lora"}', "c.json", "shape", "SimpleTuner"),
     ('{"job": "extension",}', "c.json", "syntax", ""),
     ("\ufeff{}", "c.json", "syntax", "BOM"),
