@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, found
+from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
 from ..doctor.rules import rule
 
 SHOWN = 10
@@ -63,7 +63,7 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 source="its list of files" if repo.has_manifest else "the name of the blob",
                 detail=file.detail,
             )
-        yield from _rest(run, repo, bad[SHOWN:], "Damaged too are other files of {repo}, {count} in all: {names}.")
+        yield from _rest(run, repo, bad[SHOWN:], "Other files of {repo} are damaged too, {count} in all: {names}.")
         for file in repo.files:
             if not file.needed and file.name == f"trees/{repo.commit}.json":
                 yield found(
@@ -137,7 +137,9 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
                 repo=repo.repo,
                 commit=repo.commit[:8],
             )
-        yield from _rest(run, repo, gaps[SHOWN:], "Missing too are other files of {repo}, {count} in all: {names}.")
+        rest = gaps[SHOWN:]
+        mild: Severity | None = "warning" if heals and all(file.state in GAPS for file in rest) else None
+        yield from _rest(run, repo, rest, "Other files of {repo} are missing too, {count} in all: {names}.", mild)
 
 
 @rule(
@@ -233,13 +235,16 @@ def _evidence(repo: HubRepo, file: HubFile) -> dict[str, object]:
     }
 
 
-def _rest(run: Run, repo: HubRepo, files: Sequence[HubFile], message: str) -> Iterator[Finding]:
+def _rest(
+    run: Run, repo: HubRepo, files: Sequence[HubFile], message: str, severity: Severity | None = None
+) -> Iterator[Finding]:
     if files:
         names = [file.name for file in files]
         yield found(
             run.where(repo.used_by[0]),
             message,
-            otherwise="It is with them as with those that are named one by one.",
+            otherwise="The same happens with them.",
+            severity=severity,
             evidence={"paths": [file.path for file in files]},
             count=len(files),
             repo=repo.repo,

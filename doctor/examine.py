@@ -105,7 +105,7 @@ def _examine(
 
 def _no_run(reading: Reading) -> Unknown:
     problem = reading.config.problem
-    return Unknown(f"the config is not readable ({problem.message})" if problem else reading.reason)
+    return Unknown("the config cannot be read, see CFG001" if problem else reading.reason)
 
 
 def _as_repaired(report: Report, reading: Reading, path: str, world: World) -> Reading:
