@@ -13,6 +13,16 @@ _FULL_SIZE = 1_000_000_000
 _ZIMAGE = 6_154_908_736
 
 
+TOO_MUCH = (
+    "The phase '{phase}' needs {peak} (computed: {low} to {high}), but {free} are free on {device} ({source}). "
+    "It is made of {items}."
+)
+PERHAPS = (
+    "The phase '{phase}' needs {low} to {high} (computed), and {free} are free on {device} ({source}): it may "
+    "not fit. It is made of {items}."
+)
+
+
 @rule("MEM001", "error", "vram-over-budget", prevents=(("torch.OutOfMemoryError", "CUDA out of memory"),))
 def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     """The predicted peak exceeds the free memory of the device.
@@ -33,13 +43,14 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     low, high = peak.total - memory.margin, peak.total + memory.margin
     if high <= memory.free:
         return
-    budget = memory.total if memory.device == "cpu" else memory.free
+    is_certain = low > (memory.total if memory.device == "cpu" else memory.free)
     yield found(
         run.where("base_model"),
-        "The phase '{phase}' needs {peak} (computed: {low} to {high}), but {free} are free on {device} ({source}). "
-        "It is made of {items}.",
-        otherwise="The run ends out of memory in the phase '{phase}'.",
-        severity="error" if low > budget else "warning",
+        TOO_MUCH if is_certain else PERHAPS,
+        otherwise="The run ends out of memory in the phase '{phase}'."
+        if is_certain
+        else "The run may end out of memory in the phase '{phase}'.",
+        severity="error" if is_certain else "warning",
         evidence={"peak": peak.total, "margin": memory.margin, "free": memory.free, **dict(peak.items)},
         phase=peak.name,
         peak=_size(peak.total),
@@ -58,7 +69,7 @@ def _items(phase: Phase) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count / _GIB:.1f} GiB"
+    return f"{count / _GIB:.1f} GiB" if count >= _GIB else f"{count / 2**20:.0f} MiB"
 
 
 @rule("MEM002", "warning", "ram-over-budget")

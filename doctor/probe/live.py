@@ -191,7 +191,15 @@ class LiveWorld:
         )
 
     def landmarks(self) -> tuple[str, ...]:
-        return (os.path.realpath(sys.executable),)
+        import importlib.util
+
+        specs = [importlib.util.find_spec(name) for name in ("hf_xet", "unicodedata")]
+        folders = [Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()]
+        files = [
+            str(file) for folder in folders for file in sorted(folder.glob("*.so")) + sorted(folder.glob("*.pyd"))
+        ]
+        files += [spec.origin for spec in specs if spec and spec.origin and spec.origin.endswith((".so", ".pyd"))]
+        return tuple(os.path.realpath(file) for file in (*files, sys.executable))
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
