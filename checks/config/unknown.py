@@ -11,6 +11,7 @@ from ...doctor.rules import rule
 from .keys import COMMIT, SECTIONS
 from .places import key_span, key_where
 
+MOST_NEAREST = 50
 _TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")
 _SLIDERS = (
     "concept_slider",
@@ -45,6 +46,7 @@ def unknown_key(config: Config, run: Run) -> Iterator[Finding]:
     yield from _outer(config)
     if run.process_type not in (*_TRAINERS, *_SLIDERS):
         return
+    looked_up = 0
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
@@ -52,8 +54,11 @@ def unknown_key(config: Config, run: Run) -> Iterator[Finding]:
             continue
         if section == "" and run.process_type not in _TRAINERS:
             continue
-        written = {k.rpartition("/")[2] for k in run.settings if k.rpartition("/")[0] == parent}
-        nearest, home = _nearest(name, section, written)
+        looked_up += 1
+        nearest, home = None, ""
+        if looked_up <= MOST_NEAREST:  # a file with more is not misspelt, it is something else
+            written = {k.rpartition("/")[2] for k in run.settings if k.rpartition("/")[0] == parent}
+            nearest, home = _nearest(name, section, written)
         absent = home == "" and nearest in _DECISIVE and nearest not in run.settings
         yield _finding(config, value, name, section, nearest, home, _DECISIVE[nearest] if absent and nearest else "")
 
@@ -90,7 +95,10 @@ def _nearest(name: str, section: str, written: set[str]) -> tuple[str | None, st
 
 def _likeness(one: str, other: str) -> float:
     """0 to 1; a slip of one letter in a short name counts as near, too."""
-    ratio = difflib.SequenceMatcher(None, one.lower(), other.lower()).ratio()
+    together = len(one) + len(other)
+    most = 2 * min(len(one), len(other)) / together if together else 1.0
+    # what cannot be near by its length is not compared
+    ratio = difflib.SequenceMatcher(None, one.lower(), other.lower()).ratio() if most > 0.6 else 0.0
     if sorted(one) == sorted(other):
         return max(ratio, 0.95)
     if abs(len(one) - len(other)) <= 1 and len(other) <= 4 and (set(one) >= set(other) or set(other) >= set(one)):

@@ -66,7 +66,11 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
     yield found(
         problem.where,
         message,
-        otherwise="The trainer stops at once, before it loads anything.",
+        otherwise=(
+            "Nothing in it can be checked."
+            if problem.kind == "size"
+            else "The trainer stops at once, before it loads anything."
+        ),
         evidence={"kind": problem.kind, "message": problem.message, "text": shown[:200]},
         problem=problem.message,
         line=problem.where.line,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..model import Config, Problem, Run, Value, Where
 from . import ai_toolkit
-from .node import Node, named
+from .node import MOST_VALUES, TOO_MANY, Node, named
 from .text import Lines, decode, expand
 from .tree import parse
 
-MOST_VALUES = 20_000
+MOST_RUNS = 32
 _FOREIGN = (
     ("SimpleTuner", ("model_family", "pretrained_model_name_or_path", "data_backend_config", "--model_family")),
     ("sd-scripts", ("network_module", "sdpa", "dataset_config", "general", "pretrained_model_name_or_path")),
@@ -57,9 +58,7 @@ def read_config(path: str, data: bytes, environment: Mapping[str, str]) -> Readi
         return _failed(replace(config, trainer="ai-toolkit" if known else None), shape)
     name = root.value["config"]["name"]
     if _too_many(root):
-        return _failed(
-            config, Problem("The file unfolds into far more values than any config has.", Where(path), "size")
-        )
+        return _failed(config, Problem(TOO_MANY, Where(path), "size"))
     if "[name]" in expanded.text:
         root = named(root, name)
     values = _values(root, lines)
@@ -116,11 +115,19 @@ def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
         return wrong(_stops('config file is invalid. Missing "config.process" key') + ".", inner)
     if not isinstance(process.children, list) or not process.children:
         return wrong(_stops('config file is invalid. "config.process" must be a list of processes') + ".", process)
+    if len(process.children) > MOST_RUNS:
+        message = (
+            f"config.process holds {len(process.children)} processes; zdoctor reads at most {MOST_RUNS} of a file."
+        )
+        return Problem(message, lines.where(process.start), "size")
     for index, entry in enumerate(process.children):
         if not isinstance(entry.children, dict) or entry.value.get("type") is None:
             said = _stops(f'config file is invalid. Missing "config.process[{index}].type" key')
             return wrong(f"{said}.", entry)
         written = entry.children["type"]
+        if not isinstance(written.value, str):
+            said = f"config.process[{index}].type must be the name of a process, such as sd_trainer"
+            return wrong(f"{said}, not {reprlib.repr(written.value)}.", written)
         near = ai_toolkit.misspelt(written.value) if job.value == "extension" else None
         if near is not None:
             said = _stops(f"config file is invalid. Unknown process type: {written.value}")

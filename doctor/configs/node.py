@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 DEEPEST = 60
+MOST_VALUES = 5000
+TOO_MANY = "The file holds far more values than any config has."
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,12 @@ class Node:
 
 
 class Unreadable(Exception):
-    """Why a text is no tree; `offset` is in the original text."""
+    """Why a text is no tree; `offset` is in the original text, `kind` that of a Problem."""
 
-    def __init__(self, message: str, offset: int) -> None:
+    def __init__(self, message: str, offset: int, kind: Literal["syntax", "size"] = "syntax") -> None:
         super().__init__(message)
         self.offset = offset
+        self.kind = kind
 
 
 def named(node: Node, name: str) -> Node:

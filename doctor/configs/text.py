@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..model import Problem, Where
 
-LARGEST = 2_000_000
+LARGEST = 500_000
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _BREAK = re.compile(r"\r\n|\r|\n")
 
@@ -45,8 +45,8 @@ class Lines:
 def decode(path: str, data: bytes) -> Source:
     """The text of a file. What is no text, or text that the trainer cannot decode, carries a problem."""
     if len(data) > LARGEST:
-        size = f"{len(data) / 1e6:.0f} MB"
-        message = f"The file has {size}, but a training config has a few kilobytes: this is something else."
+        size = f"{LARGEST // 1000} kB"
+        message = f"The file has more than {size}, but a training config has a few kB: this is something else."
         return Source(path, "", problem=Problem(message, Where(path), "size"))
     for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if data.startswith(mark):
@@ -103,7 +103,8 @@ def expand(path: str, text: str, environment: Mapping[str, str]) -> Expanded | P
     parts: list[str] = []
     pieces: list[tuple[int, int, int, int]] = []
     done = length = 0
-    for match in _VARIABLE.finditer(text):
+    # without a closing brace every "${" would be searched to the end of the text
+    for match in _VARIABLE.finditer(text, 0, text.rfind("}") + 1):
         name = match.group(1)
         value = environment.get(name)
         if value is None:

@@ -17,7 +17,7 @@ from yaml.nodes import ScalarNode
 
 from ..model import Problem, Where
 from .json_tree import parse_json
-from .node import DEEPEST, Node, Unreadable
+from .node import DEEPEST, MOST_VALUES, TOO_MANY, Node, Unreadable
 from .text import Expanded, Lines
 
 _YAML = "tag:yaml.org,2002:"
@@ -51,7 +51,7 @@ def parse(path: str, source: Expanded, format: str, lines: Lines) -> Node | Prob
             return parse_json(source)
         return _Yaml(source).parse()
     except Unreadable as error:
-        return Problem(str(error), lines.where(error.offset))
+        return Problem(str(error), lines.where(error.offset), error.kind)
     except RecursionError:
         return Problem("the file is nested too deeply to be a training config", Where(path))
 
@@ -64,6 +64,7 @@ class _Yaml:
         self.loader: Any = None
         self.anchors: dict[str, Node | None] = {}
         self.lately: Any = None
+        self.count = 0
 
     def parse(self) -> Node:
         loader: Any = None
@@ -125,6 +126,9 @@ class _Yaml:
     def node(self, depth: int, flow: bool = False) -> Node:
         loader = self.loader
         event: Any = loader.get_event()
+        self.count += 1
+        if self.count > 2 * MOST_VALUES:  # keys are counted, too
+            raise Unreadable(TOO_MANY, self.at(event.start_mark.index), "size")
         start, end = event.start_mark.index, event.end_mark.index
         if depth > DEEPEST:
             raise self.failure("the file is nested too deeply to be a training config", start)
