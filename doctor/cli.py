@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from .errors import USER_MISTAKE, UserError, guarded
+from .errors import INTERRUPTED, USER_MISTAKE, UserError, guarded
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed) · 4 a bug of zdoctor
 
 CONFIG left out: the config this folder was last checked with, else the only one found here."""
+
+DEEP = "also read the cached model files as a whole and compare their sha256 (seconds; resumes where it was stopped)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,15 +61,17 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
     made.add_argument("--select", metavar="IDS", type=_words, default=[], help="only these rules (PTH001,MDL)")
     made.add_argument("--ignore", metavar="IDS", type=_words, default=[], help="all but these rules")
+    made.add_argument("--deep", action="store_true", help=DEEP)
 
     made = command("fix", _fix, "show the repairs as a plan and a diff; --apply carries them out")
     with_config(made)
     made.add_argument("--apply", action="store_true", help="repair (zdoctor undo puts everything back)")
     made.add_argument("--allow", choices=("result",), help="also repairs that change the training result")
     made.add_argument("--select", metavar="IDS", type=_words, default=[], help="repair only these rules")
+    made.add_argument("--deep", action="store_true", help=DEEP)
 
     made = command("train", _train, "check, and train when everything is green")
-    with_config(made)
+    made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
 
     made = command("undo", _undo, "take back the last repair, byte for byte")
     made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
@@ -100,7 +104,15 @@ def _check(options: argparse.Namespace) -> int:
     from . import commands, state
 
     config = _config(options.config)
-    report = commands.check(config, machine=options.machine, selected=options.select, ignored=options.ignore)
+    seen = commands.examination(
+        config,
+        machine=options.machine,
+        selected=options.select,
+        ignored=options.ignore,
+        deep=options.deep,
+        progress=_reading() if options.deep else None,
+    )
+    report = seen.report
     state.remember(config)
     if options.format == "json":
         from ..reports import json
@@ -111,6 +123,9 @@ def _check(options: argparse.Namespace) -> int:
 
         text = terminal.render(report, width=_width(), color=options.output is None and _color())
     _emit(text, options.output)
+    if options.deep:
+        sys.stdout.flush()
+        print(f"zdoctor: {commands.verified(seen)}", file=sys.stderr)
     return report.exit_code
 
 
@@ -126,14 +141,18 @@ def _fix(options: argparse.Namespace) -> int:
         allow="changes-result" if options.allow == "result" else "none",
         machine=options.machine,
         selected=options.select,
+        deep=options.deep,
         progress=_progress(),
+        reading=_reading() if options.deep else None,
     )
     state.remember(config)
     color = _color()
     _emit(terminal.render_plan(done.plan, done.diff, width=_width(), color=color))
     if done.after is None:
         if done.plan.fixes and not options.apply:
-            again = "zdoctor fix " + " ".join(filter(None, (config, options.allow and f"--allow {options.allow}")))
+            again = "zdoctor fix " + " ".join(
+                filter(None, (config, options.allow and f"--allow {options.allow}", options.deep and "--deep"))
+            )
             _emit(f"\nnext: {again} --apply\n")
         return done.before.exit_code
     _emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n")
@@ -147,7 +166,7 @@ def _train(options: argparse.Namespace) -> int:
 
     config = _config(options.config)
     _recover()
-    seen = commands.examination(config, machine=options.machine)
+    seen = commands.examination(config)
     state.remember(config)
     why = commands.not_green(seen)
     if why:
@@ -157,6 +176,7 @@ def _train(options: argparse.Namespace) -> int:
     findings = len(seen.report.findings)
     rest = f", {findings} lesser finding{'s' * (findings != 1)} (zdoctor check shows them)" if findings else ""
     _emit(f"Checks are green: {len(seen.report.passed)} rules passed{rest}.\n")
+    sys.stdout.flush()
     from .train import TrainError
 
     try:
@@ -164,8 +184,11 @@ def _train(options: argparse.Namespace) -> int:
     except TrainError as error:
         print(f"zdoctor: {error}", file=sys.stderr)
         return 1
-    _emit(f"\n{result.stopped}: {result.steps} steps in {result.seconds:.0f} s\nLoRA: {result.lora}\n")
-    return 0 if result.stopped == "finished" else 130
+    stopped = result.stopped == "interrupted"
+    _emit(f"\n{'Stopped after' if stopped else 'Finished:'} {result.steps} steps.\nLoRA: {result.lora}\n")
+    if stopped:
+        _emit(f"To go on from there: zdoctor train {config}\n")
+    return INTERRUPTED if stopped else 0
 
 
 def _undo(options: argparse.Namespace) -> int:
@@ -284,6 +307,25 @@ def _progress() -> Callable[[int, int, str], None] | None:
     def show(done: int, total: int, name: str) -> None:
         part = done / total if total else 1.0
         text = f"copying {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {name}"
+        end = "\n" if done >= total else ""
+        print(f"\r{text[: _width() - 1]:<{_width() - 1}}", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def _reading() -> Callable[[int, int, str], None] | None:
+    """Bytes read, how fast, and the time left, on one line of a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+    import time
+
+    started = time.monotonic()
+
+    def show(done: int, total: int, name: str) -> None:
+        rate = done / max(time.monotonic() - started, 1e-3)
+        left = f"{(total - done) / rate:.0f} s left" if done else ""
+        amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
+        text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {Path(name).name}"
         end = "\n" if done >= total else ""
         print(f"\r{text[: _width() - 1]:<{_width() - 1}}", end=end, file=sys.stderr, flush=True)
 

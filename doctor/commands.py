@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .engine import prescribe
 from .errors import UserError
 from .examine import Examination, examine_config, select
-from .model import Plan, Report, TrainingEffect, Unknown
+from .model import Hub, Plan, Report, TrainingEffect, Unknown
 from .probe.live import LiveWorld
 from .probe.recorded import MachineError, RecordedWorld
 from .probe.recorder import Recorder
@@ -25,33 +25,71 @@ if TYPE_CHECKING:
 MOST_PASSES = 3
 
 
-def world_of(machine: str | None) -> World:
-    """The live machine, or the one in a machine file. Raises UserError for a file that is none."""
+def world_of(machine: str | None, *, deep: bool = False, progress: Any = None) -> World:
+    """The live machine, or the one in a machine file. Raises UserError for a file that is none.
+
+    `deep`: it keeps receipts of the files that it hashes, and tells `progress` (bytes done, in all, file name).
+    """
+    live = _deep_world(progress) if deep else LiveWorld()
     if machine is None:
-        return LiveWorld()
+        return live
     try:
         record = json.loads(Path(machine).read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise MachineError("it is not a JSON object")
-        return RecordedWorld(record, LiveWorld() if record.get("live") else None)
+        return RecordedWorld(record, live if record.get("live") else None)
     except FileNotFoundError:
         raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
     except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
         raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
 
 
+def _deep_world(progress: Any) -> LiveWorld:
+    from .receipts import Receipts
+    from .state import state_folder
+
+    return LiveWorld(receipts=Receipts(state_folder()), progress=progress)
+
+
 def examination(
-    config: str, *, machine: str | None = None, selected: Sequence[str] = (), ignored: Sequence[str] = ()
+    config: str,
+    *,
+    machine: str | None = None,
+    selected: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+    deep: bool = False,
+    progress: Any = None,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form."""
-    return examine_config(config, world_of(machine), select(all_rules(), selected, ignored))
+    rules = select(all_rules(), selected, ignored)
+    return examine_config(config, world_of(machine, deep=deep, progress=progress), rules, deep=deep)
 
 
 def check(
-    config: str, *, machine: str | None = None, selected: Sequence[str] = (), ignored: Sequence[str] = ()
+    config: str,
+    *,
+    machine: str | None = None,
+    selected: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+    deep: bool = False,
 ) -> Report:
-    """What would go wrong in a training run. Writes nothing, asks no network, imports no torch."""
-    return examination(config, machine=machine, selected=selected, ignored=ignored).report
+    """What would go wrong in a training run. Asks no network, imports no torch.
+
+    Writes nothing; a `deep` check, which reads the model's files as a whole, notes in the state folder what it read.
+    """
+    return examination(config, machine=machine, selected=selected, ignored=ignored, deep=deep).report
+
+
+def verified(seen: Examination) -> str:
+    """What a deep check proved of the contents, in a sentence."""
+    hubs = [facts.hub for facts in seen.facts if isinstance(facts.hub, Hub)]
+    files = {f.path: f for hub in hubs for repo in hub.repos if repo.used_by for f in repo.files if f.needed}
+    if not files:
+        return "No contents were verified: the run loads no file of the hub cache."
+    good = sum(file.verified for file in files.values())
+    unnamed = sum(file.digest is None for file in files.values())
+    rest = f"; {unnamed} have no published digest on this machine" if unnamed else ""
+    return f"{good} of {len(files)} cached files that the run loads hold exactly what was published (measured){rest}."
 
 
 @dataclass(frozen=True)
@@ -72,21 +110,23 @@ def fix(
     allow: TrainingEffect = "none",
     machine: str | None = None,
     selected: Sequence[str] = (),
+    deep: bool = False,
     progress: Any = None,
+    reading: Any = None,
 ) -> Fixed:
     """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
 
     A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
-    one entry of the history.
+    one entry of the history. `progress` is told of bytes copied, `reading` of those read by a `deep` check.
     """
     from . import apply as writer
     from .state import state_folder
 
-    world = world_of(machine)
+    world = world_of(machine, deep=deep, progress=reading)
     if apply and isinstance(world, RecordedWorld) and world.live is None:
         raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
     rules = select(all_rules(), selected, ())
-    first = examine_config(config, world, rules)
+    first = examine_config(config, world, rules, deep=deep)
     plan = prescribe(first.report, allow=allow)
     binding = writer.bind(plan)
     result = Fixed(first.report, plan, writer.diff(plan))
@@ -100,7 +140,7 @@ def fix(
             group = applied[0] if applied else None
             done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
             applied.append(done.id)
-            after = examine_config(config, world_of(machine), rules)
+            after = examine_config(config, world_of(machine, deep=deep, progress=reading), rules, deep=deep)
             plan = prescribe(after.report, allow=allow)
             if not plan.fixes:
                 break
@@ -124,12 +164,12 @@ def extract(source: str, target: str, *, model_only: bool = False, progress: Any
         raise UserError(str(error)) from error
 
 
-def train(config: str, *, machine: str | None = None, progress: Any = None) -> TrainResult:
+def train(config: str, *, progress: Any = None) -> TrainResult:
     """Train every run of a config with zdoctor's own runner, once its checks are green.
 
     Raises UserError with what is not green.
     """
-    seen = examination(config, machine=machine)
+    seen = examination(config)
     why = not_green(seen)
     if why:
         raise UserError(
@@ -156,6 +196,7 @@ def run_training(seen: Examination, *, progress: Any = None) -> TrainResult:
     """Hand a green examination to the runner: every path resolved, nothing looked up again."""
     from . import train as runner
 
+    _refuse_shared_names(seen)
     result: TrainResult | None = None
     for facts in seen.facts:
         run, model, system, files = facts.run, facts.model, facts.system, facts.files
@@ -163,9 +204,15 @@ def run_training(seen: Examination, *, progress: Any = None) -> TrainResult:
             raise UserError("the run or its model is not known well enough to train.")
         if isinstance(files, Unknown) or model.folder is None:
             raise UserError(f"{run.base_model} is not on this machine.", f"hf download {run.base_model}")
+        if model.layout == "single-file":
+            raise UserError(
+                f"{run.base_model} is a single file.", "zdoctor train needs the model's diffusers folder."
+            )
         paths = Paths(system)
         component = model.components.get("text_encoder")
         adapter = facts.adapter
+        if isinstance(adapter, Unknown) and run.adapter:
+            raise UserError(f"the training adapter {run.adapter} cannot be used: {adapter.reason}.")
         datasets = {d.key: paths.absolute(d.folder) for d in run.datasets if d.folder is not None}
         result = runner.train(
             run,
@@ -181,6 +228,17 @@ def run_training(seen: Examination, *, progress: Any = None) -> TrainResult:
     if result is None:
         raise UserError("there is nothing to train in this config.")
     return result
+
+
+def _refuse_shared_names(seen: Examination) -> None:
+    """Two runs that write the same files would go on from each other's state."""
+    outputs = [(run.output_folder, run.name) for run in seen.reading.runs]
+    for output, name in outputs:
+        if outputs.count((output, name)) > 1:
+            raise UserError(
+                f"several processes of this config write {name} into {output}.",
+                "Give each its own training_folder, or each its own config.",
+            )
 
 
 def facts(config: str | None, about: str) -> dict[str, Any]:

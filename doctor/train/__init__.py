@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from ..model.run import Run
 from .errors import TrainError
+from .lock import alone
 from .progress import Progress, default_progress
 from .refuse import refuse
 from .result import TrainResult
+from .stop import interruptible
 
 __all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
 
@@ -27,27 +30,32 @@ def train(
     """Train the LoRA that `run` describes and write it to `output_folder`.
 
     All paths are absolute. `model_folder` is a diffusers folder with transformer/ (or the transformer's own folder);
-    `extras_folder` supplies text_encoder/, tokenizer/ and vae/ where the model folder lacks them; `dataset_folders`
+    `extras_folder` comes first for text_encoder/, tokenizer/ and vae/, then the model folder; `dataset_folders`
     maps each Dataset.key to its folder. An output folder with the state of this run is gone on with.
-    Raises TrainError for what the user can mend.
+    Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
     """
     shown = progress or default_progress()
     try:
-        try:
-            from .loop import run_training
-        except ImportError as error:
-            raise TrainError(
-                f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
-            ) from error
-        return run_training(
-            run,
-            model_folder=model_folder,
-            extras_folder=extras_folder,
-            adapter_file=adapter_file,
-            dataset_folders=dataset_folders,
-            output_folder=output_folder,
-            device=device,
-            progress=shown,
-        )
+        reasons = refuse(run)
+        if reasons:
+            raise TrainError("This runner cannot train the config. " + " ".join(reasons))
+        with interruptible() as stop, alone(Path(output_folder), run.name):
+            try:
+                from .loop import run_training
+            except ImportError as error:
+                raise TrainError(
+                    f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
+                ) from error
+            return run_training(
+                run,
+                model_folder=model_folder,
+                extras_folder=extras_folder,
+                adapter_file=adapter_file,
+                dataset_folders=dataset_folders,
+                output_folder=output_folder,
+                device=device,
+                progress=shown,
+                stop=stop,
+            )
     finally:
         shown.close()

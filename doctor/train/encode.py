@@ -77,7 +77,7 @@ def write_atomic(file: Path, content: bytes | memoryview) -> None:
     """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".part", dir=file.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{file.name.lstrip('.')}.", suffix=".part", dir=file.parent)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(content)
@@ -104,11 +104,11 @@ def fingerprint(folder: Path) -> str:
 
 
 def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path:
-    """The folder of a component: in the model folder, else in the extras folder. Raises TrainError."""
-    for folder in (model_folder, extras_folder):
+    """The folder of a component: in the extras folder, else in the model folder. Raises TrainError."""
+    for folder in (extras_folder, model_folder):
         if folder is not None and (folder / name).is_dir() and any((folder / name).iterdir()):
             return folder / name
-    places = str(model_folder) if extras_folder is None else f"{model_folder} nor {extras_folder}"
+    places = str(model_folder) if extras_folder is None else f"{extras_folder} nor {model_folder}"
     raise TrainError(f"There is no {name} folder in {places}; it is needed for training.")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,9 +23,9 @@ from .lora import add_lora, add_removal, targets
 from .names import DTYPES, KINDS, SAVE_DTYPES
 from .preview import Preview, previews, prompts
 from .progress import Progress
-from .refuse import refuse
 from .result import TrainResult
 from .save import (
+    check_owner,
     file_digest,
     final_file,
     metadata,
@@ -35,9 +33,11 @@ from .save import (
     read_state,
     state_file,
     step_file,
+    sweep,
     write_lora,
     write_state,
 )
+from .stop import Stop
 from .tensorfiles import check_complete, collect, weight_files
 from .trainer import Trainer
 
@@ -55,20 +55,14 @@ def run_training(
     output_folder: str,
     device: str | None,
     progress: Progress,
+    stop: Stop,
 ) -> TrainResult:
-    """See `zdoctor.doctor.train.train`."""
+    """See `zdoctor.doctor.train.train`; the output folder exists and nobody else writes to it."""
     began = time.monotonic()
-    reasons = refuse(run)
-    if reasons:
-        raise TrainError("This runner cannot train the config. " + " ".join(reasons))
     return_memory()
     place = _device(device, run, progress)
     dtype = _dtype(run, place, progress)
     output = Path(output_folder)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrainError(f"The output folder {output} cannot be made: {error.strerror or error}.") from error
 
     progress.phase("Checking the model files")
     base = Path(model_folder)
@@ -88,7 +82,16 @@ def run_training(
         "adapter": "none" if adapter_file is None else file_digest(Path(adapter_file)),
         "quantization": quantization,
     }
+    check_owner(output, run.name)
+    sweep(output, run.name)
     state = read_state(state_file(output, run.name), identity)
+    final = final_file(output, run.name)
+    if state and state.step >= run.steps and final.is_file():
+        progress.note(
+            f"This run is finished: {state.step} steps of {run.steps} are done, and {final} is there. Nothing was "
+            "trained. For more, raise steps; to start again, give the run another name."
+        )
+        return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
     _explain(run, progress)
 
     progress.phase("Reading the dataset")
@@ -123,12 +126,11 @@ def run_training(
         if state:
             trainer.restore(state)
             progress.note(f"The run goes on from step {state.step}.")
-        with _interruptible() as stop:
-            stopped = _steps(run, trainer, preview, output, identity, progress, stop)
+        stop.gentle = True
+        stopped = _steps(run, trainer, preview, output, identity, progress, stop)
     progress.close()
-    final = final_file(output, run.name)
     return TrainResult(
-        lora=str(final if stopped == "finished" else step_file(output, run.name, trainer.step)),
+        lora=str(_saved(run, output, trainer.step)),
         steps=trainer.step,
         losses=tuple(trainer.losses),
         samples=tuple(preview.files),
@@ -144,7 +146,7 @@ def _steps(
     output: Path,
     identity: dict[str, str],
     progress: Progress,
-    stop: threading.Event,
+    stop: Stop,
 ) -> Any:
     progress.phase(f"Training {run.steps} steps")
     if trainer.step == 0 and not run.skip_first_sample:
@@ -162,12 +164,14 @@ def _steps(
             prune(output, run.name, run.keep_saves)
         if not last and run.sample_every > 0 and trainer.step % run.sample_every == 0:
             preview.paint(stop)
-    finished = trainer.step >= run.steps
-    file = final_file(output, run.name) if finished else step_file(output, run.name, trainer.step)
-    _save(run, trainer, output, identity, file)
-    if finished:
+    _save(run, trainer, output, identity, _saved(run, output, trainer.step))
+    if trainer.step >= run.steps:
         preview.paint(stop)
-    return "finished" if finished else "interrupted"
+    return "interrupted" if stop.is_set() else "finished"
+
+
+def _saved(run: Run, output: Path, step: int) -> Path:
+    return final_file(output, run.name) if step >= run.steps else step_file(output, run.name, step)
 
 
 def _save(run: Run, trainer: Trainer, output: Path, identity: dict[str, str], file: Path) -> None:
@@ -230,27 +234,6 @@ def _explain(run: Run, progress: Progress) -> None:
         progress.note(f"noise_scheduler {run.noise_scheduler} has no meaning for Z-Image: flow matching is used.")
     if run.text_encoder_quantization is not None:
         progress.note("The text encoder runs once, unquantized, and is dropped before training.")
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets; the second Ctrl-C interrupts at once. Main thread only."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def ask(number: int, frame: Any) -> None:
-        if event.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        event.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

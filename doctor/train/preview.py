@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from .data import Item, with_trigger
 from .encode import load_vae, vae_divisor
 from .lora import WithoutAdapter
 from .sample import decode, denoise, make_scheduler
+from .stop import Stop
 from .trainer import Trainer
 
 
@@ -30,7 +30,7 @@ class Preview:
         self.vae: Any = None
         self.files: list[str] = []
 
-    def paint(self, stop: threading.Event) -> None:
+    def paint(self, stop: Stop) -> None:
         if not previews(self.run):
             return
         trainer = self.trainer

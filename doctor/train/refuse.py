@@ -33,6 +33,7 @@ SWITCHES: dict[str, str] = {
     "train/min_snr_gamma": "min-SNR weighting",
     "train/snr_gamma": "SNR weighting",
     "train/start_step": "start_step",
+    "train/ema_config/use_feedback": "EMA feedback",
     "network/dropout": "LoRA dropout",
     "network/lora_plus_ratio": "LoRA+",
     "network/network_kwargs": "network_kwargs",
@@ -91,7 +92,14 @@ def refuse(run: Run) -> list[str]:
         no("rank", f"A LoRA of rank {run.rank} has nothing to train")
     if run.steps < 1:
         no("steps", f"{run.steps} steps train nothing")
-    if run.batch_size < 1 or run.gradient_accumulation < 1:
+    apart = run.settings.get("train/gradient_accumulation_steps")
+    if apart is not None and isinstance(apart.value, int) and apart.value not in (0, 1):
+        no(
+            "train/gradient_accumulation_steps",
+            f"gradient_accumulation_steps {apart.value} is not supported (ai-toolkit counts each batch as a step and "
+            "forgets the gradients of all but the last); write gradient_accumulation, which counts updates",
+        )
+    elif run.batch_size < 1 or run.gradient_accumulation < 1:
         no("batch_size", "The batch size and gradient accumulation must be at least 1")
     if not isinstance(run.learning_rate, (int, float)) or run.learning_rate <= 0:
         no("learning_rate", f"The learning rate {run.learning_rate!r} is not a number above 0")
@@ -141,10 +149,15 @@ def refuse(run: Run) -> list[str]:
     for key, what in SWITCHES.items():
         if _on(run, key):
             no(key, f"{_capital(what)} is not supported")
-    for key, plain in (("train/loss_target", "noise"), ("train/min_denoising_steps", 0), ("train/train_unet", True)):
+    for key, plain in (
+        ("train/loss_target", "noise"),
+        ("train/min_denoising_steps", 0),
+        ("train/train_unet", True),
+        ("train/ema_config/param_multiplier", 1),
+    ):
         value = run.settings.get(key)
         if value is not None and value.value is not None and value.value != plain:
-            no(key, f"{key.split('/')[1]} {value.value} is not supported; leave it at {plain}")
+            no(key, f"{key.rsplit('/', 1)[-1]} {value.value} is not supported; leave it at {plain}")
     most = run.settings.get("train/max_denoising_steps")
     if most is not None and isinstance(most.value, int) and most.value < 999:
         no("train/max_denoising_steps", "max_denoising_steps below 999 is not supported")

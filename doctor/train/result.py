@@ -8,7 +8,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class TrainResult:
-    """`lora` and `samples` are paths; `losses` has one mean loss per step since step 0, resumed steps included."""
+    """`lora` and `samples` are paths; `losses` has one mean loss per step since step 0, resumed steps included.
+
+    "interrupted" says that somebody asked to stop, which can also be while the last previews are painted.
+    """
 
     lora: str
     steps: int

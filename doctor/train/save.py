@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,43 @@ def final_file(folder: Path, name: str) -> Path:
 
 
 def state_file(folder: Path, name: str) -> Path:
-    return folder / f"{name}.state.pt"
+    """The name starts with a dot: ai-toolkit goes on from the newest `<name>*` of a folder, whatever that is."""
+    return folder / f".{name}.state.pt"
+
+
+def check_owner(folder: Path, name: str) -> None:
+    """Raise TrainError when a LoRA of this name is not zdoctor's: this run would overwrite it, or prune it."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted(folder.iterdir()):
+        if file.name != f"{name}.safetensors" and not _step_files(name).fullmatch(file.name):
+            continue
+        try:
+            with safe_open(str(file), framework="pt") as opened:
+                software = json.loads((opened.metadata() or {}).get("software", "{}"))
+        except (SafetensorError, OSError, ValueError):
+            software = {}
+        author = software.get("name") if isinstance(software, dict) else None
+        if author != "zdoctor":
+            raise TrainError(
+                f"{file} was not written by zdoctor (but by {author or 'an unknown program'}), and this run would "
+                "write or remove files of that name. Move it away, or give the run another name or training_folder."
+            )
+
+
+def sweep(folder: Path, name: str) -> None:
+    """Remove what a killed run had begun to write. Call it while nobody else writes there."""
+    for part in (*folder.glob(f".{escape(name)}*.part"), *(folder / ".cache").glob(".*.part")):
+        part.unlink(missing_ok=True)
+
+
+def _step_files(name: str) -> re.Pattern[str]:
+    return re.compile(re.escape(name) + r"_\d{9}\.safetensors")
 
 
 def prune(folder: Path, name: str, keep: int) -> None:
     """Remove all but the `keep` newest step files of this run (0 or less keeps all)."""
-    pattern = re.compile(re.escape(name) + r"_(\d{9})\.safetensors")
-    saves = sorted(path for path in folder.iterdir() if pattern.fullmatch(path.name))
+    saves = sorted(path for path in folder.iterdir() if _step_files(name).fullmatch(path.name))
     if keep > 0:
         for path in saves[:-keep]:
             path.unlink(missing_ok=True)

@@ -165,10 +165,9 @@ class Trainer:
     def _follow(self) -> None:
         if self.ema is None:
             return
-        decay = min(self.run.ema_decay, (1 + self.step) / (10 + self.step))
         with torch.no_grad():
             for key, value in self.ema.items():
-                value.lerp_(self.parameters[key], 1.0 - decay)
+                value.lerp_(self.parameters[key], 1.0 - self.run.ema_decay)
 
     def _batch(self, index: int) -> list[int]:
         epoch, place = divmod(index, len(self.order))

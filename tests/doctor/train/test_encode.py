@@ -113,11 +113,13 @@ def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
     assert len({latents.key(item) for item in items}) == len(items)
 
 
-def test_components_come_from_the_extras_folder_where_the_model_lacks_them(tiny: Path, tmp_path: Path) -> None:
+def test_components_come_from_the_extras_folder_first(tiny: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(tiny / "transformer", bare / "transformer")
     assert component("vae", bare, tiny) == tiny / "vae"
-    assert component("transformer", bare, tiny) == bare / "transformer"
+    other = shutil.copytree(tiny / "vae", tmp_path / "other" / "vae")
+    assert component("vae", tiny, tmp_path / "other") == other  # what was checked is what is trained on
+    assert component("tokenizer", tiny, tmp_path / "other") == tiny / "tokenizer"
     with pytest.raises(TrainError, match="no vae folder"):
         component("vae", bare, None)
 

@@ -37,6 +37,12 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("Masks", {"settings": written(datasets__0__mask_path="/masks")}),
     ("Video", {"settings": written(datasets__0__num_frames=41)}),
     ("max_denoising_steps", {"settings": written(train__max_denoising_steps=500)}),
+    (
+        "gradient_accumulation_steps 4",
+        {"gradient_accumulation": 4, "settings": written(train__gradient_accumulation_steps=4)},
+    ),
+    ("EMA feedback", {"settings": written(train__ema_config__use_feedback=True)}),
+    ("param_multiplier", {"settings": written(train__ema_config__param_multiplier=0.9)}),
     ("LoRA dropout", {"settings": written(network__dropout=0.1)}),
 ]
 
@@ -52,6 +58,7 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
     [
         {},
         {"quantization": None},
+        {"settings": written(train__gradient_accumulation_steps=1, train__ema_config__param_multiplier=1.0)},
         {"quantization": "qfloat8", "optimizer": "adamw8bit", "timestep_type": "weighted"},
         {"scheduler": "constant_with_warmup", "scheduler_settings": {"num_warmup_steps": 10}},
         {"optimizer_settings": {"weight_decay": 1e-4, "betas": [0.9, 0.99]}},

@@ -260,6 +260,15 @@ def test_the_average_is_what_is_saved(tiny: Path, circles: Path, tmp_path: Path)
     assert 0 < average[key].norm() < plain[key].norm()
 
 
+def test_the_average_moves_by_the_configs_decay_from_the_first_step(
+    tiny: Path, circles: Path, tmp_path: Path
+) -> None:
+    plain = load_file(go(run_with(steps=1), tiny, circles, tmp_path / "a").lora)
+    average = load_file(go(run_with(steps=1, use_ema=True, ema_decay=0.9), tiny, circles, tmp_path / "b").lora)
+    key = "diffusion_model.layers.0.attention.to_q.lora_B.weight"  # zero at the start
+    torch.testing.assert_close(average[key], 0.1 * plain[key])
+
+
 def test_losses_that_are_not_finite_end_the_run_with_a_diagnosis(tiny: Path, circles: Path, tmp_path: Path) -> None:
     model = Path(shutil.copytree(tiny, tmp_path / "model"))
     for shard in (model / "transformer").glob("*.safetensors"):

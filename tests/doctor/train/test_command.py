@@ -1,0 +1,99 @@
+"""`zdoctor train` as a user types it: exit codes, signals, and what the next start makes of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from zdoctor.doctor import commands
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.errors import UserError
+
+PROCESS = """\
+    - type: diffusion_trainer
+      training_folder: {output}
+      device: cpu
+      training_seed: 42
+      network: {{type: lora, linear: 8, linear_alpha: 8}}
+      save: {{dtype: bf16, save_every: 50}}
+      datasets:
+        - {{folder_path: {data}, caption_ext: txt, resolution: [64], cache_latents_to_disk: true}}
+      train: {{batch_size: 2, steps: {steps}, lr: 0.001, optimizer: adamw, dtype: float32, noise_scheduler: flowmatch,
+              cache_text_embeddings: true, gradient_checkpointing: true, disable_sampling: true}}
+      model: {{name_or_path: {model}, arch: zimage, quantize: true, qtype: qfloat8{adapter}}}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def config(model: Path, data: Path, *, steps: int = 3, outputs: tuple[str, ...] = ("out",), adapter: str = "") -> str:
+    written = f", assistant_lora_path: {adapter}" if adapter else ""
+    processes = [PROCESS.format(model=model, data=data, steps=steps, output=o, adapter=written) for o in outputs]
+    Path("config.yaml").write_text("job: extension\nconfig:\n  name: circles\n  process:\n" + "".join(processes))
+    return "config.yaml"
+
+
+def test_green_trains_and_a_second_time_says_it_is_finished(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", config(tiny, circles)]
+    assert main(words) == 0
+    assert "Finished: 3 steps." in capsys.readouterr().out
+    assert main(words) == 0
+    assert "Nothing was trained" in capsys.readouterr().err
+
+
+def test_not_green_says_why_and_does_not_train(
+    here: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", config(tiny, tmp_path / "nowhere")]) == 1
+    captured = capsys.readouterr()
+    assert "not training" in captured.err and "nowhere" in captured.out
+    assert not (here / "out").exists()
+
+
+def test_several_processes_train_one_after_the_other_unless_they_share_their_files(
+    here: Path, tiny: Path, circles: Path
+) -> None:
+    assert main(["train", config(tiny, circles, steps=1, outputs=("one", "two"))]) == 0
+    assert (here / "one/circles/circles.safetensors").is_file()
+    assert (here / "two/circles/circles.safetensors").is_file()
+    with pytest.raises(UserError, match="several processes"):
+        commands.train(config(tiny, circles, outputs=("one", "one")))
+
+
+def test_an_adapter_that_is_not_there_is_never_left_out(here: Path, tiny: Path, circles: Path) -> None:
+    with pytest.raises(UserError):
+        commands.train(config(tiny, circles, adapter="somebody/adapter-nobody-has"))
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_next_start_goes_on(
+    here: Path, tiny: Path, circles: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = config(tiny, circles, steps=5000)
+    command = [sys.executable, "-m", "zdoctor", "train", name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("step 1/"):
+                process.send_signal(number)
+                break
+        rest = process.stdout.read()
+    assert process.returncode == 130, rest
+    assert "Traceback" not in rest and "To go on from there: zdoctor train config.yaml" in rest
+    saved = sorted((here / "out/circles").glob("circles_*.safetensors"))
+    step = int(saved[-1].stem.rsplit("_", 1)[1])
+    assert load_file(saved[-1])
+    assert main(["train", config(tiny, circles, steps=step + 1)]) == 0
+    assert f"goes on from step {step}" in capsys.readouterr().err

@@ -1,0 +1,142 @@
+"""What a run finds in its output folder, and what it leaves there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from glob import glob
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.lock import alone
+from zdoctor.doctor.train.stop import Stop, interruptible
+
+from .patient import Recorder, go, run_with
+
+
+def test_a_finished_run_says_so_and_loads_nothing(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    first = go(run_with(steps=2), tiny, circles, tmp_path)
+    before = Path(first.lora).stat()
+    recorder = Recorder()
+    again = go(run_with(steps=2), tiny, circles, tmp_path, progress=recorder)
+    assert (again.stopped, again.steps, again.losses, again.lora) == ("finished", 2, first.losses, first.lora)
+    assert recorder.phases == ["Checking the model files"]
+    assert any("finished: 2 steps of 2" in note for note in recorder.notes)
+    assert Path(first.lora).stat() == before
+
+
+def test_a_finished_run_without_its_file_writes_it_again(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    first = go(run_with(steps=2), tiny, circles, tmp_path)
+    before = load_file(first.lora)
+    Path(first.lora).unlink()
+    recorder = Recorder()
+    again = load_file(go(run_with(steps=2), tiny, circles, tmp_path, progress=recorder).lora)
+    assert recorder.steps == []
+    assert all(torch.equal(before[key], again[key]) for key in before)
+
+
+@pytest.mark.parametrize("name", ["circles.safetensors", "circles_000000250.safetensors"])
+@pytest.mark.parametrize("software", [None, {"name": "ai-toolkit"}])
+def test_a_lora_of_another_program_is_never_touched(
+    tiny: Path, circles: Path, tmp_path: Path, name: str, software: dict[str, str] | None
+) -> None:
+    file = tmp_path / name
+    facts = {} if software is None else {"software": json.dumps(software)}
+    save_file({"a": torch.zeros(1)}, str(file), metadata=facts)
+    before = file.read_bytes()
+    with pytest.raises(TrainError, match="not written by zdoctor"):
+        go(run_with(save_every=1, keep_saves=1), tiny, circles, tmp_path)
+    assert file.read_bytes() == before
+
+
+def test_other_names_beside_it_are_nobodys_business(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    (tmp_path / "circles_two.safetensors").write_bytes(b"not mine")
+    (tmp_path / "optimizer.pt").write_bytes(b"ai-toolkit's")
+    go(run_with(steps=1), tiny, circles, tmp_path)
+    assert (tmp_path / "circles_two.safetensors").read_bytes() == b"not mine"
+
+
+def test_ai_toolkit_would_go_on_from_a_lora_not_from_our_state(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """It takes the newest of `<name>*` in the folder."""
+    go(run_with(steps=2, save_every=1), tiny, circles, tmp_path)
+    names = {Path(path).name for path in glob(str(tmp_path / "circles*"))}
+    assert names == {"circles.safetensors", "circles_000000001.safetensors"}
+
+
+def test_two_runners_of_one_run_do_not_meet(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib\nfrom zdoctor.doctor.train.lock import alone\n"
+        "with alone(pathlib.Path(sys.argv[1]), 'circles'):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        with pytest.raises(TrainError, match="Another zdoctor train"):
+            go(run_with(steps=1), tiny, circles, tmp_path)
+        other.communicate()
+    with alone(tmp_path, "circles"), alone(tmp_path, "squares"):
+        pass
+
+
+def test_an_output_folder_that_cannot_be_is_said_before_anything_is_loaded(
+    tiny: Path, circles: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    recorder = Recorder()
+    with pytest.raises(TrainError, match="cannot be written"):
+        go(run_with(), tiny, circles, tmp_path / "file" / "out", progress=recorder, fresh=True)
+    assert recorder.phases == []
+
+
+def test_a_stop_during_the_last_previews_is_a_stop(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """Everything is saved by then, but the runs after it in the same config must not start."""
+    prompt = SamplePrompt("a circle", 64, 64, 3, 2, 1.0)
+    run = run_with(steps=1, disable_sampling=False, samples=(prompt,), skip_first_sample=True)
+
+    def stop(step: int) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    result = go(run, tiny, circles, tmp_path, progress=Recorder(stop))
+    assert (result.stopped, result.samples, Path(result.lora).name) == ("interrupted", (), "circles.safetensors")
+    assert Path(result.lora).is_file()
+
+
+def test_signals_before_the_first_step_stop_at_once() -> None:
+    stop = Stop()
+    with pytest.raises(KeyboardInterrupt):
+        stop.ask(15, None)
+    stop.gentle = True
+    stop.ask(2, None)
+    stop.ask(15, None)
+    assert stop.is_set()
+    with pytest.raises(KeyboardInterrupt):
+        stop.ask(2, None)
+    with interruptible() as other:
+        assert not other.is_set()
+
+
+def test_what_a_killed_run_had_begun_to_write_is_removed(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    killed = (
+        "import os, pathlib, sys\nfrom zdoctor.doctor.train import encode\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
+        "encode.write_atomic(pathlib.Path(sys.argv[1]), b'half')"
+    )
+    go(run_with(steps=1), tiny, circles, tmp_path)
+    for file in (tmp_path / ".circles.state.pt", tmp_path / "circles.safetensors"):
+        before = file.read_bytes()
+        assert subprocess.run([sys.executable, "-c", killed, str(file)], check=False).returncode == -signal.SIGKILL
+        assert file.read_bytes() == before
+    other = tmp_path / ".mine.part"
+    other.write_text("not zdoctor's")
+    assert len(list(tmp_path.glob(".circles*.part"))) == 2
+    assert go(run_with(steps=2), tiny, circles, tmp_path).steps == 2
+    assert list(tmp_path.glob(".*.part")) == [other]
