@@ -11,7 +11,7 @@ SHOWN = 10
 KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}
 DAMAGE = {
     "wrong-size": "it has {actual} bytes and should have {size} (from {source})",
-    "wrong-content": "its content does not match the {kind} it was published with (from {source})",
+    "wrong-content": "by its {kind} (measured) its content is not what was published (from {source})",
     "wrong-link": "its link leads to the content of another file",
     "broken-structure": "{detail}",
     "disguised": "it has {actual} bytes and should have {size} (from {source}); it is {detail}",
@@ -64,6 +64,21 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 detail=file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "Other files of {repo} are damaged too, {count} in all: {names}.")
+        unread = [f for f in repo.files if f.unread]
+        if unread:
+            yield found(
+                where,
+                "The content of {file} of {repo} could not be verified: {detail}."
+                if len(unread) == 1
+                else "The contents of {count} files of {repo} could not be verified; {file}: {detail}.",
+                otherwise="They may be damaged all the same; check again when nothing writes to them.",
+                evidence={"unread": {f.path: f.unread for f in unread}},
+                severity="warning",
+                file=unread[0].name,
+                repo=repo.repo,
+                count=len(unread),
+                detail=unread[0].unread,
+            )
         for file in repo.files:
             if not file.needed and file.name == f"trees/{repo.commit}.json":
                 yield found(

@@ -34,12 +34,16 @@ def world_of(machine: str | None, *, deep: bool = False, progress: Any = None) -
     if machine is None:
         return live
     try:
+        if Path(machine).exists() and not Path(machine).is_file():
+            raise MachineError("it is not a file")
         record = json.loads(Path(machine).read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise MachineError("it is not a JSON object")
         return RecordedWorld(record, live if record.get("live") else None)
     except FileNotFoundError:
         raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
+    except RecursionError:
+        raise UserError(f"{machine} is no machine file: it is nested too deeply.") from None
     except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
         raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
 
@@ -83,6 +87,8 @@ def check(
 def verified(seen: Examination) -> str:
     """What a deep check proved of the contents, in a sentence."""
     hubs = [facts.hub for facts in seen.facts if isinstance(facts.hub, Hub)]
+    if not hubs:
+        return "No contents were verified: the hub cache was not looked at."
     files = {f.path: f for hub in hubs for repo in hub.repos if repo.used_by for f in repo.files if f.needed}
     if not files:
         return "No contents were verified: the run loads no file of the hub cache."

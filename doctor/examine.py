@@ -55,9 +55,17 @@ def load(path: str) -> bytes:
 
 
 def examine_config(
-    path: str, world: World, rules: Sequence[Rule] | None = None, text: bytes | None = None
+    path: str,
+    world: World,
+    rules: Sequence[Rule] | None = None,
+    text: bytes | None = None,
+    *,
+    deep: bool = False,
 ) -> Examination:
-    """Check one config on one machine. `text` stands in for the file's content (to look before writing)."""
+    """Check one config on one machine. `text` stands in for the file's content (to look before writing).
+
+    `deep` reads the model's files as a whole, to compare their content.
+    """
     started = time.perf_counter()
     chosen = tuple(all_rules() if rules is None else rules)
     reading = read_config(path, load(path) if text is None else text, world.variables)
@@ -65,7 +73,7 @@ def examine_config(
     about_runs = [rule for rule in chosen if rule not in on_text]
 
     shared: dict[str, Any] = {}
-    reports = [_examine(on_text, world, reading, _no_run(reading), shared)[0]]
+    reports = [_examine(on_text, world, reading, _no_run(reading), shared, False)[0]]
     facts: list[Facts] = []
     reading = _as_repaired(reports[0], reading, path, world)
     runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
@@ -73,7 +81,7 @@ def examine_config(
         suited = about_runs
         if isinstance(run, Run) and run.kind == "other":  # such a job trains nothing: rules about training are moot
             suited = [rule for rule in about_runs if set(rule.needs) <= MACHINE_FACTS]
-        report, known = _examine(suited, world, reading, run, shared)
+        report, known = _examine(suited, world, reading, run, shared, deep)
         reports.append(report)
         facts.append(known)
     report = merge(reports)
@@ -83,22 +91,23 @@ def examine_config(
         trainer=reading.config.trainer,
         elapsed_ms=elapsed,
         machine=world.system.recorded,
+        deep=deep,
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
     return Examination(report, tuple(facts), reading, chosen)
 
 
 def _examine(
-    rules: Sequence[Rule], world: World, reading: Reading, run: Run | Unknown, shared: dict[str, Any]
+    rules: Sequence[Rule], world: World, reading: Reading, run: Run | Unknown, shared: dict[str, Any], deep: bool
 ) -> tuple[Report, Facts]:
     repairs = all_repairs()
     needed = {name for rule in rules for name in rule.needs}
-    facts = gather(world, reading.config, run, needed, shared=shared)
+    facts = gather(world, reading.config, run, needed, shared=shared, deep=deep)
     # Repairs may need more than their rules; that is looked up only when there is something to repair.
     report = examine(facts, rules, {}, config=reading.config.path, trainer=reading.config.trainer)
     wanted = {name for f in report.findings for cure in repairs.get(f.rule, ()) for name in cure.needs} - needed
     if report.findings:
-        facts = gather(world, reading.config, run, needed | wanted, shared=shared) if wanted else facts
+        facts = gather(world, reading.config, run, needed | wanted, shared=shared, deep=deep) if wanted else facts
         report = examine(facts, rules, repairs, config=reading.config.path, trainer=reading.config.trainer)
     return report, facts
 

@@ -46,7 +46,7 @@ def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
 
 
 def _report(report: Report, width: int) -> Iterator[Line]:
-    head = f"zdoctor check {report.config}"
+    head = f"zdoctor check {report.config}{_deep(report)}"
     who = [report.trainer or "trainer not recognised"]
     if report.machine:
         who.append(f"machine: {report.machine}")
@@ -63,6 +63,10 @@ def _report(report: Report, width: int) -> Iterator[Line]:
     command, about = _next(report)
     if command:
         yield [("bold", "next: "), ("", command), ("dim", f"   {about}" if about else "")]
+
+
+def _deep(report: Report) -> str:
+    return " --deep" if report.deep else ""
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
@@ -130,9 +134,9 @@ def _next(report: Report) -> tuple[str, str]:
     """What to type next, and what it does."""
     ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}
     if any(fix.training_effect == "none" for fix in ready):
-        return f"zdoctor fix {report.config}", "shows the plan; --apply carries it out"
+        return f"zdoctor fix {report.config}{_deep(report)}", "shows the plan; --apply carries it out"
     if ready and report.errors:
-        return f"zdoctor fix {report.config} --allow result", "shows the repairs that change training"
+        return f"zdoctor fix {report.config}{_deep(report)} --allow result", "shows the repairs that change training"
     if report.errors:
         return f"zdoctor explain {report.errors[0].rule}", ""
     return ("", "") if report.crashed else (f"zdoctor train {report.config}", "")

@@ -171,7 +171,8 @@ class HubFile:
     `good_copy` is another file on this machine with the same content address and size, when this one is bad.
     `blob` is where the content lies or belongs (the end of the links), None where the snapshot holds plain files.
     `needed` is false for what no trainer loads (a README, weights of another precision). `hidden` is true where the
-    client noted (in .no_exist) that the repository has no such file: loaders then do not see it.
+    client noted (in .no_exist) that the repository has no such file: loaders then do not see it. `verified` is true
+    where the content was held against `digest`; `unread` says why it could not be, where a deep check wanted to.
     """
 
     name: str
@@ -186,6 +187,7 @@ class HubFile:
     verified: bool = False
     needed: bool = True
     hidden: bool = False
+    unread: str = ""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found. `outputs` are the folders that the runs will write to, as the config names them."""
+    """What a check found. `outputs` are the folders that the runs will write to, as the config names them; `deep`
+    when the model's files were read as a whole.
+    """
 
     config: str
     trainer: str | None
@@ -74,6 +76,7 @@ class Report:
     elapsed_ms: float = 0.0
     machine: str | None = None
     outputs: tuple[str, ...] = ()
+    deep: bool = False
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -1,6 +1,6 @@
 """Facts on demand: only the probes that the selected rules need are run, each once.
 
-A probe's parameters are `world` or names of other facts, as with rules.
+A probe's parameters are `world`, `deep` (whether whole files are read) or names of other facts, as with rules.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROBES: Mapping[str, Probe] = {
     "packages": lambda world: world.packages(PACKAGES),
     "files": probe_files,
     "writes": probe_writes,
-    "hub": probe_hub,
+    "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
     "model": probe_model,
     "adapter": probe_adapter,
     "datasets": probe_datasets,
@@ -51,13 +51,19 @@ PROBES: Mapping[str, Probe] = {
 
 
 def gather(
-    world: World, config: Config, run: Run | Unknown, needed: Iterable[str], *, shared: dict[str, Any] | None = None
+    world: World,
+    config: Config,
+    run: Run | Unknown,
+    needed: Iterable[str],
+    *,
+    shared: dict[str, Any] | None = None,
+    deep: bool = False,
 ) -> Facts:
     """The facts named in `needed`, with what they rest on.
 
     `shared` carries the facts that do not depend on the run from one run of a config to the next.
     """
-    known: dict[str, Any] = {"world": world, "config": config, "run": run, **(shared or {})}
+    known: dict[str, Any] = {"world": world, "deep": deep, "config": config, "run": run, **(shared or {})}
 
     def establish(name: str) -> Any:
         if name not in known:
@@ -68,8 +74,7 @@ def gather(
 
     for name in needed:
         establish(name)
-    known.pop("world")
-    return Facts(**known)
+    return Facts(**{name: fact for name, fact in known.items() if name not in ("world", "deep")})
 
 
 def _probe(probe: Probe, establish: Callable[[str], Any]) -> Any:

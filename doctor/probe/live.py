@@ -13,12 +13,15 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..model import Gpu, Speed, System, Unknown
 from .cards import cards
 from .speed import sample, speed_kind
 from .world import Mount, Stat
+
+if TYPE_CHECKING:
+    from .digests import Progress, Receipts
 
 # Only variables that change what a trainer or the hub does; a token is never among them.
 VARIABLES = (
@@ -36,18 +39,28 @@ VARIABLES = (
     "XDG_CACHE_HOME",
 )
 READ_LIMIT = 32 << 20
+STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
 
 class LiveWorld:
     """This machine. Environment, working directory and home can be given, for tests and for the demo."""
 
     def __init__(
-        self, environment: Mapping[str, str] | None = None, cwd: str | None = None, home: str | None = None
+        self,
+        environment: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        home: str | None = None,
+        *,
+        receipts: Receipts | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.variables: Mapping[str, str] = dict(os.environ if environment is None else environment)
         self._cwd = cwd or str(Path.cwd())
         self._home = home or str(Path.home())
         self._system: System | None = None
+        self._receipts = receipts
+        self._digests: dict[tuple[str, str], str | Unknown] = {}  # one look reads a file once, whatever asks for it
+        self._progress = progress
 
     @property
     def system(self) -> System:
@@ -109,6 +122,23 @@ class LiveWorld:
         except (OSError, ValueError, OverflowError) as error:
             return Unknown(f"{path}: {_reason(error)}")
 
+    def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
+        from .digests import digests
+
+        # Only local file systems of Linux keep inode and change time such that a receipt proves something.
+        new = {path: kind for path, kind in wanted.items() if (path, kind) not in self._digests}
+        mount = self.mount(next(iter(new))) if new else None
+        trusted = isinstance(mount, Mount) and mount.filesystem in STEADY_FILESYSTEMS
+        found = digests(new, self._readers, self._receipts if trusted else None, self._progress)
+        self._digests.update({(path, new[path]): digest for path, digest in found.items()})
+        return {path: self._digests[path, kind] for path, kind in wanted.items()}
+
+    def _readers(self, files: Sequence[str]) -> int:
+        """How many files are read at once: several where seeking costs nothing, else one."""
+        cores = min(4, self.system.cpus, len(files))
+        speed = self.speed(files[:8]) if cores > 1 else None
+        return cores if isinstance(speed, Speed) and speed.kind in ("ssd", "memory") else 1
+
     def refusal(self, folder: str) -> str | Unknown | None:
         try:
             if sys.platform != "win32":
@@ -131,16 +161,16 @@ class LiveWorld:
 
     def mount(self, path: str) -> Mount | Unknown:
         existing = Path(path)
-        while not existing.exists() and existing != existing.parent:
-            existing = existing.parent
         try:
+            while not existing.exists() and existing != existing.parent:
+                existing = existing.parent
             real = str(existing.resolve())
             if sys.platform == "win32":
                 import shutil
 
                 return Mount(existing.anchor, "unknown", False, shutil.disk_usage(real).free)
             state = os.statvfs(real)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             return Unknown(f"{path}: {_reason(error)}")
         free = state.f_bavail * state.f_frsize
         read_only = bool(state.f_flag & os.ST_RDONLY)

@@ -7,7 +7,8 @@
  "mounts": [{"point": "/kaggle/input", "filesystem": "ext4", "free": 0, "refusal": "read-only file system"}],
  "speeds": [{"path": "/kaggle", "kind": "ssd", "filesystem": "ext4", "latency": 1e-4, "low": …, "high": …}],
  "files": {"/a/b.txt": {"text": "…"}, "/a/c.png": {"size": 9, "image": [768, 1024]}, "/a/d": {"link": "b.txt"},
-           "/a/w.safetensors": {"tensors": {"name": ["BF16", [2, 3]]}}, "/a/e": {"folder": true}, "/a/gone": null}}
+           "/a/w.safetensors": {"tensors": {"name": ["BF16", [2, 3]]}, "digests": ["sha256:…"]},
+           "/a/e": {"folder": true}, "/a/gone": null}}
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..model import Gpu, Speed, System, Unknown
+from .digests import digest_of_bytes
 from .world import Mount, Paths, Stat, World
 
 SCHEMA = "zdoctor.machine/1"
@@ -40,6 +42,9 @@ class RecordedWorld:
         self.live = live if record.get("live") else None
         self.about = str(record.get("about", "a recorded machine"))
         self._files: dict[str, Any] = dict(record.get("files", {}))
+        for path, entry in self._files.items():
+            if entry is not None and not isinstance(entry, Mapping):
+                raise MachineError(f"its entry for {path} is no object")
         given = record.get("system")
         known = {f.name for f in fields(System)}
         self.system: System = (
@@ -151,6 +156,21 @@ class RecordedWorld:
                 return Unknown(f"{path}: bytes {start}-{stop} are not in the recording")
             return data[start:]
         return data[start:stop]
+
+    def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
+        live = {path: kind for path, kind in wanted.items() if self.live is not None and path not in self._files}
+        answers = dict(self.live.digests(live)) if self.live is not None and live else {}
+        return answers | {path: self._digest(path, kind) for path, kind in wanted.items() if path not in live}
+
+    def _digest(self, path: str, kind: str) -> str | Unknown:
+        entry = self._files.get(path) or {}
+        for digest in entry.get("digests", ()):
+            if str(digest).startswith(kind + ":"):
+                return str(digest)
+        content = _content(entry)
+        if not {"text", "json"} & entry.keys() or len(content) != self._size(entry):
+            return Unknown("its digest is not in the recording")
+        return digest_of_bytes(content, kind)
 
     def _size(self, entry: Mapping[str, Any]) -> int:
         if "size" in entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -64,6 +64,13 @@ class Recorder:
             ranges = [r for r in entry.get("ranges", []) if r[0] != start]
             entry["ranges"] = [*ranges, [start, base64.b64encode(answer).decode()]]
         return answer
+
+    def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
+        answers = self.world.digests(wanted)
+        for path, answer in answers.items():
+            if not isinstance(answer, Unknown):
+                self._entry(path).setdefault("digests", []).append(answer)
+        return answers
 
     def _follow(self, path: str) -> str:
         paths = Paths(self.system)

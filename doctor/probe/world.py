@@ -65,6 +65,13 @@ class World(Protocol):
         """Bytes of a file, links followed. Without `length` at most 32 MiB are read."""
         ...
 
+    def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
+        """The digests of whole files, of the kind ("sha256", "git-sha1") that `wanted` names for each path.
+
+        Written as in HubFile.digest. Unknown for a file that cannot be read or that changed meanwhile.
+        """
+        ...
+
     def refusal(self, folder: str) -> str | Unknown | None:
         """Why files cannot be created in an existing folder ("read-only file system"), None when they can.
 

@@ -169,7 +169,7 @@ def test_our_own_bug_ends_in_a_report_to_paste(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"in {Path.home()}/secret with hf_abcdefghijklmnop")
 
-    monkeypatch.setattr("zdoctor.doctor.commands.check", broken)
+    monkeypatch.setattr("zdoctor.doctor.commands.examination", broken)
     assert run("check", *KAGGLE) == 4
     error = capsys.readouterr().err
     assert "our bug" in error and "Traceback" not in error

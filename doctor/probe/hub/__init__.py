@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from ...model import Hub, HubRepo, Run, Unknown
-from ..world import Paths, Stat, World
+from ..world import Paths, Stat, World, resolve
 from .caches import Use, caches, offline, uses
-from .content import Unreadable
+from .content import Unreadable, kind_of
 from .repos import look
 
 __all__ = ["probe_hub"]
@@ -19,9 +19,25 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
     """The state of every cached file the run needs.
 
     Always: layout, sizes, content addresses of files up to 1 MiB, and the headers of safetensors files.
-    `deep` reads every file and compares its sha256. Never raises: what cannot be read makes the answer Unknown.
+    `deep` also reads the needed files that are larger, and compares their digests. Never raises: what cannot be
+    looked at makes the answer Unknown.
     A repository of which nothing is in the run's cache is looked for in the other caches too.
     """
+    hub = _look_around(world, run, None)
+    if not deep or isinstance(hub, Unknown):
+        return hub
+    return _look_around(world, run, world.digests(_to_hash(world, hub)))
+
+
+def _to_hash(world: World, hub: Hub) -> dict[str, str]:
+    """The large files the run loads that look right so far: final path and kind of digest."""
+    paths = Paths(world.system)
+    files = [file for repo in hub.repos if repo.used_by for file in repo.files]
+    wanted = [f for f in files if f.needed and f.state == "ok" and f.digest is not None and not f.verified]
+    return {resolve(world, paths, file.path)[0]: kind_of(file.digest or "") for file in wanted}
+
+
+def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | None) -> Hub | Unknown:
     paths = Paths(world.system)
     found = caches(world)
     groups: dict[tuple[str, str, str | None], list[Use]] = {}
@@ -31,7 +47,7 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
     plain = tuple(_local_folders(world, paths, run))
 
     def at(group: Sequence[Use]) -> HubRepo:
-        return look(world, paths, run, everywhere, group, plain, deep)
+        return look(world, paths, run, everywhere, group, plain, hashed)
 
     def elsewhere(group: Sequence[Use]) -> Iterator[HubRepo]:
         for cache in found[1:]:

@@ -79,9 +79,12 @@ def examine(
     expected: Expected | None,
     *,
     needed: bool,
-    deep: bool,
+    hashed: Mapping[str, str | Unknown],
 ) -> HubFile:
-    """Look at one file of a snapshot. Raises Unreadable where the system does not let us."""
+    """Look at one file of a snapshot; `hashed` are the digests of large files, by final path.
+
+    Raises Unreadable where the system does not let us.
+    """
     path = paths.join(snapshot, *name.split("/"))
     first = known(world.stat(path))
     is_link = isinstance(first, Stat) and first.kind == "link"
@@ -105,7 +108,7 @@ def examine(
     file = replace(file, actual_size=stat.size)
     if is_link and named is not None and digest is not None and named != digest:
         return replace(file, state="wrong-link", detail=f"its link leads to {named}")
-    if not needed and not deep:
+    if not needed:
         return file if size is None or stat.size == size else replace(file, state="wrong-size")
     seen = structure(world, final, stat) if name.endswith(".safetensors") else None
     if size is not None and stat.size != size:
@@ -113,8 +116,10 @@ def examine(
         return replace(file, state="wrong-size", detail=seen.detail if seen and disguised else "")
     if seen is not None and seen.problem is not None:
         return replace(file, state="broken-structure", detail=seen.detail or seen.problem)
-    if digest is not None and (deep or stat.size <= SMALL):
-        actual = digest_of(world, final, stat.size, digest)
+    if digest is not None and (stat.size <= SMALL or final in hashed):
+        actual = hashed[final] if final in hashed else digest_of(world, final, stat.size, digest)
+        if isinstance(actual, Unknown):
+            return replace(file, unread=actual.reason)
         if actual != digest:
             return replace(file, state="wrong-content", detail=f"its content is {actual}")
         return replace(file, verified=True)
@@ -126,9 +131,13 @@ def examine(
     return file
 
 
+def kind_of(digest: str) -> str:
+    return digest.partition(":")[0]
+
+
 def digest_of(world: World, path: str, size: int, like: str) -> str:
     """The digest of a file, of the same kind as `like`."""
-    kind = like.partition(":")[0]
+    kind = kind_of(like)
     state = hashlib.sha1(b"blob %d\x00" % size, usedforsecurity=False) if kind == "git-sha1" else hashlib.sha256()
     for chunk in _chunks(world, path):
         state.update(chunk)

@@ -11,7 +11,7 @@ from typing import Literal
 from ...model import HubFile, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World, resolve
 from .caches import COMMIT, Use, is_safe, repo_folder
-from .content import SMALL, Expected, digest_of, examine, known, manifest, structure
+from .content import SMALL, Expected, digest_of, examine, kind_of, known, manifest, structure
 from .needs import needed
 
 RefState = Literal["ok", "dangling", "malformed", "absent", "pinned"]
@@ -35,9 +35,18 @@ class Listing:
 
 
 def look(
-    world: World, paths: Paths, run: Run, caches: Sequence[str], uses: Sequence[Use], plain: Sequence[str], deep: bool
+    world: World,
+    paths: Paths,
+    run: Run,
+    caches: Sequence[str],
+    uses: Sequence[Use],
+    plain: Sequence[str],
+    hashed: Mapping[str, str | Unknown] | None,
 ) -> HubRepo:
-    """The repository that `uses` (all of one repository, cache and commit) name. Raises Unreadable."""
+    """The repository that `uses` (all of one repository, cache and commit) name. Raises Unreadable.
+
+    `hashed` are the digests of large files by path, None in a check that reads none.
+    """
     use = uses[0]
     folder = repo_folder(paths, use.cache, use.repo)
     ref_path = paths.join(folder, "refs", "main")
@@ -63,9 +72,9 @@ def look(
     listing = listings.get(serving) if serving is not None else None
     files: tuple[HubFile, ...] = ()
     if listing is not None:
-        files = tuple(_files(world, paths, use.cache, folder, listing, wanted[listing.commit], deep))
+        files = tuple(_files(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}))
         others = [listings[c].folder for c in by_age if c != serving]
-        search = Search(world, paths, caches, folder, (*others, *plain), deep)
+        search = Search(world, paths, caches, folder, (*others, *plain), hashed is not None)
         files = tuple(search.with_copy(f) if f.needed and f.state != "ok" else f for f in files)
         if listing.broken_manifest is not None:
             files = (*files, _bad_manifest(paths, folder, listing))
@@ -181,10 +190,16 @@ def _missing(world: World, paths: Paths, listing: Listing, wanted: Collection[st
 
 
 def _files(
-    world: World, paths: Paths, cache: str, folder: str, listing: Listing, wanted: Collection[str], deep: bool
+    world: World,
+    paths: Paths,
+    cache: str,
+    folder: str,
+    listing: Listing,
+    wanted: Collection[str],
+    hashed: Mapping[str, str | Unknown],
 ) -> Iterator[HubFile]:
     files = [
-        examine(world, paths, cache, listing.folder, name, expected, needed=name in wanted, deep=deep)
+        examine(world, paths, cache, listing.folder, name, expected, needed=name in wanted, hashed=hashed)
         for name, expected in sorted(listing.expected.items())
         if name in wanted or name in listing.present
     ]
@@ -264,6 +279,8 @@ class Search:
                 return False
         if isinstance(self.world.read(final, 0, 1), Unknown):
             return False
-        if self.deep or stat.size <= SMALL:
+        if self.deep and stat.size > SMALL:
+            return self.world.digests({final: kind_of(file.digest or "")})[final] == file.digest
+        if stat.size <= SMALL:
             return digest_of(self.world, final, stat.size, file.digest or "") == file.digest
         return not file.name.endswith(".safetensors") or structure(self.world, final, stat).problem is None

@@ -1,0 +1,124 @@
+"""Receipts of files that were hashed: what an unchanged file's sha256 was, so that it need not be read again.
+
+JSON Lines in the state folder, one line per file, on disk before the next file is read. A receipt is keyed by
+(device, inode, size, mtime, ctime); every way to change a file's content changes one of them. It proves that nobody
+changed the file, not that the disk still gives back what was written: after a month it no longer counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from .probe.digests import Key
+
+SCHEMA = "zdoctor.receipts/1"
+SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: a write this close to the reading may not show
+EXPIRES_NS = 30 * 24 * 3600 * 10**9
+MOST = 4000
+SIZE_LIMIT = 4 << 20
+
+
+class Receipts:
+    """The receipts of one state folder. A file that is no receipt file is left alone, and nothing is noted then."""
+
+    def __init__(self, state: Path) -> None:
+        self.file = state / "receipts.jsonl"
+        self._known: dict[tuple[Key, str], tuple[str, int]] = {}
+        self._usable = True
+        self._load()
+
+    def recall(self, key: Key, kind: str) -> str | None:
+        """The digest of the file with this key; None when it has to be read."""
+        digest, at = self._known.get((key, kind), (None, 0))
+        fresh = 0 <= time.time_ns() - at < EXPIRES_NS
+        return digest if fresh and _settled(key, at) else None
+
+    def note(self, key: Key, kind: str, digest: str, started_ns: int) -> None:
+        """Keep the digest of a file whose reading began at `started_ns`. What cannot be written is not kept."""
+        if not self._usable or not _settled(key, started_ns):
+            return
+        self._known[key, kind] = digest, started_ns
+        line = _line(key, kind, digest, started_ns)
+        with suppress(OSError):
+            self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                size = os.fstat(handle).st_size
+                if size == 0:
+                    line = json.dumps({"schema": SCHEMA}) + "\n" + line
+                elif _torn(handle, size):
+                    line = "\n" + line
+                os.write(handle, line.encode("ascii"))
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def _load(self) -> None:
+        try:
+            size = self.file.stat().st_size
+            lines = self.file.read_bytes().split(b"\n") if 0 < size <= SIZE_LIMIT else []
+        except OSError:
+            return
+        self._usable = size == 0 or (bool(lines) and _parsed(lines[0]) == {"schema": SCHEMA})
+        if not self._usable:
+            return
+        for line in lines[1:]:
+            found = _receipt(_parsed(line))
+            if found is not None:
+                key, kind, digest, at = found
+                self._known.pop((key, kind), None)
+                self._known[key, kind] = digest, at
+        if len(lines) > MOST:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Rewrite the file with the newest half."""
+        self._known = dict(list(self._known.items())[-MOST // 2 :])
+        rows = [_line(key, kind, digest, at) for (key, kind), (digest, at) in self._known.items()]
+        temporary = self.file.with_name(f"receipts-{secrets.token_hex(4)}.part")
+        try:
+            temporary.write_text(json.dumps({"schema": SCHEMA}) + "\n" + "".join(rows), encoding="ascii")
+            temporary.replace(self.file)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+
+
+def _settled(key: Key, at: int) -> bool:
+    """Whether the file was last touched long enough before `at` that a later write would show in its times."""
+    return max(key.modified_ns, key.changed_ns) + SETTLED_NS <= at
+
+
+def _line(key: Key, kind: str, digest: str, at: int) -> str:
+    numbers = [key.device, key.inode, key.size, key.modified_ns, key.changed_ns]
+    return json.dumps({"file": numbers, "kind": kind, "digest": digest, "at": at}) + "\n"
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        parsed: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return parsed
+
+
+def _receipt(row: object) -> tuple[Key, str, str, int] | None:
+    if not isinstance(row, dict) or row.keys() != {"file", "kind", "digest", "at"}:
+        return None
+    numbers, kind, digest, at = row["file"], row["kind"], row["digest"], row["at"]
+    if not isinstance(numbers, list) or len(numbers) != 5 or any(type(n) is not int for n in (*numbers, at)):
+        return None
+    if not isinstance(kind, str) or not isinstance(digest, str) or not digest.startswith(kind + ":"):
+        return None
+    return Key(*numbers), kind, digest, at
+
+
+def _torn(handle: int, size: int) -> bool:
+    """Whether a kill left the last line without its end."""
+    os.lseek(handle, size - 1, os.SEEK_SET)
+    return os.read(handle, 1) != b"\n"
