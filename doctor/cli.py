@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from .errors import INTERRUPTED, USER_MISTAKE, UserError, guarded
+from .errors import INTERRUPTED, USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed) · 4 a bug of zdoctor
@@ -25,15 +27,24 @@ class Parser(argparse.ArgumentParser):
     """argparse with our exit code and without the usage block in front of the message."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"zdoctor: {message}\n  zdoctor --help shows every command.", file=sys.stderr)
+        print(f"zdoctor: {printable(message)}\n  zdoctor --help shows every command.", file=sys.stderr)
         raise SystemExit(USER_MISTAKE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode shows "?" and is no reason to fail
+        sys.stdout.reconfigure(errors="replace")
     options = parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
-    return guarded(lambda: run(options))
+    return guarded(lambda: run(options) if _somewhere() else USER_MISTAKE)
+
+
+def _somewhere() -> bool:
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        raise UserError("The folder you are in does not exist any more.", "Go to one that exists, with cd.") from None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -198,7 +209,7 @@ def _undo(options: argparse.Namespace) -> int:
     _recover()
     try:
         for line in undo(options.id, state=state_folder()):
-            _emit(f"{line}\n")
+            _emit(f"{printable(line)}\n")
     except ApplyError as error:
         raise UserError(str(error)) from error
     return 0
@@ -210,9 +221,9 @@ def _history(options: argparse.Namespace) -> int:
 
     entries = history(state_folder())
     for entry in entries:
-        _emit(f"{entry.id}  {entry.when}  {entry.state}  {entry.config}\n")
+        _emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
         for line in entry.what:
-            _emit(f"    {line}\n")
+            _emit(f"    {printable(line)}\n")
     if not entries:
         _emit("Nothing was repaired yet.\n")
     return 0
@@ -283,6 +294,8 @@ def _config(given: str | None) -> str:
 
 def _is_config(file: Path) -> bool:
     try:
+        if not file.is_file():  # a pipe would wait for someone to write to it
+            return False
         with file.open("rb") as handle:
             head = handle.read(1 << 20)
     except OSError:
@@ -334,13 +347,28 @@ def _reading() -> Callable[[int, int, str], None] | None:
 
 def _emit(text: str, file: str | None = None) -> None:
     if file is None:
-        encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        _write_out(text)
         return
     try:
         Path(file).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def _write_out(text: str) -> None:
+    """To standard output. A reader who has gone away or was never there changes no exit code."""
+    if sys.stdout is None:
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        # what is still buffered would fail once more at the end of the process
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UserError(f"The output cannot be written: {error.strerror}.") from None
 
 
 def _width() -> int:
@@ -350,4 +378,4 @@ def _width() -> int:
 def _color() -> bool:
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout is not None and sys.stdout.isatty())

@@ -23,9 +23,9 @@ def guarded(command: Callable[[], int]) -> int:
     try:
         return command()
     except UserError as error:
-        print(f"zdoctor: {error}", file=sys.stderr)
+        print(f"zdoctor: {printable(str(error))}", file=sys.stderr)
         if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+            print(f"  {printable(error.hint)}", file=sys.stderr)
         return USER_MISTAKE
     except KeyboardInterrupt:
         print("zdoctor: stopped. Nothing is half done.", file=sys.stderr)
@@ -37,11 +37,16 @@ def guarded(command: Callable[[], int]) -> int:
         return _crashed(error)
 
 
+def printable(text: str) -> str:
+    """`text` without the control characters of file names, which a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def _crashed(error: Exception) -> int:
     from .state import state_folder
 
     text = redacted(_crash_report(error))
-    print(f"zdoctor: this is our bug: {type(error).__name__}: {redacted(str(error))}", file=sys.stderr)
+    print(f"zdoctor: this is our bug: {type(error).__name__}: {printable(redacted(str(error)))}", file=sys.stderr)
     try:
         file = state_folder() / "zdoctor-crash.md"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -53,8 +53,10 @@ def remember(config: str) -> None:
 
 def _read(state: Path) -> dict[str, str]:
     try:
+        if not (state / "configs.json").is_file():
+            return {}
         known = json.loads((state / "configs.json").read_text(encoding="ascii"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(known, dict):
         return {}

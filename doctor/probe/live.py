@@ -202,7 +202,7 @@ class LiveWorld:
         filesystem = mount.filesystem if isinstance(mount, Mount) else "unknown"
         try:
             samples = sample(files)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return Unknown(f"the files cannot be read past the page cache ({_reason(error)})")
         except AttributeError:
             return Unknown("reading past the page cache is not built for this system yet")

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import struct
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -118,3 +123,151 @@ def test_a_bad_config_is_a_finding(name: str, tmp_path: Path, capsys: pytest.Cap
 
 def unprintable(text: str) -> list[str]:
     return [c for c in text if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000]
+
+
+def shell(words: str, folder: Path, **environment: str) -> tuple[int, str]:
+    """Exit code and standard error of zdoctor in a shell, where what is piped and closed is as it would be."""
+    command = ["bash", "-o", "pipefail", "-c", words.replace("zdoctor", f"{sys.executable} -m zdoctor")]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("zdoctor check good.yaml | true", 1, ""),
+        ("zdoctor check good.yaml >&-", 1, ""),
+        ("zdoctor check good.yaml > /dev/full", 2, "cannot be written"),
+        ("zdoctor rules | true", 0, ""),
+        ("zdoctor --help >/dev/null", 0, ""),
+        ("mkdir gone; cd gone; rmdir ../gone; zdoctor check ../good.yaml", 2, "does not exist any more"),
+    ],
+)
+def test_an_output_that_ends_early_changes_no_verdict(words: str, code: int, says: str, tmp_path: Path) -> None:
+    if "/dev/full" in words and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full on this system")
+    (tmp_path / "good.yaml").write_text(GOOD)
+    found, error = shell(words, tmp_path, PYTHONIOENCODING="ascii", PYTHONPATH=str(Path(__file__).parents[3]))
+    assert found == code, error
+    assert says in error and "Traceback" not in error and "our bug" not in error
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_never_waited_for(
+    tmp_path: Path, own_state_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert run("check") == 2 and run("check", "pipe.yaml") == 2
+    (tmp_path / "good.yaml").write_text(GOOD)
+    assert run("check", "good.yaml", "--machine", "pipe.yaml") == 2
+    os.mkfifo(own_state_folder / "configs.json")
+    assert run("check", "good.yaml") == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"schema": "zdoctor.machine/1", "files": {"/a": 5}}', "[]", "\0"])
+def test_a_bad_machine_file_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "machine.json").write_text(text)
+    assert run("check", "good.yaml", "--machine", "machine.json") == 2
+    assert capsys.readouterr().err.startswith("zdoctor: machine.json is no machine file")
+
+
+def test_errors_do_not_speak_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a\x1b[2Jb.yaml"
+    (tmp_path / name).write_text(GOOD)
+    for words in (
+        ["check", "a[2Jb.yaml"],
+        ["undo", "\x1b[31m"],
+        ["check", "--select", "\x1b[31m", name],
+        ["\x1b[31m"],
+    ):
+        assert run(*words) == 2
+    assert run("check", name, "--format", "json") == 1
+    assert run("check", name) == 1
+    out, err = capsys.readouterr()
+    assert unprintable(out + err) == []
+
+
+def safetensors(header: bytes, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(header)) + header + data
+
+
+WEIGHTS = "transformer/diffusion_pytorch_model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+CONFIG = "transformer/config.json"
+FILES: dict[str, tuple[str, bytes, str]] = {
+    "a web page": (WEIGHTS, b"<!DOCTYPE html>" + b"x" * 999, "a web page"),
+    "a pointer": (WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\n", "git-lfs"),
+    "a header of 4 GB": (WEIGHTS, struct.pack("<Q", 4 << 30) + b"{" * 99, "no header length"),
+    "nothing": (WEIGHTS, b"", "0 bytes"),
+    "a pickle": (WEIGHTS.replace("safetensors", "bin"), pickle.dumps(print), "pickle"),
+    "a deep header": (WEIGHTS, safetensors(b"[" * 99_999), "nests too deeply"),
+    "a huge shape": (
+        WEIGHTS,
+        safetensors(b'{"a":{"dtype":"F32","shape":[%d],"data_offsets":[0,4]}}' % 10**30),
+        "shape",
+    ),
+    "an escape": (
+        WEIGHTS,
+        safetensors(b'{"a\x1b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"1234"),
+        "JSON",
+    ),
+    "many layers": (CONFIG, b'{"_class_name":"ZImageTransformer2DModel","n_layers":1000000000}', "out of range"),
+    "endless digits": (CONFIG, b'{"n_layers":' + b"9" * 5000 + b"}", "config.json"),
+    "a list": (CONFIG, b"[1]", "transformer"),
+    "a huge config": (CONFIG, b'{"a":"' + b"x" * 5_000_000 + b'"}', "transformer"),
+    "a shard above": (INDEX, b'{"weight_map":{"a":"../x.safetensors"}}', "outside its folder"),
+    "a shard with NUL": (INDEX, b'{"weight_map":{"a":"a\\u0000b"}}', "outside its folder"),
+    "half a character": (INDEX, b'{"weight_map":{"a":"\\ud800"}}', "transformer"),
+    "a long shard": (INDEX, b'{"weight_map":{"a":"' + b"x" * 5000 + b'"}}', "File name too long"),
+    "an index of everything": (
+        "model_index.json",
+        b'{"../../etc":["a","b"],"n\\u0000":["a","b"],"vae":[null]}',
+        "vae",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_bad_model_file_is_a_finding(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, content, says = FILES[name]
+    (tmp_path / "good.yaml").write_text(GOOD)
+    for part in ("transformer", "vae", "text_encoder"):
+        (tmp_path / "model" / part).mkdir(parents=True)
+        (tmp_path / "model" / part / "config.json").write_text("{}")
+    (tmp_path / "model" / "model_index.json").write_text('{"transformer": ["diffusers", "ZImageTransformer2DModel"]}')
+    (tmp_path / "model" / file).write_bytes(content)
+    code = run("check", "good.yaml")
+    out, err = capsys.readouterr()
+    assert code == 1, out + err
+    assert says in " ".join(out.split())
+    assert "Traceback" not in out + err and "crashed" not in out and " failed: " not in out
+    assert unprintable(out + err) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_pipes_loops_and_odd_names_on_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    (tmp_path / "images" / "a" / "up").symlink_to("..")
+    (tmp_path / "images" / "self").symlink_to("self")
+    os.mkfifo(tmp_path / "images" / "pipe.png")
+    with suppress(OSError):  # a system whose names are text
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/images/\xff\x1b[2J\n.png")).touch()
+    (tmp_path / "model" / "vae").mkdir(parents=True)
+    os.mkfifo(tmp_path / "model" / "model_index.json")
+    os.mkfifo(tmp_path / "model" / "vae" / "diffusion_pytorch_model.safetensors")
+    (tmp_path / "model" / "transformer").symlink_to("transformer")
+    for words in (
+        ["check", "good.yaml"],
+        ["check", "good.yaml", "--format", "json"],
+        ["fix", "good.yaml"],
+        ["facts", "good.yaml"],
+    ):
+        assert run(*words) in (0, 1)
+        out, err = capsys.readouterr()
+        assert unprintable(out + err) == [] and "Traceback" not in err
