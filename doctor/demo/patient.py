@@ -19,10 +19,10 @@ from .tiny import build_tiny_adapter, build_tiny_pipeline
 
 MODEL = "Tongyi-MAI/Z-Image-Turbo"
 REUPLOAD = "somebody/Z-Image-Turbo-copy"
-ADAPTER = "ostris/zimage_turbo_training_adapter"
+ADAPTER = "adapters/zimage_turbo_training_adapter"
 ADAPTER_FILE = "zimage_turbo_training_adapter_v2.safetensors"
 INDEX = "diffusion_pytorch_model.safetensors.index.json"
-COMMIT, REUPLOAD_COMMIT, ADAPTER_COMMIT, LOST_COMMIT = "a1" * 20, "b2" * 20, "c3" * 20, "d4" * 20
+COMMIT, REUPLOAD_COMMIT, LOST_COMMIT = "a1" * 20, "b2" * 20, "d4" * 20
 OLD_NS = 1_700_000_000 * 10**9
 IMAGES = 8
 SIDE = 256
@@ -100,9 +100,8 @@ def build(folder: Path, *, steps: int = 60, rate: float = 0.002) -> Patient:
     files = {p.relative_to(model).as_posix(): p for p in sorted(model.rglob("*")) if p.is_file()}
     snapshot = lay_out(hub, MODEL, COMMIT, files)
     lay_out(hub, REUPLOAD, REUPLOAD_COMMIT, files)
-    adapter = folder / "build" / ADAPTER_FILE
-    build_tiny_adapter(adapter, seed=11)
-    adapter_snapshot = lay_out(hub, ADAPTER, ADAPTER_COMMIT, {ADAPTER_FILE: adapter})
+    (folder / ADAPTER).mkdir(parents=True)
+    build_tiny_adapter(folder / ADAPTER / ADAPTER_FILE, seed=11)
     shutil.rmtree(folder / "build")
     data = folder / "data" / "testarossa"
     paint(data)
@@ -112,7 +111,7 @@ def build(folder: Path, *, steps: int = 60, rate: float = 0.002) -> Patient:
     config.write_text(
         CONFIG.format(
             model=MODEL,
-            adapter=adapter_snapshot.relative_to(folder).as_posix(),
+            adapter=ADAPTER,
             side=SIDE,
             steps=steps,
             rate=rate,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..model import Report, SetValue
+from ..model import Report, SetValue, Unknown
 
 if TYPE_CHECKING:
     from ..train import TrainResult
@@ -72,6 +73,8 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
     _train_on_cpu(patient.config)
     print(f"\n$ zdoctor train {patient.config.name}\n", flush=True)
     result = _train(patient)
+    if result.stopped == "interrupted":
+        raise KeyboardInterrupt
     change = _load_lora(patient, result)
     return _verdict(sick, cured, result, change, time.perf_counter() - started, patient.folder)
 
@@ -90,6 +93,15 @@ def _train_on_cpu(config: Path) -> None:
     config.write_text(edited, encoding="utf-8")
 
 
+def _model_folder(config: str) -> str:
+    from .. import commands
+
+    model = commands.examination(config).facts[0].model
+    folder = None if isinstance(model, Unknown) else model.folder
+    assert folder is not None, "it was trained a moment ago"
+    return folder
+
+
 def _load_lora(patient: Patient, result: TrainResult) -> float:
     """The largest change that the LoRA makes to the pipeline's latents; loaded as any user would load it."""
     import torch
@@ -100,8 +112,7 @@ def _load_lora(patient: Patient, result: TrainResult) -> float:
     for log in (diffusers_log, transformers_log):
         quiet: Any = log.disable_progress_bar
         quiet()
-    folder = patient.folder / "models" / "Z-Image-Turbo"
-    pipe: Any = ZImagePipeline.from_pretrained(str(folder), local_files_only=True)
+    pipe: Any = ZImagePipeline.from_pretrained(_model_folder(patient.config.name), local_files_only=True)
     pipe.set_progress_bar_config(disable=True)
 
     def paint() -> torch.Tensor:
@@ -147,7 +158,7 @@ def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, se
         good &= ok
         print(f"  {'ok ' if ok else 'NO '} {text}")
     print(f"\n{seconds:.0f} s in all. Look around in {folder}; zdoctor undo takes the repairs back there with")
-    print(f"  ZDOCTOR_STATE={folder / 'state'} zdoctor history")
+    print(f"  ZDOCTOR_STATE={shlex.quote(str(folder / 'state'))} zdoctor history")
     return 0 if good else 1
 
 

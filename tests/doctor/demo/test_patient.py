@@ -11,10 +11,11 @@ import pytest
 from zdoctor.doctor import commands
 from zdoctor.doctor.apply import undo
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.demo.patient import Patient, build
-from zdoctor.doctor.demo.walk import FAMILIES, walk
+from zdoctor.doctor.demo.patient import COMMIT, Patient, build
+from zdoctor.doctor.demo.walk import FAMILIES, _inside, _model_folder, walk
 from zdoctor.doctor.errors import UserError
 
+CACHED = f"models--Tongyi-MAI--Z-Image-Turbo/snapshots/{COMMIT}"
 Tree = dict[str, tuple[int, str | None, bytes | None]]
 
 
@@ -77,3 +78,22 @@ def test_the_demo_never_works_in_a_folder_that_holds_something(tmp_path: Path) -
         walk(str(tmp_path), main)
     with pytest.raises(UserError, match="not an empty folder"):
         walk(str(tmp_path / "mine.txt"), main)
+
+
+def test_whatever_happens_inside_the_place_and_the_environment_are_as_before(
+    built: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", "/elsewhere")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("HF_HOME", raising=False)
+    before, place = dict(os.environ), Path.cwd()
+    with pytest.raises(KeyboardInterrupt), _inside(built):
+        assert "HF_HUB_CACHE" not in os.environ and "HF_HUB_OFFLINE" not in os.environ
+        assert Path.cwd() == built.folder
+        raise KeyboardInterrupt
+    assert (dict(os.environ), Path.cwd()) == (before, place)
+
+
+def test_the_lora_is_tried_on_the_folder_it_was_trained_on(patient: Patient) -> None:
+    """Also where the model stayed in the cache, because this machine's storage could not be looked at."""
+    assert _model_folder(patient.config.name) == str(patient.hub_home / "hub" / CACHED)

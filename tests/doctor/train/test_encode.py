@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +14,11 @@ from safetensors.torch import load_file, save_file
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train import encode as encode_module
 from zdoctor.doctor.train.data import Item, Picture, read_items
 from zdoctor.doctor.train.encode import Cache, Latents, Texts, component, vae_divisor, write_atomic
 
-from .patient import run_with
+from .patient import Recorder, go, run_with
 
 CPU = torch.device("cpu")
 PROMPTS = ("a red circle", "", "a painting of a blue square beside the green sea, no text")
@@ -129,3 +132,29 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match="cannot be written"):
         write_atomic(tmp_path / "taken", b"content")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[weakref.ref[Any]] = []
+    for name in ("load_vae", "_load_text_encoder"):
+        real = getattr(encode_module, name)
+
+        def load(*words: Any, real: Any = real) -> Any:
+            model = real(*words)
+            seen.append(weakref.ref(model))
+            return model
+
+        monkeypatch.setattr(encode_module, name, load)
+
+    class Watch(Recorder):
+        alive: int | None = None
+
+        def phase(self, text: str) -> None:
+            if "transformer" in text:
+                self.alive = sum(model() is not None for model in seen)
+
+    watch = Watch()
+    go(run_with(steps=1), tiny, circles, tmp_path, progress=watch, fresh=True)
+    assert (len(seen), watch.alive) == (2, 0)
