@@ -271,3 +271,25 @@ def test_pipes_loops_and_odd_names_on_disk(tmp_path: Path, capsys: pytest.Captur
         assert run(*words) in (0, 1)
         out, err = capsys.readouterr()
         assert unprintable(out + err) == [] and "Traceback" not in err
+
+
+def test_a_crowded_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Thousands of files beside each other, and a file list that leads out of the snapshot."""
+    root = tmp_path / "hf" / "hub" / "models--a--b"
+    commit = "ab" * 20
+    snapshot = root / "snapshots" / commit
+    (snapshot / "transformer").mkdir(parents=True)
+    (root / "refs").mkdir()
+    (root / "trees").mkdir()
+    (root / "refs" / "main").write_text(commit)
+    (snapshot / "model_index.json").write_text("{}")
+    for number in range(3000):
+        (snapshot / "transformer" / f"{number}.txt").touch()
+    (tmp_path / "good.yaml").write_text(GOOD.replace("name_or_path: model", "name_or_path: a/b"))
+    entry = {"size": 2, "blob_id": "a" * 40}
+    for names in ("{", json.dumps({"../../../evil": entry}), json.dumps({"\x1b[31m": entry, "\ud800": entry})):
+        files = names if names == "{" else f'{{"format_version": 1, "files": {names}}}'
+        (root / "trees" / f"{commit}.json").write_text(files)
+        assert run("check", "good.yaml") == 1
+        out, err = capsys.readouterr()
+        assert unprintable(out + err) == [] and "crashed" not in out and " failed: " not in out

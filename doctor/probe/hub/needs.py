@@ -43,6 +43,10 @@ def needed(
     for name in listing:
         folder, _, base = name.rpartition("/")
         folders.setdefault(folder, set()).add(base)
+    standard = {
+        folder: {base for base in bases if _WEIGHTS.fullmatch(base) and _at(folder, base) in present}
+        for folder, bases in folders.items()
+    }
     pipeline = "model_index.json" in listing or any(folder in COMPONENTS for folder in folders)
     wanted = set()
     for name in listing:
@@ -55,7 +59,7 @@ def needed(
         if base.endswith(_NO_DATA) or ("" in insides and pipeline and folder and folder not in COMPONENTS):
             continue
         if name in present:
-            if _loads(base, folders[folder], present, folder) and (folder or not pipeline or base.endswith(".json")):
+            if _loads(base, standard[folder]) and (folder or not pipeline or base.endswith(".json")):
                 wanted.add(name)
         elif not (skip and re.fullmatch(skip, folder)) and (
             name in shards or ((folder or not pipeline) and _asked_for(base, folders[folder], present, folder))
@@ -68,9 +72,8 @@ def _at(folder: str, base: str) -> str:
     return f"{folder}/{base}" if folder else base
 
 
-def _loads(base: str, siblings: Collection[str], present: Collection[str], folder: str) -> bool:
-    """Whether a file that is there is loaded: not where a standard safetensors file stands beside it."""
-    standard = [other for other in siblings if _WEIGHTS.fullmatch(other) and _at(folder, other) in present]
+def _loads(base: str, standard: Collection[str]) -> bool:
+    """Whether a file that is there is loaded: not where a standard safetensors file, of those, stands beside it."""
     if base.endswith(_OTHER_FORMATS):
         return not standard
     return not base.endswith(".safetensors") or not standard or base in standard
