@@ -1,4 +1,4 @@
-"""The documents say what the program does: rules.md is made of the rules (regenerate with --golden), the README runs."""
+"""The documents say what the program does: rules.md is made of the rules (--golden writes it), the README runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_changelog_knows_this_version() -> None:
 
 
 def test_the_commands_of_the_readme_exist() -> None:
-    commands = next(a for a in parser()._actions if a.dest == "run" or a.choices and "check" in a.choices).choices
+    commands = next(a for a in parser()._actions if a.dest == "run" or (a.choices and "check" in a.choices)).choices
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"zdoctor ([a-z]+)", text))
     assert commands is not None and named <= set(commands)

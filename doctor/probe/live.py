@@ -61,6 +61,7 @@ class LiveWorld:
         self._receipts = receipts
         self._digests: dict[tuple[str, str], str | Unknown] = {}  # one look reads a file once, whatever asks for it
         self._progress = progress
+        self._speeds: dict[tuple[str, ...], Speed | Unknown] = {}
 
     @property
     def system(self) -> System:
@@ -196,6 +197,12 @@ class LiveWorld:
         return tuple(sorted(found, key=lambda mount: -len(mount[0])))
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
+        asked = tuple(files)
+        if asked not in self._speeds:
+            self._speeds[asked] = self._measure(asked)
+        return self._speeds[asked]
+
+    def _measure(self, files: tuple[str, ...]) -> Speed | Unknown:
         if not files:
             return Unknown("there is no file to read")
         mount = self.mount(files[0])
@@ -223,13 +230,15 @@ class LiveWorld:
     def landmarks(self) -> tuple[str, ...]:
         import importlib.util
 
-        specs = [importlib.util.find_spec(name) for name in ("hf_xet", "unicodedata")]
-        folders = [Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()]
-        files = [
-            str(file) for folder in folders for file in sorted(folder.glob("*.so")) + sorted(folder.glob("*.pyd"))
-        ]
-        files += [spec.origin for spec in specs if spec and spec.origin and spec.origin.endswith((".so", ".pyd"))]
-        return tuple(os.path.realpath(file) for file in (*files, sys.executable))
+        files = [sys.executable]
+        try:
+            for spec in map(importlib.util.find_spec, ("hf_xet", "unicodedata")):
+                folders = (spec.submodule_search_locations or ()) if spec else ()
+                files += [str(file) for folder in folders for file in sorted(Path(folder).glob("*.so"))]
+                files += [spec.origin] if spec and spec.origin and spec.origin.endswith((".so", ".pyd")) else []
+            return tuple(os.path.realpath(file) for file in files)
+        except (OSError, ImportError, ValueError):  # an interpreter whose own files this user may not look at
+            return ()
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
