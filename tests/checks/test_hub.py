@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +16,11 @@ import pytest
 from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
 from zdoctor.checks.hub_use import hf_xet_missing
-from zdoctor.doctor.model import Hub, Report, SetValue
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.model import Hub, Report, SetValue, Unknown
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.tests.configs_on_disk import write_config
 from zdoctor.tests.hub_cases import (
     BIG,
     CASES,
@@ -288,3 +292,57 @@ def test_what_trainers_load(tmp_path: Path) -> None:
     assert names() == ["online-model-source"]
     assert names(HF_HUB_OFFLINE="1") == ["offline-sharded-model"]
     assert names(str(snapshot), HF_HUB_OFFLINE="1") == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="receipts are for file systems of Linux")
+def test_deep_check_from_the_command_line(
+    caches: dict[str, Cache],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A flipped byte with its old modification time: found even after a receipt; plain checks miss it."""
+    cache = caches["linked"].copy(tmp_path / "hub")
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache.root))
+    monkeypatch.setenv("ZDOCTOR_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("zdoctor.doctor.receipts.SETTLED_NS", 0)
+    config = str(write_config(tmp_path, name_or_path=REPO))
+    words = ["check", config, "--deep", "--select", "HUB001"]
+
+    assert main(["check", config, "--select", "HUB001"]) == 0
+    assert not (tmp_path / "state" / "receipts.jsonl").exists()
+    capsys.readouterr()
+    for _ in range(2):
+        assert main(words) == 0
+        seen = capsys.readouterr()
+        assert f"zdoctor check {config} --deep" in seen.out
+        needed = re.search(r"zdoctor: (\d+) of (\d+) cached files .* hold exactly what was published", seen.err)
+        assert needed is not None and needed[1] == needed[2]
+        assert len((tmp_path / "state" / "receipts.jsonl").read_text().splitlines()) == 2  # a heading, the large file
+
+    file = cache.file(BIG).resolve()
+    before = file.stat()
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert main(["check", config, "--select", "HUB001"]) == 0
+    capsys.readouterr()
+    assert main(words) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"{BIG} of {REPO} is damaged: by its sha256 (measured) its content is not what was published" in out
+    assert f"next: zdoctor fix {config} --deep" in out
+
+
+def test_contents_that_could_not_be_verified_are_named(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+
+    class Busy(LiveWorld):
+        def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
+            return dict.fromkeys(wanted, Unknown("it changed while it was read"))
+
+    seen = cache.world()
+    report = check(Busy(seen.variables, seen.system.cwd, seen.system.home), run_with(), deep=True)
+    assert said(report) == [("HUB001", BIG)]
+    (finding,) = report.findings
+    assert finding.severity == "warning" and "could not be verified: it changed while it was read." in finding.text()
