@@ -35,6 +35,9 @@ def missing(run: Run) -> Iterator[Finding]:
             "the run ends at once",
             severity="warning",
         )
+    elif isinstance(steps, float):
+        why = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
+        yield bad(run, "train/steps", why, STEP, new=int(steps) if steps < 1e9 and steps == int(steps) else None)
     if value_of(run, "save/push_to_hub") and value_of(run, "save/hf_repo_id") is None:
         yield bad(
             run, "save/push_to_hub", "{key} is on, but save/hf_repo_id does not name the repository to push to.", END

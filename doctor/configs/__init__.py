@@ -20,6 +20,10 @@ _FOREIGN = (
     ("sd-scripts", ("network_module", "sdpa", "dataset_config", "general", "pretrained_model_name_or_path")),
     ("musubi-tuner", ("dit", "vae", "text_encoder")),
 )
+_OTHER_FILES = {
+    ".toml": "TOML file, as sd-scripts and musubi-tuner use",
+    ".env": "file of shell variables, as SimpleTuner uses",
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,10 @@ def read_config(path: str, data: bytes, environment: Mapping[str, str]) -> Readi
     )
     if config.problem is not None:
         return _failed(config, config.problem)
+    for ending, kind in _OTHER_FILES.items():
+        if path.lower().endswith(ending):
+            message = f"This is a {kind}; this version of zdoctor reads ai-toolkit configs, in YAML or JSON."
+            return _failed(replace(config, trainer=None), Problem(message, Where(path, 1, 1), "shape"))
     expanded = expand(path, source.text, environment)
     if isinstance(expanded, Problem):
         return _failed(config, expanded)
@@ -90,8 +98,10 @@ def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
         return wrong(f"The file holds {kind}, but a config is a mapping with the keys job and config.")
     keys = root.children
     if "job" not in keys or "config" not in keys:
+        inside = keys["config"].children if "config" in keys else None
+        wrapped = inside if isinstance(inside, dict) and "process" not in inside else {}
         for trainer, names in _FOREIGN:
-            seen = [name for name in names if name in keys]
+            seen = [name for name in names if name in keys or name in wrapped or f"--{name}" in wrapped]
             if len(seen) >= 2 or (seen and seen[0] == names[0]):
                 return wrong(f"This looks like a {trainer} config; this version of zdoctor reads ai-toolkit configs.")
         if isinstance(keys.get("config"), Node) and "job" not in keys and "process" not in keys:

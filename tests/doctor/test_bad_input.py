@@ -99,6 +99,8 @@ CONFIGS: dict[str, tuple[bytes | str, str]] = {
     "datasets a word": (GOOD + "      datasets: x\n", "must be a list"),
     "network a list": (GOOD + "      network: []\n", "must be a section"),
     "resolution a word": (GOOD.replace("images", "images\n          resolution: big"), "resolution"),
+    "steps infinite": (GOOD.replace("steps: 10", "steps: .inf"), "whole numbers only"),
+    "steps a fraction": (GOOD.replace("steps: 10", "steps: 1e3"), "whole numbers only"),
     "steps a date": (GOOD.replace("steps: 10", "steps: 2020-01-01"), "date"),
     "steps too long": (GOOD.replace("steps: 10", "steps: " + "9" * 5000), "digits"),
 }
@@ -293,3 +295,21 @@ def test_a_crowded_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert run("check", "good.yaml") == 1
         out, err = capsys.readouterr()
         assert unprintable(out + err) == [] and "crashed" not in out and " failed: " not in out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("sd.toml", "[general]\nshuffle_caption = true\n", "This is a TOML file"),
+        ("config.env", "export MODEL_TYPE=lora\n", "SimpleTuner"),
+        ("wrapped.json", '{"config": {"--model_family": "flux", "--model_type": "lora"}}', "a SimpleTuner config"),
+        ("plain.json", '{"model_family": "flux", "model_type": "lora"}', "a SimpleTuner config"),
+        ("commented.jsonc", '{\n // a remark\n "job": "extension"}', "no comments"),
+    ],
+)
+def test_the_config_of_another_trainer_is_one_clear_line(
+    name: str, text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert run("check", name) == 1
+    assert says in " ".join(capsys.readouterr().out.split())
