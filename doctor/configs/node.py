@@ -43,7 +43,7 @@ class Unreadable(Exception):
     def __init__(self, message: str, offset: int, kind: Literal["syntax", "size"] = "syntax") -> None:
         super().__init__(message)
         self.offset = offset
-        self.kind = kind
+        self.kind: Literal["syntax", "size"] = kind
 
 
 def named(node: Node, name: str) -> Node:
