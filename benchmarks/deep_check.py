@@ -117,7 +117,8 @@ def cost(command: list[str], environment: Mapping[str, str]) -> tuple[float, flo
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     mib = int(sys.argv[2]) if len(sys.argv) > 2 else 512
-    with tempfile.TemporaryDirectory() as name, ListServer({REPO: {"transformer/config.json": b"{}"}}) as hub:
+    hub = ListServer({REPO: {"transformer/config.json": b"{}"}})
+    with tempfile.TemporaryDirectory() as name, hub:
         root = Path(name)
         cache, state = root / "hub", root / "state"
         hub.listing = build(cache, hub.head(REPO), mib)

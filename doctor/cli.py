@@ -338,7 +338,7 @@ def _reading() -> Callable[[int, int, str], None] | None:
         rate = done / max(time.monotonic() - started, 1e-3)
         left = f"{(total - done) / rate:.0f} s left" if done else ""
         amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
-        text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {Path(name).name}"
+        text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {printable('/'.join(Path(name).parts[-2:]))}"
         end = "\n" if done >= total else ""
         print(f"\r{text[: _width() - 1]:<{_width() - 1}}", end=end, file=sys.stderr, flush=True)
 

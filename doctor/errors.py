@@ -28,7 +28,8 @@ def guarded(command: Callable[[], int]) -> int:
             print(f"  {printable(error.hint)}", file=sys.stderr)
         return USER_MISTAKE
     except KeyboardInterrupt:
-        print("zdoctor: stopped. Nothing is half done.", file=sys.stderr)
+        line = "\n" if sys.stderr.isatty() else ""  # after a line of progress, or the ^C that the terminal shows
+        print(f"{line}zdoctor: stopped. Nothing is half done.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()

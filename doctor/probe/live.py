@@ -137,7 +137,7 @@ class LiveWorld:
     def _readers(self, files: Sequence[str]) -> int:
         """How many files are read at once: several where seeking costs nothing, else one."""
         cores = min(4, self.system.cpus, len(files))
-        speed = self.speed(files[:8]) if cores > 1 else None
+        speed = self.speed([os.path.realpath(file) for file in files[:8]]) if cores > 1 else None
         return cores if isinstance(speed, Speed) and speed.kind in ("ssd", "memory") else 1
 
     def refusal(self, folder: str) -> str | Unknown | None:

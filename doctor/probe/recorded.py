@@ -22,7 +22,7 @@ from typing import Any
 
 from ..model import Gpu, Speed, System, Unknown
 from .digests import digest_of_bytes
-from .world import Mount, Paths, Stat, World
+from .world import Mount, Paths, Stat, World, resolve
 
 SCHEMA = "zdoctor.machine/1"
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8}
@@ -163,7 +163,7 @@ class RecordedWorld:
         return answers | {path: self._digest(path, kind) for path, kind in wanted.items() if path not in live}
 
     def _digest(self, path: str, kind: str) -> str | Unknown:
-        entry = self._files.get(path) or {}
+        entry = self._files.get(resolve(self, self._paths, path)[0]) or {}
         for digest in entry.get("digests", ()):
             if str(digest).startswith(kind + ":"):
                 return str(digest)

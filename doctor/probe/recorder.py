@@ -69,7 +69,7 @@ class Recorder:
         answers = self.world.digests(wanted)
         for path, answer in answers.items():
             if not isinstance(answer, Unknown):
-                self._entry(path).setdefault("digests", []).append(answer)
+                self._entry(self._follow(path)).setdefault("digests", []).append(answer)
         return answers
 
     def _follow(self, path: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from ...model import Hub, HubRepo, Run, Unknown
-from ..world import Paths, Stat, World, resolve
+from ..world import Paths, Stat, World
 from .caches import Use, caches, offline, uses
 from .content import Unreadable, kind_of
 from .repos import look
@@ -26,15 +26,14 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
     hub = _look_around(world, run, None)
     if not deep or isinstance(hub, Unknown):
         return hub
-    return _look_around(world, run, world.digests(_to_hash(world, hub)))
+    return _look_around(world, run, world.digests(_to_hash(hub)))
 
 
-def _to_hash(world: World, hub: Hub) -> dict[str, str]:
-    """The large files the run loads that look right so far: final path and kind of digest."""
-    paths = Paths(world.system)
+def _to_hash(hub: Hub) -> dict[str, str]:
+    """The large files the run loads that look right so far: path in the snapshot and kind of digest."""
     files = [file for repo in hub.repos if repo.used_by for file in repo.files]
     wanted = [f for f in files if f.needed and f.state == "ok" and f.digest is not None and not f.verified]
-    return {resolve(world, paths, file.path)[0]: kind_of(file.digest or "") for file in wanted}
+    return {file.path: kind_of(file.digest or "") for file in wanted}
 
 
 def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | None) -> Hub | Unknown:

@@ -81,7 +81,7 @@ def examine(
     needed: bool,
     hashed: Mapping[str, str | Unknown],
 ) -> HubFile:
-    """Look at one file of a snapshot; `hashed` are the digests of large files, by final path.
+    """Look at one file of a snapshot; `hashed` are the digests of large files, by their path in the snapshot.
 
     Raises Unreadable where the system does not let us.
     """
@@ -116,8 +116,8 @@ def examine(
         return replace(file, state="wrong-size", detail=seen.detail if seen and disguised else "")
     if seen is not None and seen.problem is not None:
         return replace(file, state="broken-structure", detail=seen.detail or seen.problem)
-    if digest is not None and (stat.size <= SMALL or final in hashed):
-        actual = hashed[final] if final in hashed else digest_of(world, final, stat.size, digest)
+    if digest is not None and (stat.size <= SMALL or path in hashed):
+        actual = hashed[path] if path in hashed else digest_of(world, final, stat.size, digest)
         if isinstance(actual, Unknown):
             return replace(file, unread=actual.reason)
         if actual != digest:

@@ -114,11 +114,12 @@ def test_recorded_machines_answer(tmp_path: Path) -> None:
         "/text": {"text": "hello"},
         "/cut": {"text": "hel", "size": 5},
         "/weights": {"tensors": {"a": ["F32", [2]]}, "digests": ["sha256:" + "e" * 64]},
+        "/link": {"link": "weights"},
         "/other": {"tensors": {"a": ["F32", [2]]}},
     }
     found = RecordedWorld(record(entries)).digests(dict.fromkeys([*entries, "/none"], "sha256"))
     assert found["/text"] == "sha256:" + sha256(b"hello")
-    assert found["/weights"] == "sha256:" + "e" * 64
+    assert found["/weights"] == found["/link"] == "sha256:" + "e" * 64
     assert all(isinstance(found[path], Unknown) for path in ("/cut", "/other", "/none"))
 
     made = files(tmp_path, 10)
