@@ -197,9 +197,9 @@ class LiveWorld:
         return tuple(sorted(found, key=lambda mount: -len(mount[0])))
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
-        asked = tuple(files)
+        asked = tuple(sorted(files))  # whatever the order, it is the same disk
         if asked not in self._speeds:
-            self._speeds[asked] = self._measure(asked)
+            self._speeds[asked] = self._measure(tuple(files))
         return self._speeds[asked]
 
     def _measure(self, files: tuple[str, ...]) -> Speed | Unknown:

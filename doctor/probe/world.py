@@ -66,7 +66,7 @@ class World(Protocol):
         ...
 
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
-        """The digests of whole files, links followed, of the kind ("sha256", "git-sha1") that `wanted` gives each path.
+        """The digests of whole files, links followed, of the kind ("sha256", "git-sha1") that `wanted` gives each.
 
         Written as in HubFile.digest. Unknown for a file that cannot be read or that changed meanwhile.
         """
