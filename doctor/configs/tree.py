@@ -54,6 +54,8 @@ def parse(path: str, source: Expanded, format: str, lines: Lines) -> Node | Prob
         return Problem(str(error), lines.where(error.offset), error.kind)
     except RecursionError:
         return Problem("the file is nested too deeply to be a training config", Where(path))
+    except (IndexError, ValueError) as error:  # PyYAML's scanner stumbles over some damaged texts, as in the trainer
+        return Problem(f"the YAML parser stumbled over it ({type(error).__name__}: {error})", Where(path))
 
 
 class _Yaml:
