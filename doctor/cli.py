@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
+from . import console
 from .errors import INTERRUPTED, USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
@@ -121,7 +120,7 @@ def _check(options: argparse.Namespace) -> int:
         selected=options.select,
         ignored=options.ignore,
         deep=options.deep,
-        progress=_reading() if options.deep else None,
+        progress=console.reading() if options.deep else None,
     )
     report = seen.report
     state.remember(config)
@@ -132,8 +131,8 @@ def _check(options: argparse.Namespace) -> int:
     else:
         from ..reports import terminal
 
-        text = terminal.render(report, width=_width(), color=options.output is None and _color())
-    _emit(text, options.output)
+        text = terminal.render(report, width=console.width(), color=options.output is None and console.color())
+    console.emit(text, options.output)
     if options.deep:
         sys.stdout.flush()
         print(f"zdoctor: {commands.verified(seen)}", file=sys.stderr)
@@ -153,21 +152,23 @@ def _fix(options: argparse.Namespace) -> int:
         machine=options.machine,
         selected=options.select,
         deep=options.deep,
-        progress=_progress(),
-        reading=_reading() if options.deep else None,
+        progress=console.progress(),
+        reading=console.reading() if options.deep else None,
     )
     state.remember(config)
-    color = _color()
-    _emit(terminal.render_plan(done.plan, done.diff, width=_width(), color=color))
+    color = console.color()
+    console.emit(terminal.render_plan(done.plan, done.diff, width=console.width(), color=color))
     if done.after is None:
         if done.plan.fixes and not options.apply:
             again = "zdoctor fix " + " ".join(
                 filter(None, (config, options.allow and f"--allow {options.allow}", options.deep and "--deep"))
             )
-            _emit(f"\nnext: {again} --apply\n")
+            console.emit(f"\nnext: {again} --apply\n")
         return done.before.exit_code
-    _emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n")
-    _emit(terminal.render(done.after, width=_width(), color=color))
+    console.emit(
+        f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
+    )
+    console.emit(terminal.render(done.after, width=console.width(), color=color))
     return done.after.exit_code
 
 
@@ -181,12 +182,12 @@ def _train(options: argparse.Namespace) -> int:
     state.remember(config)
     why = commands.not_green(seen)
     if why:
-        _emit(terminal.render(seen.report, width=_width(), color=_color()))
+        console.emit(terminal.render(seen.report, width=console.width(), color=console.color()))
         print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
         return seen.report.exit_code or 3
     findings = len(seen.report.findings)
     rest = f", {findings} lesser finding{'s' * (findings != 1)} (zdoctor check shows them)" if findings else ""
-    _emit(f"Checks are green: {len(seen.report.passed)} rules passed{rest}.\n")
+    console.emit(f"Checks are green: {len(seen.report.passed)} rules passed{rest}.\n")
     sys.stdout.flush()
     from .train import TrainError
 
@@ -196,9 +197,9 @@ def _train(options: argparse.Namespace) -> int:
         print(f"zdoctor: {error}", file=sys.stderr)
         return 1
     stopped = result.stopped == "interrupted"
-    _emit(f"\n{'Stopped after' if stopped else 'Finished:'} {result.steps} steps.\nLoRA: {result.lora}\n")
+    console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {result.steps} steps.\nLoRA: {result.lora}\n")
     if stopped:
-        _emit(f"To go on from there: zdoctor train {config}\n")
+        console.emit(f"To go on from there: zdoctor train {config}\n")
     return INTERRUPTED if stopped else 0
 
 
@@ -209,7 +210,7 @@ def _undo(options: argparse.Namespace) -> int:
     _recover()
     try:
         for line in undo(options.id, state=state_folder()):
-            _emit(f"{printable(line)}\n")
+            console.emit(f"{printable(line)}\n")
     except ApplyError as error:
         raise UserError(str(error)) from error
     return 0
@@ -221,11 +222,11 @@ def _history(options: argparse.Namespace) -> int:
 
     entries = history(state_folder())
     for entry in entries:
-        _emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
+        console.emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
         for line in entry.what:
-            _emit(f"    {printable(line)}\n")
+            console.emit(f"    {printable(line)}\n")
     if not entries:
-        _emit("Nothing was repaired yet.\n")
+        console.emit("Nothing was repaired yet.\n")
     return 0
 
 
@@ -233,8 +234,12 @@ def _extract(options: argparse.Namespace) -> int:
     from . import commands
 
     _recover()
-    done = commands.extract(options.source, options.target, model_only=options.model_only, progress=_progress())
-    _emit(f"{options.source} lies in {options.target}, every file verified. Take it back: zdoctor undo {done.id}\n")
+    done = commands.extract(
+        options.source, options.target, model_only=options.model_only, progress=console.progress()
+    )
+    console.emit(
+        f"{options.source} lies in {options.target}, every file verified. Take it back: zdoctor undo {done.id}\n"
+    )
     return 0
 
 
@@ -244,7 +249,9 @@ def _explain(options: argparse.Namespace) -> int:
 
     for rule in select(all_rules(), [options.rule], []):
         cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
-        _emit(f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.doc.rstrip()}\n\nRepairs: {cures or 'none yet'}\n\n")
+        console.emit(
+            f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.doc.rstrip()}\n\nRepairs: {cures or 'none yet'}\n\n"
+        )
     return 0
 
 
@@ -253,7 +260,7 @@ def _rules(options: argparse.Namespace) -> int:
 
     for rule in all_rules():
         mark = "fix" if rule.id in all_repairs() else ""
-        _emit(f"{rule.id}  {rule.severity:<8} {mark:<4} {rule.name:<32} {rule.title}\n")
+        console.emit(f"{rule.id}  {rule.severity:<8} {mark:<4} {rule.name:<32} {rule.title}\n")
     return 0
 
 
@@ -264,7 +271,7 @@ def _facts(options: argparse.Namespace) -> int:
 
     config = _config(options.config) if options.config else None
     record = commands.facts(config, options.about)
-    _emit(json.dumps(record, ensure_ascii=False, indent=1) + "\n", options.output)
+    console.emit(json.dumps(record, ensure_ascii=False, indent=1) + "\n", options.output)
     return 0
 
 
@@ -310,72 +317,3 @@ def _recover() -> None:
 
     for line in recover(state_folder()):
         print(f"zdoctor: {line}", file=sys.stderr)
-
-
-def _progress() -> Callable[[int, int, str], None] | None:
-    """Bytes copied, on one line of a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int, name: str) -> None:
-        part = done / total if total else 1.0
-        text = f"copying {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {name}"
-        end = "\n" if done >= total else ""
-        print(f"\r{text[: _width() - 1]:<{_width() - 1}}", end=end, file=sys.stderr, flush=True)
-
-    return show
-
-
-def _reading() -> Callable[[int, int, str], None] | None:
-    """Bytes read, how fast, and the time left, on one line of a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return None
-    import time
-
-    started = time.monotonic()
-
-    def show(done: int, total: int, name: str) -> None:
-        rate = done / max(time.monotonic() - started, 1e-3)
-        left = f"{(total - done) / rate:.0f} s left" if done else ""
-        amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
-        text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {printable('/'.join(Path(name).parts[-2:]))}"
-        end = "\n" if done >= total else ""
-        print(f"\r{text[: _width() - 1]:<{_width() - 1}}", end=end, file=sys.stderr, flush=True)
-
-    return show
-
-
-def _emit(text: str, file: str | None = None) -> None:
-    if file is None:
-        _write_out(text)
-        return
-    try:
-        Path(file).write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror}.") from None
-
-
-def _write_out(text: str) -> None:
-    """To standard output. A reader who has gone away or was never there changes no exit code."""
-    if sys.stdout is None:
-        return
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()
-    except OSError as error:
-        # what is still buffered would fail once more at the end of the process
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            raise UserError(f"The output cannot be written: {error.strerror}.") from None
-
-
-def _width() -> int:
-    return max(60, min(shutil.get_terminal_size((100, 24)).columns, 120))
-
-
-def _color() -> bool:
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout is not None and sys.stdout.isatty())
