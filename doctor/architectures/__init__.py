@@ -11,18 +11,35 @@ from math import prod
 from typing import Any
 
 from .autoencoder_kl import autoencoder_kl, autoencoder_kl_dialect
+from .clip_text import clip_dialect, clip_full, clip_text
+from .flux import flux_transformer
 from .qwen3 import qwen3_causal_lm, qwen3_dialect, qwen3_model
 from .reading import BadConfig, Shapes
+from .t5 import t5_dialect, t5_encoder
 from .zimage import zimage_transformer
 
+# A whole CLIP or T5 stands for its text encoder: that is the class a trainer builds from its files.
 _TABLES: Mapping[str, Callable[[Mapping[str, Any]], Shapes]] = {
     "ZImageTransformer2DModel": zimage_transformer,
+    "FluxTransformer2DModel": flux_transformer,
     "AutoencoderKL": autoencoder_kl,
+    "CLIPTextModel": clip_text,
+    "CLIPTextModelWithProjection": clip_text,
+    "CLIPModel": clip_full,
+    "T5EncoderModel": t5_encoder,
+    "T5Model": t5_encoder,
+    "T5ForConditionalGeneration": t5_encoder,
     "Qwen3Model": qwen3_model,
     "Qwen3ForCausalLM": qwen3_causal_lm,
 }
 _DIALECTS: Mapping[str, Callable[[Shapes, frozenset[str]], Shapes]] = {
     "AutoencoderKL": autoencoder_kl_dialect,
+    "CLIPTextModel": clip_dialect,
+    "CLIPTextModelWithProjection": clip_dialect,
+    "CLIPModel": clip_dialect,
+    "T5EncoderModel": t5_dialect,
+    "T5Model": t5_dialect,
+    "T5ForConditionalGeneration": t5_dialect,
     "Qwen3Model": qwen3_dialect,
     "Qwen3ForCausalLM": qwen3_dialect,
 }

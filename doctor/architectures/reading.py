@@ -41,6 +41,12 @@ def sizes(config: Mapping[str, Any], key: str, default: tuple[int, ...]) -> tupl
     return tuple(_integer(key, value, 1, LARGEST_SIZE) for value in values)
 
 
+def linear(shapes: Shapes, name: str, inputs: int, outputs: int) -> None:
+    """Add the weight and the bias of a Linear."""
+    shapes[f"{name}.weight"] = (outputs, inputs)
+    shapes[f"{name}.bias"] = (outputs,)
+
+
 def bounded(tensors: int) -> None:
     """Refuse a table of more than 100 000 tensors before it is built."""
     if tensors > MOST_TENSORS:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .reading import BadConfig, Shapes, bounded, count, flag, size, sizes
+from .reading import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
 
 _MODULATION_WIDTH = 256
 _TIME_WIDTH = 1024
 _TIME_FREQUENCIES = 256
+_ORIGINAL = {
+    ".attention.to_q.": ".attention.qkv.",
+    ".attention.to_k.": ".attention.qkv.",
+    ".attention.to_v.": ".attention.qkv.",
+    ".attention.to_out.0.": ".attention.out.",
+    ".attention.norm_q.": ".attention.q_norm.",
+    ".attention.norm_k.": ".attention.k_norm.",
+    "all_x_embedder.2-1.": "x_embedder.",
+    "all_final_layer.2-1.": "final_layer.",
+}
 
 LORA_LINEARS = (
     "attention.to_q",
@@ -46,18 +56,18 @@ def zimage_transformer(config: Mapping[str, Any]) -> Shapes:
     shapes: Shapes = {"x_pad_token": (1, width), "cap_pad_token": (1, width)}
     for patch, frame in zip(patches, frames, strict=True):
         pixels = patch * patch * frame * channels
-        _linear(shapes, f"all_x_embedder.{patch}-{frame}", pixels, width)
-        _linear(shapes, f"all_final_layer.{patch}-{frame}.linear", width, pixels)
-        _linear(shapes, f"all_final_layer.{patch}-{frame}.adaLN_modulation.1", modulation, width)
-    _linear(shapes, "t_embedder.mlp.0", _TIME_FREQUENCIES, _TIME_WIDTH)
-    _linear(shapes, "t_embedder.mlp.2", _TIME_WIDTH, modulation)
+        linear(shapes, f"all_x_embedder.{patch}-{frame}", pixels, width)
+        linear(shapes, f"all_final_layer.{patch}-{frame}.linear", width, pixels)
+        linear(shapes, f"all_final_layer.{patch}-{frame}.adaLN_modulation.1", modulation, width)
+    linear(shapes, "t_embedder.mlp.0", _TIME_FREQUENCIES, _TIME_WIDTH)
+    linear(shapes, "t_embedder.mlp.2", _TIME_WIDTH, modulation)
     shapes["cap_embedder.0.weight"] = (caption,)
-    _linear(shapes, "cap_embedder.1", caption, width)
+    linear(shapes, "cap_embedder.1", caption, width)
     groups = [("noise_refiner", refiners, True), ("context_refiner", refiners, False), ("layers", layers, True)]
     if siglip is not None:
         shapes["siglip_pad_token"] = (1, width)
         shapes["siglip_embedder.0.weight"] = (siglip,)
-        _linear(shapes, "siglip_embedder.1", siglip, width)
+        linear(shapes, "siglip_embedder.1", siglip, width)
         groups.append(("siglip_refiner", refiners, False))
     for group, blocks, modulated in groups:
         for index in range(blocks):
@@ -76,13 +86,15 @@ def _block(name: str, width: int, inner: int, head: int, normed: bool, modulated
     for norm in ("attention_norm1", "attention_norm2", "ffn_norm1", "ffn_norm2"):
         shapes[f"{name}.{norm}.weight"] = (width,)
     if modulated:
-        _linear(shapes, f"{name}.adaLN_modulation.0", min(width, _MODULATION_WIDTH), 4 * width)
+        linear(shapes, f"{name}.adaLN_modulation.0", min(width, _MODULATION_WIDTH), 4 * width)
     return shapes
 
 
-def _linear(shapes: Shapes, name: str, inputs: int, outputs: int) -> None:
-    shapes[f"{name}.weight"] = (outputs, inputs)
-    shapes[f"{name}.bias"] = (outputs,)
+def zimage_original_name(name: str) -> str:
+    """The name in ComfyUI's single files of a tensor that diffusers calls `name`; q, k and v share one."""
+    for ours, theirs in _ORIGINAL.items():
+        name = name.replace(ours, theirs)
+    return name
 
 
 def lora_linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:

@@ -89,17 +89,17 @@ def test_a_single_file() -> None:
 
 def test_other_architectures_are_listed_as_they_lie(tmp_path: Path) -> None:
     folder = copy_to(tmp_path / "m")
-    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(_class_name="FluxTransformer2DModel"))
-    model = probed(run_of(folder, "flux"))
+    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(_class_name="ChromaTransformer2DModel"))
+    model = probed(run_of(folder, "chroma"))
     assert set(model.components) == set(PARTS)
     transformer = model.components["transformer"]
-    assert transformer.needed is None and "FluxTransformer2DModel" in transformer.needed_reason
+    assert transformer.needed is None and "ChromaTransformer2DModel" in transformer.needed_reason
     assert model.components["vae"].needed
     # how this trainer loads other models is not known, so nothing but a shard of an index is called missing
     (folder / "vae" / "diffusion_pytorch_model.safetensors").rename(folder / "vae" / "x.fp16.safetensors")
     shard = sorted((folder / "transformer").glob("*.safetensors"))[0]
     shard.unlink()
-    model = probed(run_of(folder, "flux"))
+    model = probed(run_of(folder, "chroma"))
     assert model.components["vae"].weights == ()
     assert [w.name for w in model.components["transformer"].weights if w.problem] == [shard.name]
 
