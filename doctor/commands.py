@@ -13,8 +13,6 @@ from .errors import UserError
 from .examine import Examination, examine_config, select
 from .model import Hub, Plan, Report, TrainingEffect, Unknown
 from .probe.live import LiveWorld
-from .probe.recorded import MachineError, RecordedWorld
-from .probe.recorder import Recorder
 from .probe.world import Paths, World
 from .rules import all_rules
 
@@ -33,6 +31,8 @@ def world_of(machine: str | None, *, deep: bool = False, progress: Any = None) -
     live = _deep_world(progress) if deep else LiveWorld()
     if machine is None:
         return live
+    from .probe.recorded import MachineError, RecordedWorld
+
     try:
         if Path(machine).exists() and not Path(machine).is_file():
             raise MachineError("it is not a file")
@@ -126,6 +126,7 @@ def fix(
     one entry of the history. `progress` is told of bytes copied, `reading` of those read by a `deep` check.
     """
     from . import apply as writer
+    from .probe.recorded import RecordedWorld
     from .state import state_folder
 
     world = world_of(machine, deep=deep, progress=reading)
@@ -249,6 +250,8 @@ def _refuse_shared_names(seen: Examination) -> None:
 
 def facts(config: str | None, about: str) -> dict[str, Any]:
     """Everything that a check of `config` (or, without one, of the bare machine) asks of this machine, redacted."""
+    from .probe.recorder import Recorder
+
     recorder = Recorder(LiveWorld())
     if config is not None:
         examine_config(config, recorder)

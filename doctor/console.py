@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -72,7 +71,9 @@ def _write_out(text: str) -> None:
 
 
 def width() -> int:
-    return max(60, min(shutil.get_terminal_size((100, 24)).columns, 120))
+    from shutil import get_terminal_size  # brings three compression libraries along
+
+    return max(60, min(get_terminal_size((100, 24)).columns, 120))
 
 
 def color() -> bool:

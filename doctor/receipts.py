@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -80,7 +79,7 @@ class Receipts:
         """Rewrite the file with the newest half."""
         self._known = dict(list(self._known.items())[-MOST // 2 :])
         rows = [_line(key, kind, digest, at) for (key, kind), (digest, at) in self._known.items()]
-        temporary = self.file.with_name(f"receipts-{secrets.token_hex(4)}.part")
+        temporary = self.file.with_name(f"receipts-{os.urandom(4).hex()}.part")
         try:
             temporary.write_text(json.dumps({"schema": SCHEMA}) + "\n" + "".join(rows), encoding="ascii")
             temporary.replace(self.file)

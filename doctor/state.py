@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def remember(config: str) -> None:
     known.pop(key, None)
     known[key] = config
     kept = dict(list(known.items())[-REMEMBERED:])
-    temporary = folder / f"configs-{secrets.token_hex(4)}.part"
+    temporary = folder / f"configs-{os.urandom(4).hex()}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary.write_text(json.dumps(kept, indent=1), encoding="ascii")
