@@ -112,7 +112,8 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
     """The run would download a model that lies complete in another hub cache of this machine.
 
     What: Nothing of a repository is in the cache that the environment names (HF_HUB_CACHE, HF_HOME), while the
-    default cache, or the one below HF_HOME, holds all the run loads from it.
+    default cache, the one below HF_HOME, or one in a well-known place on another local disk (hf/hub,
+    huggingface/hub and the like) holds all the run loads from it. Network folders are not looked into.
     Why: The variables are read when Python starts. Set in one shell and not in the other, they make a second, empty
     cache, and everything is downloaded again.
     Repair: Name the snapshot that is there; or set the variable as it was.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..model import Gpu, Speed, System, Unknown
 from .cards import cards
+from .disks import folders_below
 from .speed import sample, speed_kind
 from .world import Mount, Stat
 
@@ -239,6 +240,9 @@ class LiveWorld:
             return tuple(os.path.realpath(file) for file in files)
         except (OSError, ImportError, ValueError):  # an interpreter whose own files this user may not look at
             return ()
+
+    def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
+        return tuple(folders_below(self._mounts, places))
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()

@@ -5,6 +5,7 @@
  "complete": true,    true: a path that is not recorded does not exist; false: it is unknown
  "system": {…}, "gpus": [{…}] or "why unknown", "packages": {"torch": "2.13.0"},
  "mounts": [{"point": "/kaggle/input", "filesystem": "ext4", "free": 0, "refusal": "read-only file system"}],
+ "elsewhere": ["/mnt/data/hf/hub"],      folders in well-known places of other disks, which may be hub caches
  "speeds": [{"path": "/kaggle", "kind": "ssd", "filesystem": "ext4", "latency": 1e-4, "low": …, "high": …}],
  "files": {"/a/b.txt": {"text": "…"}, "/a/c.png": {"size": 9, "image": [768, 1024]}, "/a/d": {"link": "b.txt"},
            "/a/w.safetensors": {"tensors": {"name": ["BF16", [2, 3]]}, "digests": ["sha256:…"]},
@@ -211,6 +212,12 @@ class RecordedWorld:
 
     def landmarks(self) -> tuple[str, ...]:
         return self.live.landmarks() if self.live is not None else ()
+
+    def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
+        given: Sequence[str] | None = self.record.get("elsewhere")
+        if given is None:
+            return self.live.elsewhere(places) if self.live is not None else ()
+        return tuple(given)
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         given = self.record.get("gpus")

@@ -26,6 +26,7 @@ class Recorder:
         self._packages: dict[str, str] = {}
         self._gpus: Any = None
 
+        self._elsewhere: tuple[str, ...] = ()
     def now_ns(self) -> int:
         return self.world.now_ns()
 
@@ -114,6 +115,10 @@ class Recorder:
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         answer = self.world.gpus()
+    def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
+        self._elsewhere = self.world.elsewhere(places)
+        return self._elsewhere
+
         self._gpus = answer.reason if isinstance(answer, Unknown) else [asdict(card) for card in answer]
         return answer
 
@@ -138,6 +143,7 @@ class Recorder:
             "mounts": list(self._mounts.values()),
             "speeds": list(self._speeds.values()),
             "files": self._files,
+            "elsewhere": list(self._elsewhere),
         }
         return redact(made, self.system)
 

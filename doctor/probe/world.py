@@ -89,6 +89,10 @@ class World(Protocol):
         """Large files that lie on this machine anyway, to measure a place where nothing of the user's lies yet."""
         ...
 
+    def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
+        """Those of `places`, relative to the root of any local disk ("hf/hub"), that are folders. No network."""
+        ...
+
     def gpus(self) -> tuple[Gpu, ...] | Unknown: ...
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 from zdoctor.checks.hub_use import hf_xet_missing
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import Hub, Report, SetValue, Unknown
+from zdoctor.doctor.probe.disks import folders_below
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.tests.configs_on_disk import write_config
@@ -268,6 +269,23 @@ def test_model_in_another_cache(caches: dict[str, Cache], tmp_path: Path) -> Non
     cache.file(SHARD).unlink()
     cache.blob(SHARD).unlink()
     assert said(report()) == []
+
+
+def test_model_in_a_cache_on_another_disk(caches: dict[str, Cache], tmp_path: Path) -> None:
+    """No variable leads to it: somebody copied the cache to the data disk, where people put such things."""
+
+    class SecondDisk(LiveWorld):
+        def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
+            mounts = [(str(tmp_path / "disk"), "ext4", "/dev/sdb1"), ("/", "tmpfs", "none")]
+            return tuple(folders_below(mounts, places))
+
+    cache = caches["linked"].copy(tmp_path / "disk" / "huggingface" / "hub")
+    world = SecondDisk({}, cwd=str(tmp_path), home=str(tmp_path / "home"))
+    (finding,) = check(world, run_with(REPO)).findings
+    assert (finding.rule, finding.args["other"]) == ("HUB008", str(cache.root))
+    assert finding.fixes[0].steps == (SetValue("job.yaml", "/model/base_model", str(cache.file(""))),)
+    cache.blob(SHARD).unlink()
+    assert not check(world, run_with(REPO)).findings
 
 
 def test_what_trainers_load(tmp_path: Path) -> None:

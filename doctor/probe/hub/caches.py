@@ -6,13 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...model import Run, System
-from ..world import Paths, World
+from ...model import Run, System, Unknown
+from ..world import Paths, Stat, World
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _NAME = re.compile(r"(?![-.])[A-Za-z0-9._-]{1,96}(?<![-.])")
 _VARIABLE = re.compile(r"\$(\w+|\{[^}]*\})")
 _PERCENT = re.compile(r"%([^%]+)%")
+_HF = (".huggingface", "HF_HOME", "hf", "hf-cache", "hf_cache", "hf_home", "huggingface", "huggingface_cache")
+_HABITUAL = (  # below a disk, where people point HF_HOME or HF_HUB_CACHE to
+    *(f"{name}/hub" for name in _HF),
+    *_HF,
+    *(f"{name}/huggingface/hub" for name in (".cache", "cache", "models", "ai", "AI")),
+    "models/hub",
+    "hub",
+)
 _WEIGHTS = (".safetensors", ".ckpt", ".pt", ".bin")
 
 
@@ -32,17 +40,54 @@ class Use:
 
 def caches(world: World) -> tuple[str, ...]:
     """The hub caches of this machine; the first is the one the trainer will use, the others exist as well."""
+    return tuple(origins(world))
+
+
+def origins(world: World) -> dict[str, str]:
+    """The hub caches, the active one first, each with what makes it one: a variable, "default", or "found".
+
+    Those on other disks are looked for in well-known places, by a few stats and no walk.
+    """
     system = world.system
     paths = Paths(system)
     environment = system.environment
     default_home = paths.join(environment.get("XDG_CACHE_HOME", paths.join(system.home, ".cache")), "huggingface")
     home = environment.get("HF_HOME", default_home)
     in_home = paths.join(expand(world, home), "hub")
-    active = environment.get("HF_HUB_CACHE", environment.get("HUGGINGFACE_HUB_CACHE", in_home))
-    others = (in_home, paths.join(expand(world, default_home), "hub"))
-    found = dict.fromkeys(paths.absolute(expand(world, cache)) for cache in (active, *others))
-    first = next(iter(found))
-    return tuple(cache for cache in found if cache == first or world.stat(cache) is not None)
+    named = [(environment[name], name) for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE") if name in environment]
+    named = named[:1]  # the second is not read where the first is set
+    named.append((in_home, "HF_HOME" if "HF_HOME" in environment else _default(environment)))
+    named.append((paths.join(expand(world, default_home), "hub"), _default(environment)))
+    found: dict[str, str] = {}
+    for path, why in named:
+        cache = paths.absolute(expand(world, path))
+        if not found or world.stat(cache) is not None:
+            found.setdefault(cache, why)
+    known = {_identity(world, cache) for cache in found}
+    for cache in _on_other_disks(world):
+        identity = _identity(world, cache)  # a bind mount shows one folder in two places
+        if identity not in known:
+            found[cache] = "found"
+            known.add(identity)
+    return found
+
+
+def _default(environment: Mapping[str, str]) -> str:
+    return "XDG_CACHE_HOME" if "XDG_CACHE_HOME" in environment else "default"
+
+
+def _identity(world: World, folder: str) -> tuple[int, int] | str:
+    stat = world.stat(folder)
+    return (stat.device, stat.inode) if isinstance(stat, Stat) and stat.inode else folder
+
+
+def _on_other_disks(world: World) -> Iterator[str]:
+    home = world.system.base(world.system.home)
+    inside = ".cache/huggingface/hub"
+    for path in world.elsewhere((*_HABITUAL, f"{home}/{inside}", f"Users/{home}/{inside}")):
+        names = world.names(path)
+        if not isinstance(names, Unknown) and any(name.startswith("models--") for name in names):
+            yield path
 
 
 def expand(world: World, path: str) -> str:
