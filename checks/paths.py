@@ -114,7 +114,6 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     prevents=(
         ("FileNotFoundError", r"No such file or directory"),
         ("HFValidationError", r"Repo id must"),
-        ("AssertionError", r"no images found in"),
     ),
 )
 def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:

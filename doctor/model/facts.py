@@ -282,7 +282,12 @@ class Image:
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """What a dataset folder holds. `unreadable` are image files whose header is none; `more` counts unread ones."""
+    """What a dataset folder holds, as the trainer walks it.
+
+    `unreadable` are image files that cannot be decoded, with the reason; `more` counts images that were not looked
+    into. `others` counts the files of other kinds by extension, captions left out; `unlisted` the folders inside that
+    could not be listed.
+    """
 
     key: str
     path: str

@@ -1,16 +1,17 @@
-"""What a dataset folder holds: images by their headers, and which of them have a caption beside them."""
+"""What a dataset folder holds: images by their headers, which have a caption beside them, and what is no image."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..model import DatasetFolder, Image, Run, Unknown
 from .components import listed
-from .image import dimensions
-from .world import Paths, Stat, World
+from .image import IMAGES, damage, dimensions
+from .world import Paths, Stat, World, resolve
 
 MOST_IMAGES = 2000
 MOST_FOLDERS = 1000
-_IMAGES = (".jpg", ".jpeg", ".png", ".webp")
-_NOT_FOLDERS = (*_IMAGES, ".txt", ".caption", ".json", ".safetensors", ".npz", ".md")
+_CAPTIONS = (".txt", ".caption", ".json", ".npz")
 
 
 def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknown:
@@ -35,32 +36,51 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
 
 
 def _read(world: World, paths: Paths, key: str, root: str, caption: str) -> DatasetFolder:
+    """The trainer's own walk: every folder inside, but hidden ones and linked ones; no hidden files (`._a.jpg`)."""
     images: list[Image] = []
-    unreadable: list[str] = []
-    more = 0
+    unreadable: dict[str, str] = {}
+    others: Counter[str] = Counter()
+    more = unlisted = visited = 0
     waiting = [root]
-    visited = 0
     while waiting and visited < MOST_FOLDERS:
         folder = waiting.pop(0)
         visited += 1
         names = world.names(folder)
         if isinstance(names, Unknown):
-            continue  # the trainer's own walk passes over a folder it may not list
+            unlisted += 1
+            continue
         present = set(names)
+        pictures = {name.rpartition(".")[0] for name in names if name.lower().endswith(IMAGES)}
         for name in names:
+            if name.startswith("."):
+                continue
             path = paths.join(folder, name)
-            if not name.lower().endswith(_IMAGES):
-                if not name.lower().endswith(_NOT_FOLDERS) and not name.startswith(".") and name != "_controls":
-                    stat = world.stat(path)
-                    if isinstance(stat, Stat) and stat.kind == "folder":
-                        waiting.append(path)
+            stem, dot, extension = name.rpartition(".")
+            if not name.lower().endswith(IMAGES):
+                if name == "_controls" or (stem in pictures and name.lower().endswith(_CAPTIONS)):
+                    continue
+                stat = world.stat(path)
+                if isinstance(stat, Stat) and stat.kind == "folder":
+                    waiting.append(path)
+                elif stat is not None and not name.lower().endswith(_CAPTIONS):
+                    others[f".{extension.lower()}" if dot else name] += 1
                 continue
             if len(images) + len(unreadable) >= MOST_IMAGES:
                 more += 1
                 continue
+            final, stat = resolve(world, paths, path)
+            if isinstance(stat, Stat) and stat.kind == "folder":
+                waiting.extend([path] if final == path else [])
+                continue
             size = dimensions(world, path)
-            if size is None:
-                unreadable.append(path)
+            harm = damage(world, path, stat.size) if isinstance(stat, Stat) else None
+            if stat is None:
+                unreadable[path] = "is a link to something that is gone"
+            elif harm is not None:
+                unreadable[path] = harm
+            elif size is None:
+                more += 1
             else:
-                images.append(Image(path, *size, caption=f"{name.rpartition('.')[0]}{caption}" in present))
-    return DatasetFolder(key, root, tuple(images), tuple(unreadable), more)
+                images.append(Image(path, *size, caption=f"{stem}{caption}" in present))
+    unlisted += len(waiting)
+    return DatasetFolder(key, root, tuple(images), unreadable, more, others, unlisted)

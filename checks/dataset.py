@@ -1,0 +1,113 @@
+"""The dataset: pictures that are not there, and pictures that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import DatasetFolder, Finding, Run, found
+from ..doctor.rules import Unestablished, rule
+
+SUFFIXES = ".jpg, .jpeg, .png, .webp"
+CONVERTIBLE = (".heic", ".heif", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".jxl", ".jfif", ".cr2", ".nef", ".dng")
+ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
+
+
+@rule("DAT001", "error", "no-images", prevents=(("AssertionError", r"no images found in"),))
+def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    """A dataset folder without a picture that the trainer can open.
+
+    What: ai-toolkit takes files that end in .jpg, .jpeg, .png or .webp, in upper or lower case, from the folder and
+    the folders inside it; hidden files and folders, linked folders and `_controls` are passed over. Nothing of that
+    kind is there, or no decoder opens what is there.
+    Why: The dataset is read after the model was downloaded, loaded and quantized.
+    Repair: Put the pictures there, or name the folder they are in. HEIC, AVIF, GIF, BMP and TIFF pictures have to be
+    converted, archives unpacked.
+    Upstream: ai-toolkit toolkit/data_loader.py (27a03a91).
+    Signature: AssertionError: no images found in …
+    """
+    unsure = ""
+    for folder in _of_pictures(run, datasets):
+        if folder.images or folder.more:
+            continue
+        if folder.unlisted:
+            unsure = unsure or f"{folder.path} holds folders that could not be listed"
+            continue
+        count = len(folder.unreadable)
+        first, why = next(iter(folder.unreadable.items()), ("", ""))
+        # by number, then by name: the same folder gives the same words
+        kind, number = min(folder.others.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
+        yield found(
+            run.where(f"{folder.key}/folder_path"),
+            _message(count, kind, number),
+            otherwise="The run ends with AssertionError: no images found in {folder}, after the model was loaded.",
+            evidence={"unreadable": dict(folder.unreadable), "others": dict(folder.others)},
+            folder=folder.path,
+            suffixes=SUFFIXES,
+            count=count,
+            first=first,
+            why=why,
+            kind=kind,
+            number=number,
+        )
+    if unsure:
+        raise Unestablished(unsure)
+
+
+@rule("DAT002", "warning", "unreadable-images", prevents=(("OSError", r"image file is truncated"),))
+def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    """Pictures that cannot be opened or that are cut off.
+
+    What: Files with the name of a picture that are empty, zeros, a web page, a Git LFS pointer, a HEIC picture or a
+    video, or that are shorter than they say; links to pictures that are gone. Headers and ends are looked at, the
+    pixels in between are not.
+    Why: ai-toolkit leaves out a picture that it cannot open, with a traceback that scrolls away and without a count:
+    the LoRA is trained on fewer pictures than were meant. With fast_image_size, or a size noted in an earlier run,
+    the picture is opened later, and caching its latents ends the run.
+    Repair: Fetch or convert these pictures again, or take them out.
+    Upstream: ai-toolkit toolkit/data_loader.py, toolkit/dataloader_mixins.py (27a03a91).
+    Signature: Error processing image: …; OSError: image file is truncated
+    """
+    for folder in _of_pictures(run, datasets):
+        if not folder.unreadable or not (folder.images or folder.more):
+            continue
+        first, why = next(iter(folder.unreadable.items()))
+        yield found(
+            run.where(f"{folder.key}/folder_path"),
+            "{first} {why}."
+            if len(folder.unreadable) == 1
+            else "{count} of {total} pictures in {folder} cannot be read; the first of them, {first}, {why}.",
+            otherwise="The trainer leaves out what it cannot open, and the LoRA is trained on the others.",
+            evidence={"unreadable": dict(folder.unreadable)},
+            first=first,
+            why=why,
+            count=len(folder.unreadable),
+            total=len(folder.images) + len(folder.unreadable) + folder.more,
+            folder=folder.path,
+        )
+
+
+def _of_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[DatasetFolder]:
+    """The folders that pictures are read from: video datasets and audio models look for other files."""
+    if run.kind not in ("lora", "finetune") or (run.architecture or "").startswith("ace_step"):
+        return
+    for folder in datasets:
+        frames = run.written(f"{folder.key}/num_frames")
+        several = frames is not None and frames.value not in (0, 1, None)
+        automatic = run.written(f"{folder.key}/auto_frame_count")
+        if not several and not (automatic is not None and automatic.value):
+            yield folder
+
+
+def _message(unreadable: int, kind: str, number: int) -> str:
+    """The template of DAT001: what the folder holds in place of pictures says what to do."""
+    if unreadable == 1:
+        return "The only picture in {folder} cannot be opened: {first} {why}."
+    if unreadable:
+        return "None of the {count} pictures in {folder} can be opened. {first} {why}."
+    if not number:
+        return "{folder} holds no picture: the trainer takes {suffixes} files."
+    if kind in ARCHIVES:
+        return "{folder} holds no picture, but {kind} archives: unpack them."
+    if kind in CONVERTIBLE:
+        return "{folder} holds no picture that the trainer takes, but {number} {kind}: convert to {suffixes}."
+    return "{folder} holds no picture: the trainer takes {suffixes} files, and there are {number} {kind}."

@@ -1,0 +1,174 @@
+"""DAT001 and DAT002: what Pillow refuses is named, and what it reads is left alone."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image as Pictures
+from PIL import ImageOps
+
+from zdoctor.checks.dataset import no_images, unreadable_images
+from zdoctor.doctor.model import DatasetFolder, Finding, Run, Value, Where
+from zdoctor.doctor.probe.dataset import probe_datasets
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.rules import Unestablished
+from zdoctor.tests.models import run_of
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+
+
+def picture(form: str, side: int = 96, **options: object) -> bytes:
+    made = io.BytesIO()
+    Pictures.effect_noise((side, side), 80).convert("RGB").save(made, form, **options)
+    return made.getvalue()
+
+
+def turned() -> bytes:
+    exif = Pictures.Exif()
+    exif[0x0112] = 6
+    return picture("JPEG", exif=exif.tobytes())
+
+
+# name, content, and what becomes of it in the trainer.
+CONTENTS: list[tuple[str, Callable[[], bytes], str]] = [
+    ("empty.jpg", lambda: b"", "left out"),
+    ("zeros.png", lambda: bytes(5000), "left out"),
+    ("pointer.png", lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "left out"),
+    ("page.jpg", lambda: b"\n<!DOCTYPE html><html><body>403</body></html>", "left out"),
+    ("vector.png", lambda: b"<?xml version='1.0'?><svg/>", "left out"),
+    ("phone.jpg", lambda: b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(900), "left out"),
+    ("film.jpg", lambda: b"\0\0\0\x18ftypisom" + bytes(900), "left out"),
+    ("cut.webp", lambda: picture("WEBP")[:-40], "left out"),
+    ("cut.png", lambda: picture("PNG")[:-400], "left out"),
+    ("stub.png", lambda: picture("PNG")[:33], "left out"),
+    ("cut.jpg", lambda: picture("JPEG")[:-400], "left out"),
+    ("stub.jpg", lambda: picture("JPEG")[:33], "left out"),
+    ("turned.jpg", lambda: turned()[:-400], "left out"),
+    ("a.png", lambda: picture("PNG"), "read"),
+    ("A.JPG", lambda: picture("JPEG", progressive=True), "read"),
+    ("thumbnail.jpg", lambda: picture("JPEG", exif=b"Exif\0\0" + picture("JPEG", 32)), "read"),
+    ("appended.jpg", lambda: picture("JPEG") + bytes(9) + b"MotionPhoto" + bytes(70_000), "read"),
+    ("half-appended.jpg", lambda: picture("JPEG") + picture("JPEG", 32)[:-90], "read"),
+    ("trailing.png", lambda: picture("PNG") + b"editor's notes", "read"),
+    ("padding.webp", lambda: picture("WEBP") + b"\0", "read"),
+    ("disguised.jpg", lambda: picture("GIF"), "read"),
+    ("disguised.png", lambda: picture("BMP"), "read"),
+]
+
+
+def trained(folder: Path) -> tuple[list[str], list[str]]:
+    """What the trainer makes of a folder, with the real Pillow: (left out, read)."""
+    left_out: list[str] = []
+    read: list[str] = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "_controls"]
+        for name in names:
+            if name.startswith(".") or not name.lower().endswith(SUFFIXES):
+                continue
+            path = os.path.join(root, name)
+            try:
+                ImageOps.exif_transpose(Pictures.open(path)).convert("RGB")
+                read.append(path)
+            except Exception:
+                left_out.append(path)
+    return left_out, read
+
+
+def run(folder: Path, **values: object) -> Run:
+    base = run_of("m")
+    data = replace(base.datasets[0], folder=str(folder), cache_latents_to_disk=True)
+    written = {f"datasets/0/{key}": Value(value, Where("c"), 0, 0) for key, value in values.items()}
+    return replace(base, datasets=(data,), settings={**base.settings, **written})
+
+
+def seen(folder: Path) -> tuple[DatasetFolder, ...]:
+    found = probe_datasets(LiveWorld(), run(folder))
+    assert isinstance(found, tuple)
+    return found
+
+
+def findings(folder: Path, **values: object) -> list[Finding]:
+    asked, folders = run(folder, **values), seen(folder)
+    return [*no_images(asked, folders), *unreadable_images(asked, folders)]
+
+
+@pytest.mark.parametrize(("name", "content", "fate"), CONTENTS, ids=[name for name, _, _ in CONTENTS])
+def test_what_pillow_refuses_is_named_and_nothing_else(
+    name: str, content: Callable[[], bytes], fate: str, tmp_path: Path
+) -> None:
+    (tmp_path / "good.png").write_bytes(picture("PNG"))
+    (tmp_path / name).write_bytes(content())
+    assert len(trained(tmp_path)[0]) == (fate == "left out")
+    found = findings(tmp_path)
+    assert len(found) == (fate == "left out")
+    assert all(name in f.text() for f in found)
+    (tmp_path / name).write_bytes(picture("PNG"))
+    assert findings(tmp_path) == [] and not trained(tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "takes .jpg, .jpeg, .png, .webp files."),
+        ({"a.heic": b"x", "b.heic": b"x", "notes.txt": b"x"}, "2 .heic: convert"),
+        ({"photos.zip": b"PK"}, ".zip archives: unpack"),
+        ({"film.mp4": b"x", "README": b"x", "b.mp4": b"x"}, "there are 2 .mp4"),
+        ({"_controls/a.depth.jpg": b"x", ".thumbs/a.jpg": b"x", "._a.jpg": b"x"}, "holds no picture"),
+        ({"a.jpg": b""}, "The only picture in {folder} cannot be opened: {folder}/a.jpg is empty."),
+        ({"a.jpg": b"", "b.png": b"<html>"}, "None of the 2 pictures"),
+    ],
+)
+def test_a_folder_without_a_picture(files: dict[str, bytes], says: str, tmp_path: Path) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert not trained(tmp_path)[1]
+    (found,) = findings(tmp_path)
+    assert says.format(folder=tmp_path) in found.text()
+    assert f"no images found in {tmp_path}" in found.consequence()
+
+
+@pytest.mark.parametrize("name", ["A.JPEG", "deep/er/a.png", "set.jpg/a.webp", "notes.txt/a.png", "a.b.c.png"])
+def test_one_picture_anywhere_is_enough(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    form = {"jpeg": "JPEG", "webp": "WEBP"}.get(name.rpartition(".")[1].lower(), "PNG")
+    (tmp_path / name).write_bytes(picture(form))
+    assert trained(tmp_path)[1] and findings(tmp_path) == []
+
+
+def test_a_linked_folder_is_not_walked_and_a_linked_picture_is_read(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "a.png").write_bytes(picture("PNG"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "inside").symlink_to(tmp_path / "far")
+    assert not trained(tmp_path / "data")[1] and len(findings(tmp_path / "data")) == 1
+    (tmp_path / "data" / "a.png").symlink_to(tmp_path / "far" / "a.png")
+    assert trained(tmp_path / "data")[1] and findings(tmp_path / "data") == []
+    (tmp_path / "data" / "gone.png").symlink_to(tmp_path / "far" / "b.png")
+    (found,) = findings(tmp_path / "data")
+    assert len(trained(tmp_path / "data")[0]) == 1 and "gone.png is a link to something that is gone" in found.text()
+
+
+@pytest.mark.parametrize("values", [{"num_frames": 41}, {"auto_frame_count": True}])
+def test_folders_of_videos_are_left_to_video_runs(values: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"x")
+    assert findings(tmp_path, **values) == []
+    assert len(findings(tmp_path, num_frames=1)) == 1
+
+
+def test_other_models_and_missing_folders_are_none_of_its_business(tmp_path: Path) -> None:
+    asked, folders = run(tmp_path), seen(tmp_path)
+    assert list(no_images(replace(asked, architecture="ace_step_15"), folders)) == []
+    assert list(no_images(replace(asked, kind="other"), folders)) == []
+    assert list(no_images(asked, seen(tmp_path / "absent"))) == []
+
+
+def test_a_folder_that_was_not_seen_whole_is_not_called_empty(tmp_path: Path) -> None:
+    with pytest.raises(Unestablished, match="could not be listed"):
+        list(no_images(run(tmp_path), (DatasetFolder("datasets/0", str(tmp_path), (), unlisted=1),)))
+    assert list(no_images(run(tmp_path), (DatasetFolder("datasets/0", str(tmp_path), (), more=1),))) == []
