@@ -54,7 +54,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"zdoctor {__version__}")
-    commands = root.add_subparsers(prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser)
+    commands = root.add_subparsers(
+        prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser
+    )
 
     def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=help, description=help)
