@@ -5,6 +5,7 @@
         assert hub.served == 2
 
 Files ending in .safetensors are served as large files (sha256), the others as regular ones (git sha1). No xet.
+Its attributes make it a bad hub: one that cuts bodies, ignores ranges, refuses or falsifies files.
 """
 
 from __future__ import annotations
@@ -36,12 +37,23 @@ def etag(name: str, data: bytes) -> str:
 
 
 class HubServer:
-    """Repositories by id, each a list of commits (the last is `main`). `served` counts the bytes of file bodies."""
+    """Repositories by id, each a list of commits (the last is `main`). `served` counts the bytes of file bodies.
+
+    `cuts` are the bytes after which the next bodies break off, `refused` status and error code by file name, `false`
+    what is served in place of files, `ranges` whether a part can be had, `redirects` whether large files lie
+    elsewhere, as on a content delivery network. `tokens` are the authorizations that came with requests for files.
+    """
 
     def __init__(self, repos: Mapping[str, Files]) -> None:
         self.commits: dict[str, dict[str, Files]] = {}
         self.served = 0
         self.requests: list[str] = []
+        self.tokens: set[str | None] = set()
+        self.cuts: list[int] = []
+        self.refused: dict[str, tuple[int, str]] = {}
+        self.false: dict[str, bytes] = {}
+        self.ranges = True
+        self.redirects = False
         for repo, files in repos.items():
             self.push(repo, files)
         owner = self
@@ -93,10 +105,12 @@ class HubServer:
             commit = self._commit(found[1], found[2])
             if commit is not None:
                 return self._json(request, self._tree(self.commits[found[1]][commit]), body)
-        elif found := re.fullmatch(r"([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            commit = self._commit(found[1], found[2])
+        elif found := re.fullmatch(r"(cdn/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            commit = self._commit(found[2], found[3])
             if commit is not None:
-                return self._file(request, commit, found[3], self.commits[found[1]][commit].get(found[3]), body)
+                self.tokens.add(request.headers.get("Authorization"))
+                data = self.commits[found[2]][commit].get(found[4])
+                return self._file(request, commit, found[4], data, body, away=self.redirects and not found[1])
         self._send(request, 404, {"X-Error-Code": "RepoNotFound"}, b"", body)
 
     def _commit(self, repo: str, revision: str) -> str | None:
@@ -121,30 +135,50 @@ class HubServer:
     def _json(self, request: BaseHTTPRequestHandler, value: Any, body: bool) -> None:
         self._send(request, 200, {"Content-Type": "application/json"}, json.dumps(value).encode(), body)
 
-    def _file(self, request: BaseHTTPRequestHandler, commit: str, name: str, data: bytes | None, body: bool) -> None:
-        if data is None:
-            headers = {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit}
-            return self._send(request, 404, headers, b"", body)
+    def _file(
+        self, request: BaseHTTPRequestHandler, commit: str, name: str, data: bytes | None, body: bool, *, away: bool
+    ) -> None:
+        status, code = self.refused.get(name, (404, "EntryNotFound") if data is None else (0, ""))
+        if data is None or status:
+            return self._send(request, status, {"X-Error-Code": code, "X-Repo-Commit": commit}, b"", body)
         headers = {"ETag": f'"{etag(name, data)}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
-        if name.endswith(".safetensors"):
+        large = name.endswith(".safetensors")
+        if large:
             headers |= {"X-Linked-Etag": f'"{sha256(data)}"', "X-Linked-Size": str(len(data))}
-        status, part = 200, data
+        if away and large:
+            return self._send(request, 302, {**headers, "Location": f"{self.url}/cdn{request.path}"}, b"", body)
+        status, part = 200, self.false.get(name, data)
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range", ""))
-        if asked:
-            stop = int(asked[2]) + 1 if asked[2] else len(data)
-            status, part = 206, data[int(asked[1]) : stop]
-            headers["Content-Range"] = f"bytes {asked[1]}-{stop - 1}/{len(data)}"
+        if asked and self.ranges:
+            if int(asked[1]) >= len(part):
+                return self._send(request, 416, {"Content-Range": f"bytes */{len(part)}"}, b"", body)
+            stop = int(asked[2]) + 1 if asked[2] else len(part)
+            headers["Content-Range"] = f"bytes {asked[1]}-{stop - 1}/{len(part)}"
+            status, part = 206, part[int(asked[1]) : stop]
+        if body and self.cuts:
+            sent = part[: self.cuts.pop(0)]
+            self.served += len(sent)
+            self._send(request, status, headers, sent, body, length=len(part))
+            request.close_connection = True
+            return
         if body:
             self.served += len(part)
-        return self._send(request, status, headers, part, body)
+        self._send(request, status, headers, part, body)
 
     def _send(
-        self, request: BaseHTTPRequestHandler, status: int, headers: Mapping[str, str], data: bytes, body: bool
+        self,
+        request: BaseHTTPRequestHandler,
+        status: int,
+        headers: Mapping[str, str],
+        data: bytes,
+        body: bool,
+        *,
+        length: int | None = None,
     ) -> None:
         request.send_response(status)
         for name, value in headers.items():
             request.send_header(name, value)
-        request.send_header("Content-Length", str(len(data)))
+        request.send_header("Content-Length", str(len(data) if length is None else length))
         request.end_headers()
         if body:
             request.wfile.write(data)

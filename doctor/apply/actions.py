@@ -178,7 +178,7 @@ def make(journal: Journal, path: Path, build: Callable[[Path], None], *, instead
     if part.is_dir() and not part.is_symlink():
         _sync_tree(part)
     if instead and lies(path):
-        if path.is_file() and not path.is_symlink() and not part.is_symlink():
+        if path.is_file() and not path.is_symlink() and not part.is_symlink() and part.stat().st_nlink == 1:
             part.chmod(stat.S_IMODE(path.stat().st_mode))
         move(journal, path, aside(path, journal.id, "quarantine"))
     if lies(path):

@@ -26,6 +26,7 @@ from .copy import Meter, copy_file, mirror, mirrored
 from .errors import ApplyError
 from .fetch import fetch
 from .journal import Journal
+from .link import link_file
 
 
 def at(path: str) -> Path:
@@ -70,6 +71,8 @@ def sources(step: Step) -> tuple[Path, ...]:
             return tuple(at(item.source) for item in step.items)
         case MirrorFolder() | PlaceCopy():
             return (at(step.source),)
+        case FetchFile(prefix=str(prefix)):
+            return (at(prefix),)
         case _:
             return ()
 
@@ -132,8 +135,8 @@ def perform(group: tuple[Step, ...], journal: Journal, meter: Meter) -> None:
             if not (path.is_symlink() and str(path.readlink()) == step.target):
                 make(journal, path, lambda part: part.symlink_to(step.target), instead=True)
         case PlaceCopy():
-            source = at(step.source)
-            make(journal, path, lambda part: copy_file(source, part, step.size, step.digest, meter), instead=True)
+            source, place_copy = at(step.source), link_file if step.link else copy_file
+            make(journal, path, lambda part: place_copy(source, part, step.size, step.digest, meter), instead=True)
         case FetchFile():
             make(journal, path, fetch(step, path, journal, meter), instead=True)
 
@@ -199,7 +202,11 @@ def describe(step: Step) -> str:
         case MakeLink():
             return f"link {step.path} to {step.target}"
         case PlaceCopy():
-            return f"copy {step.source}, {size(step.size)}, to {step.path}, verifying it"
+            verb = "hard-link" if step.link else "copy"
+            return f"{verb} {step.source}, {size(step.size)}, to {step.path}, verifying it"
+        case FetchFile(prefix=str(prefix)):
+            rest = size(step.size - step.prefix_size) if step.size is not None else "rest"
+            return f"download the missing {rest} of {step.filename} of {step.repo} to {step.path}, after {prefix}"
         case FetchFile():
             amount = f", {size(step.size)}," if step.size is not None else ""
             return f"download {step.filename}{amount} of {step.repo} to {step.path}"

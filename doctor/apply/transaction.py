@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from .actions import Key, key_of, lies, sha, tidy
 from .copy import Meter, Progress, can_reflink
 from .errors import ApplyError, StalePlan, clause
 from .journal import Journal, locked, unfinished
+from .link import can_link
+from .locks import hold
 from .steps import behind, copies, describe, ordered, perform, place, safe_name, size, sources
 from .undo import recover_locked, roll_back
 
@@ -90,7 +93,7 @@ def apply(
     groups = ordered(plan)
     if not groups:
         return Applied("", (), 0)
-    with locked(state):
+    with locked(state), ExitStack() as held:
         recover_locked(state)
         stuck = unfinished(state)
         if stuck:
@@ -108,6 +111,7 @@ def apply(
         except OSError as error:
             raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
         try:
+            hold([step for group in groups for step in group], journal, held)
             for steps in groups:
                 perform(steps, journal, meter)
             tidy(journal)
@@ -198,6 +202,7 @@ def _require_sources(step: Step, made: set[Path]) -> None:
     if isinstance(step, MirrorFolder):
         return
     sizes = [item.size for item in step.items] if isinstance(step, ExtractFiles) else []
+    sizes = [step.prefix_size] if isinstance(step, FetchFile) and step.prefix is not None else sizes
     sizes = [step.size] if isinstance(step, PlaceCopy) else sizes
     for source, expected in zip(sources(step), sizes, strict=True):
         settled = behind(source.parent) / source.name
@@ -229,7 +234,8 @@ def _need_room(step: Step, path: Path, needs: dict[int, tuple[Path, int, int]]) 
         files += 1
         if count:
             if shared is None:
-                shared = can_reflink(source, folder)
+                linked = isinstance(step, PlaceCopy) and step.link and can_link(source, folder)
+                shared = linked or can_reflink(source, folder)
             wanted += 0 if shared else count
     needs[device] = (folder, wanted, files)
     return total

@@ -168,7 +168,9 @@ class HubFile:
     """One file that a snapshot should hold.
 
     `size` and `digest` ("sha256:…" or "git-sha1:…") are what it should be, from the manifest or the blob's name;
-    `good_copy` is another file on this machine with the same content address and size, when this one is bad.
+    `good_copy` is another file on this machine with the same content address and size, when this one is bad; where
+    there is none, `prefix` is a (path, bytes) that should be the beginning of it: itself, cut off, or a left-over
+    download.
     `blob` is where the content lies or belongs (the end of the links), None where the snapshot holds plain files.
     `needed` is false for what no trainer loads (a README, weights of another precision). `hidden` is true where the
     client noted (in .no_exist) that the repository has no such file: loaders then do not see it. `verified` is true
@@ -184,6 +186,7 @@ class HubFile:
     actual_size: int | None = None
     detail: str = ""
     good_copy: str | None = None
+    prefix: tuple[str, int] | None = None
     verified: bool = False
     needed: bool = True
     hidden: bool = False

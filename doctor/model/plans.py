@@ -80,17 +80,26 @@ class MakeLink:
 
 @dataclass(frozen=True)
 class PlaceCopy:
-    """Put a verified copy of `source` at `path`; what is there goes into quarantine first."""
+    """Put a verified copy of `source` at `path`; what is there goes into quarantine first.
+
+    `link`: both belong to the same cached repository, whose files nobody changes in place, so a second name for
+    the same bytes will do. It is verified all the same, and copied where the file system refuses hard links.
+    """
 
     path: str
     source: str
     size: int
     digest: str | None
+    link: bool = False
 
 
 @dataclass(frozen=True)
 class FetchFile:
-    """Download exactly one file of a repository through huggingface_hub, and verify it."""
+    """Download exactly one file of a repository through huggingface_hub, and verify it.
+
+    `prefix` is a file of `prefix_size` bytes on this machine that should be the beginning of it: only the rest is
+    downloaded then. The digest, without which this is not done, decides; where it is wrong, the whole file follows.
+    """
 
     repo: str
     revision: str
@@ -98,6 +107,8 @@ class FetchFile:
     path: str
     size: int | None
     digest: str | None
+    prefix: str | None = None
+    prefix_size: int = 0
 
 
 Step = (

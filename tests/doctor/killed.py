@@ -54,6 +54,8 @@ def build(folder: Path) -> tuple[Path, Path, Plan]:
         "hub/models--o--n/blobs/aa": b"damaged",
         "hub/models--o--n/refs/main": b"gone\n",
         "good": b"good",
+        "hub/models--o--n/snapshots/a/plain": b"good",
+        "hub/models--o--n/blobs/cc.0.incomplete": b"go",
         "stray.incomplete": b"half",
     }.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,9 @@ def build(folder: Path) -> tuple[Path, Path, Plan]:
         WriteText(str(repo / "refs" / "main"), "c"),
         WriteText(str(repo / "refs" / "pr" / "1"), "c"),
         FetchFile("o/n", "c", "b", str(repo / "blobs" / "bb"), 4, digest),
+        FetchFile("o/n", "c", "c", str(repo / "blobs" / "cc"), 4, digest, str(repo / "blobs" / "cc.0.incomplete"), 2),
+        Quarantine(str(repo / "blobs" / "cc.0.incomplete")),
+        PlaceCopy(str(repo / "snapshots" / "c" / "p"), str(repo / "snapshots" / "a" / "plain"), 4, digest, link=True),
         Quarantine(str(home / "stray.incomplete")),
         ExtractFiles(str(home / "models" / "m"), (CopyItem(str(repo / "blobs" / "aa"), "vae/a", 4, digest),)),
         MirrorFolder(str(home / "data"), str(home / "mirror")),
@@ -85,6 +90,12 @@ def download(step: FetchFile, folder: Path) -> Path:
     (folder / "file").mkdir()
     (folder / "file" / step.filename).write_bytes(b"good")
     return folder / "file" / step.filename
+
+
+def append(step: FetchFile, target: Path, meter: object) -> None:
+    """Stands for the network too."""
+    with target.open("ab") as file:
+        file.write(b"good"[step.prefix_size :])
 
 
 def at_point(n: int, strike: Callable[[], None], watched: Path) -> Callable[[], int]:
@@ -151,6 +162,7 @@ def child(work: Callable[[], object], n: int, strike: Callable[[], None], watche
 
 def main(folder: Path, mode: str, stride: int) -> None:
     fetch._download = download
+    fetch._append = append
     points = 0
     broken: list[str] = []
     home, state, plan = build(folder)
