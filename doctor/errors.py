@@ -27,9 +27,9 @@ def guarded(command: Callable[[], int]) -> int:
         if error.hint:
             print(f"  {printable(error.hint)}", file=sys.stderr)
         return USER_MISTAKE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         line = "\n" if sys.stderr.isatty() else ""  # after a line of progress, or the ^C that the terminal shows
-        print(f"{line}zdoctor: stopped. Nothing is half done.", file=sys.stderr)
+        print(f"{line}zdoctor: stopped. Nothing is half done. {error}".rstrip(), file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()

@@ -1,4 +1,7 @@
-"""The only writer. A plan is applied whole or not at all, survives a kill, and is undone to the last byte."""
+"""The only writer. A plan is applied whole or not at all, survives a kill, and is undone to the last byte.
+
+Of an extraction that was cut short the finished files stay, in a part folder beside its target.
+"""
 
 from .errors import ApplyError, Busy, StalePlan, UndoRefused
 from .journal import Entry

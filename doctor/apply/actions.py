@@ -2,7 +2,7 @@
 
     edit     the bytes of an existing file are replaced
     move     something is renamed
-    part     something new is built under a temporary name
+    part     something new is built under a temporary name; `kept`: what is finished of it outlives a failure
     place    it is renamed to where it belongs
     folder   an empty folder is made
     scratch  a folder of our own, gone at the end
@@ -23,6 +23,7 @@ from typing import Any
 
 from .errors import ApplyError
 from .journal import Journal, sync_folder
+from .part import close
 
 QUARANTINE = ".zdoctor-quarantine"
 _HUB_FOLDERS = ("models--", "datasets--", "spaces--")
@@ -77,8 +78,8 @@ def aside(path: Path, id: str, what: str) -> Path:
     return root / QUARANTINE / id / what / path.relative_to(root)
 
 
-def ensure_folder(journal: Journal, folder: Path) -> None:
-    """Make a folder and its missing parents, each one noted."""
+def ensure_folder(journal: Journal, folder: Path) -> tuple[Path, ...]:
+    """Make a folder and its missing parents, each one noted. Returns those that were missing, outermost first."""
     missing: list[Path] = []
     while not lies(folder):
         missing.append(folder)
@@ -87,6 +88,7 @@ def ensure_folder(journal: Journal, folder: Path) -> None:
         journal.begin("folder", path=str(path))
         path.mkdir(exist_ok=True)
         sync_folder(path.parent)
+    return tuple(reversed(missing))
 
 
 def edit(journal: Journal, path: Path, data: bytes) -> None:
@@ -176,11 +178,16 @@ def make(journal: Journal, path: Path, build: Callable[[Path], None], *, instead
         error.filename = error.filename or str(part)
         raise
     if part.is_dir() and not part.is_symlink():
-        _sync_tree(part)
+        sync_tree(part)
     if instead and lies(path):
         if path.is_file() and not path.is_symlink() and not part.is_symlink() and part.stat().st_nlink == 1:
             part.chmod(stat.S_IMODE(path.stat().st_mode))
         move(journal, path, aside(path, journal.id, "quarantine"))
+    put(journal, part, path)
+
+
+def put(journal: Journal, part: Path, path: Path) -> None:
+    """Rename what was built to where it belongs; nothing may lie there."""
     if lies(path):
         raise ApplyError(f"{path} has appeared in the meantime; it was left alone")
     journal.begin("place", **{"from": str(part), "to": str(path), "contents": contents(part)})
@@ -194,7 +201,7 @@ def sync_both(source: Path, target: Path) -> None:
         sync_folder(source.parent)
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
     for root, _, _ in os.walk(folder):
         sync_folder(Path(root))
 
@@ -229,6 +236,8 @@ def tidy(journal: Journal) -> None:
         path = Path(record.get("path", ""))
         if record["do"] == "scratch":
             shutil.rmtree(path, ignore_errors=True)
+        elif record.get("kept"):
+            close(path)
         elif record["do"] == "folder" and QUARANTINE in path.parts:
             remove_if_empty(path)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .actions import contents, lies, remove_if_empty, rewrite, sha, sync_both
 from .journal import Journal, Record
+from .part import discard, has_manifest, settle
 
 
 def revert(journal: Journal, record: Record) -> str | None:
@@ -24,6 +25,8 @@ def revert(journal: Journal, record: Record) -> str | None:
             return _revert_move(record)
         case "place":
             return _revert_place(record)
+        case "part" if record.get("kept"):
+            _revert_part(journal, Path(record["path"]))
         case "part":
             _remove(Path(record["path"]))
         case "folder":
@@ -107,6 +110,13 @@ def _revert_place(record: Record) -> str | None:
     path.rename(part)
     sync_both(path, part)
     return None
+
+
+def _revert_part(journal: Journal, part: Path) -> None:
+    if not has_manifest(part):  # it was complete, and came back from where it was put
+        discard(part)
+    elif not journal.has("undoing"):  # else a later extraction is at work there
+        settle(part)
 
 
 def changed_since(path: Path, placed: Record) -> str | None:

@@ -1,22 +1,22 @@
-"""Copies that are verified while they are made, and the folder of links that stands for a read-only dataset."""
+"""Copies that are verified while they are made."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import mmap
 import os
-import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from .errors import ApplyError
 
+if TYPE_CHECKING:
+    from ..probe.digests import Receipts
+
 BLOCK = 4 << 20
-MOST_MIRRORED = 500_000
-# What the trainers open for writing inside a dataset folder: a link would lead the write to the read-only original.
-REWRITTEN_FILES = frozenset({".aitk_size.json"})
-REWRITTEN_FOLDERS = frozenset({"_latent_cache", "_t_e_cache", "_clip_vision_cache", "_controls"})
 _FICLONE = 0x40049409
 
 Progress = Callable[[int, int, str], None]
@@ -27,6 +27,7 @@ class Meter:
 
     def __init__(self, total: int, watcher: Progress | None) -> None:
         self.done = 0
+        self.adopted = 0  # bytes that an earlier run had finished
         self.total = total
         self.watcher = watcher
 
@@ -55,61 +56,130 @@ def require(digest: str | None, found: Any, what: str) -> None:
         raise ApplyError(f"{what} is corrupt: its {kind} is {found.hexdigest()} and should be {expected}")
 
 
-def copy_file(source: Path, target: Path, size: int | None, digest: str | None, meter: Meter, name: str = "") -> None:
+def copy_file(
+    source: Path,
+    target: Path,
+    size: int | None,
+    digest: str | None,
+    meter: Meter,
+    name: str = "",
+    receipts: Receipts | None = None,
+) -> None:
     """Copy `source` to the new file `target` in one pass of read, hash and write; forced to disk.
 
-    Where the file system shares blocks (btrfs, xfs) no data is written and the source is only read to be verified.
-    Raises ApplyError when the size (bytes) or the digest differs; OSError as the system says it.
+    Where the file system shares blocks (btrfs, xfs) no data is written, and the source is only read to be verified:
+    not even that when one of `receipts` says what it holds. Raises ApplyError when the size (bytes) or the digest
+    differs or the source changes meanwhile; OSError as the system says it.
     """
     name = name or source.name
     with source.open("rb", buffering=0) as reader, target.open("xb", buffering=0) as writer:
-        actual = os.fstat(reader.fileno()).st_size
+        before = os.fstat(reader.fileno())
+        actual = before.st_size
         if size is not None and actual != size:
             raise ApplyError(f"{source} is {actual} bytes long and should be {size}")
         found = hasher(digest, actual)
         shared = reflink(reader.fileno(), writer.fileno())
-        if shared and found is None:
+        if shared and (digest is None or _known(receipts, reader.fileno(), before, digest)):
             meter(actual, name)
         else:
+            started = time.time_ns()
             copied = _pump(reader, None if shared else writer, found, actual, lambda count: meter(count, name))
             if copied != actual:
-                raise ApplyError(f"{source} changed while it was copied: {copied} bytes instead of {actual}")
-        require(digest, found, str(source))
+                raise ApplyError(f"{source} changed while it was copied: it was {actual} bytes long")
+            require(digest, found, str(source))
+            _note(receipts, reader.fileno(), before, digest, started)
+        after = os.fstat(reader.fileno())
+        if (after.st_size, after.st_mtime_ns) != (actual, before.st_mtime_ns):
+            raise ApplyError(f"{source} changed while it was copied")
         os.fsync(writer.fileno())
 
 
+def _known(receipts: Receipts | None, descriptor: int, before: os.stat_result, digest: str) -> bool:
+    """Whether a receipt says that the file, which did not change since `before`, has this digest."""
+    if receipts is None:
+        return False
+    from ..probe.digests import Key
+
+    key = Key.of(before)
+    return receipts.recall(key, digest.partition(":")[0]) == digest and Key.of(os.fstat(descriptor)) == key
+
+
+def _note(receipts: Receipts | None, descriptor: int, before: os.stat_result, digest: str | None, at: int) -> None:
+    if receipts is None or digest is None:
+        return
+    from ..probe.digests import Key
+
+    key = Key.of(before)
+    if Key.of(os.fstat(descriptor)) == key:
+        receipts.note(key, digest.partition(":")[0], digest, at)
+
+
 def _pump(reader: IO[bytes], writer: IO[bytes] | None, found: Any, size: int, count: Callable[[int], None]) -> int:
-    """Read to the end, writing and hashing each block. Blocks of big files are hashed while they are written."""
+    """Read to the end, but not far beyond `size`; each block is hashed and written while the next one is read."""
+    if size <= BLOCK:
+        buffer, total = memoryview(bytearray(size + 1)), 0
+        while total <= size and (read := reader.readinto(buffer[total:])):  # type: ignore[attr-defined]
+            total += read
+        if found is not None:
+            found.update(buffer[:total])
+        if writer is not None:
+            _write_all(writer, buffer[:total])
+        count(total)
+        return total
     from concurrent.futures import Future, ThreadPoolExecutor  # costs more than a check of the journal does
 
-    buffers = (bytearray(BLOCK), bytearray(BLOCK)) if size > BLOCK else (bytearray(max(size, 1) + 1),) * 2
-    total = 0
-    hashing: Future[None] | None = None
-    # hashlib releases the lock of the interpreter for large blocks, so one thread beside this one is enough.
-    with ThreadPoolExecutor(1) as pool:
-        turn = 0
-        while True:
+    # Page-aligned: the kernel copies faster to such memory, and may write from it without a copy.
+    buffers = [memoryview(mmap.mmap(-1, BLOCK)) for _ in range(2)]
+    if writer is not None:
+        _past_the_cache(writer, True)
+    total = turn = 0
+    working: list[Future[None]] = []
+    # hashlib and the system calls release the lock of the interpreter.
+    with ThreadPoolExecutor(2) as pool:
+        while total <= size:
             read = reader.readinto(buffers[turn])  # type: ignore[attr-defined]
-            if hashing is not None:
-                hashing.result()
+            for work in working:
+                work.result()
             if not read:
-                return total
-            block = memoryview(buffers[turn])[:read]
-            if found is not None:
-                if size > BLOCK:
-                    hashing = pool.submit(found.update, block)
-                else:
-                    found.update(block)
+                break
+            block = buffers[turn][:read]
+            working = [] if found is None else [pool.submit(found.update, block)]
             if writer is not None:
-                _write_all(writer, block)
+                working.append(pool.submit(_write_all, writer, block))
             total += read
             count(read)
             turn ^= 1
+        for work in working:
+            work.result()
+    return total
+
+
+def _past_the_cache(writer: IO[bytes], wanted: bool) -> bool:
+    """Let what is written go to the disk by itself (O_DIRECT), which saves a copy in memory and does not push out of
+    it what others cached; or no longer. Returns whether that changed anything: not every file system can."""
+    if not hasattr(os, "O_DIRECT"):
+        return False
+    import fcntl
+
+    try:
+        flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+        if bool(flags & os.O_DIRECT) != wanted:
+            fcntl.fcntl(writer, fcntl.F_SETFL, flags ^ os.O_DIRECT)
+            return True
+    except OSError:
+        pass
+    return False
 
 
 def _write_all(writer: IO[bytes], block: memoryview) -> None:
+    if len(block) % mmap.PAGESIZE:  # the end of the file
+        _past_the_cache(writer, False)
     while block:
-        block = block[writer.write(block) :]
+        try:
+            block = block[writer.write(block) :]
+        except OSError as error:
+            if error.errno != errno.EINVAL or not _past_the_cache(writer, False):
+                raise
 
 
 def reflink(source: int, target: int) -> bool:
@@ -155,65 +225,3 @@ def digest_of(path: Path, digest: str | None) -> Any:
         if found is not None:
             _pump(reader, None, found, size, lambda _: None)
         return found
-
-
-def mirrored(source: Path) -> Iterator[tuple[Path, str, str]]:
-    """What a mirror of `source` holds: (path, name relative to it, "folder" | "link" | "copy"), parents first.
-
-    Raises ApplyError for a folder with more than MOST_MIRRORED names, OSError where it cannot be read.
-    """
-    count = 0
-    folders: list[tuple[Path, str]] = [(source, "")]
-    while folders:
-        folder, prefix = folders.pop()
-        rewritten = any(part in REWRITTEN_FOLDERS for part in prefix.split("/"))
-        with os.scandir(folder) as entries:
-            for entry in sorted(entries, key=lambda e: e.name):
-                count += 1
-                if count > MOST_MIRRORED:
-                    raise ApplyError(
-                        f"{source} holds more than {MOST_MIRRORED} files; point the config at one dataset"
-                    )
-                path, name = Path(entry.path), f"{prefix}{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append((path, f"{name}/"))
-                    yield path, name, "folder"
-                elif entry.is_file() and (rewritten or entry.name in REWRITTEN_FILES):
-                    yield path, name, "copy"
-                elif entry.is_symlink() or entry.is_file():
-                    yield path, name, "link"
-
-
-def mirror(source: Path, target: Path, meter: Meter) -> None:
-    """Build the writable folder `target`: a link to every file below `source`, copies of what trainers rewrite.
-
-    Where the system refuses symbolic links (Windows without developer mode), hard links; where those fail, copies.
-    """
-    target.mkdir()
-    refused = False
-    for path, name, kind in mirrored(source):
-        place = target / name
-        if kind == "folder":
-            place.mkdir()
-        elif kind == "copy":
-            copy_file(path, place, None, None, meter, name)
-        else:
-            if not refused:
-                try:
-                    place.symlink_to(path, target_is_directory=path.is_dir())
-                    continue
-                except OSError as error:
-                    if error.errno not in (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
-                        raise
-                    refused = True
-            _stand_in(path, place, meter, name)
-
-
-def _stand_in(path: Path, place: Path, meter: Meter, name: str) -> None:
-    try:
-        place.hardlink_to(path)
-    except OSError:
-        if path.is_dir():
-            shutil.copytree(path, place)
-        else:
-            copy_file(path, place, None, None, meter, name)

@@ -9,7 +9,7 @@ former contents of edited files. Records, in order of appearance (`n` numbers th
     applied                   the commit mark
     undoing                   the user asked to take it back
     reverted n                the action was taken back
-    undone | rolled-back      finished
+    undone | rolled-back      finished; `kept`: which parts of an extraction stayed, in words
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from .errors import ApplyError, Busy, clause
 
-State = Literal["applied", "undone", "rolled back", "unfinished"]
+State = Literal["applied", "undone", "rolled back", "cut short", "unfinished"]
 Record = dict[str, Any]
 _FINAL: dict[str, State] = {"applied": "applied", "undone": "undone", "rolled-back": "rolled back"}
 
@@ -111,7 +111,12 @@ class Journal:
     @property
     def state(self) -> State:
         last = next((r["do"] for r in reversed(self.records) if r["do"] in {*_FINAL, "undoing"}), "")
-        return _FINAL.get(last, "unfinished")
+        return "cut short" if self.kept_parts else _FINAL.get(last, "unfinished")
+
+    @property
+    def kept_parts(self) -> list[str]:
+        """What an extraction that was taken back left to go on from, in words."""
+        return [str(text) for text in self.records[-1].get("kept", [])] if self.has("rolled-back") else []
 
     @property
     def group(self) -> str:
@@ -171,13 +176,14 @@ def locked(state: Path) -> Iterator[None]:
         raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
     with file:
         try:
-            _lock(file.fileno())
+            take_lock(file.fileno())
         except OSError as error:
             raise Busy("Another zdoctor is changing files right now. Wait until it is done.") from error
         yield
 
 
-def _lock(descriptor: int) -> None:
+def take_lock(descriptor: int) -> None:
+    """Lock an open file without waiting; OSError when another process holds it."""
     try:
         import fcntl
     except ImportError:

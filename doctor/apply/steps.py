@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..configs.edit import EditError, apply_edits
 from ..configs.text import decode
@@ -22,11 +23,17 @@ from ..model import (
     WriteText,
 )
 from .actions import aside, edit, hub_root, make, move
-from .copy import Meter, copy_file, mirror, mirrored
-from .errors import ApplyError
+from .copy import Meter, copy_file
+from .errors import ApplyError, size
+from .extraction import extract
 from .fetch import fetch
 from .journal import Journal
 from .link import link_file
+from .mirror import mirror, mirrored
+from .part import adopted, part_of
+
+if TYPE_CHECKING:
+    from ..receipts import Receipts
 
 
 def at(path: str) -> Path:
@@ -81,8 +88,10 @@ def copies(step: Step) -> Iterable[tuple[Path, int]]:
     """Every (source, bytes) that the step really copies. Downloads count with a source that does not exist."""
     match step:
         case ExtractFiles():
+            done = adopted(step, part_of(place(step)))
             for item in step.items:
-                yield at(item.source), item.size
+                if item.name not in done:
+                    yield at(item.source), item.size
         case PlaceCopy():
             yield at(step.source), step.size
         case FetchFile():
@@ -111,7 +120,7 @@ def edited(path: Path, edits: Sequence[SetValue | ReplaceText]) -> bytes:
         raise ApplyError(f"{path} cannot be edited: {error}") from error
 
 
-def perform(group: tuple[Step, ...], journal: Journal, meter: Meter) -> None:
+def perform(group: tuple[Step, ...], journal: Journal, meter: Meter, receipts: Receipts) -> None:
     """Carry out one group of `ordered`. Every change is announced in the journal before it is made."""
     step = group[0]
     path = place(step)
@@ -120,7 +129,7 @@ def perform(group: tuple[Step, ...], journal: Journal, meter: Meter) -> None:
             edits = [s for s in group if isinstance(s, SetValue | ReplaceText)]
             edit(journal, path, edited(path, edits))
         case ExtractFiles():
-            make(journal, path, lambda part: _extract(step, part, meter))
+            extract(step, path, journal, meter, receipts)
         case MirrorFolder():
             make(journal, path, lambda part: mirror(at(step.source), part, meter))
         case Quarantine():
@@ -148,37 +157,6 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _extract(step: ExtractFiles, part: Path, meter: Meter) -> None:
-    part.mkdir()
-    for item in step.items:
-        target = part / item.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copy_file(at(item.source), target, item.size, item.digest, meter, item.name)
-
-
-def safe_name(name: str) -> bool:
-    """Whether a relative name stays below its folder on every system."""
-    windows, posix = PureWindowsPath(name), PurePosixPath(name)
-    parts = name.replace("\\", "/").split("/")
-    return not (
-        not name
-        or "\0" in name
-        or ":" in name
-        or windows.drive
-        or windows.root
-        or posix.is_absolute()
-        or any(part in ("", ".", "..") for part in parts)
-    )
-
-
-def size(count: int) -> str:
-    """Bytes in the decimal units that disks are sold in."""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"
-
-
 def describe(step: Step) -> str:
     """The step as one line for a person."""
     match step:
@@ -189,7 +167,8 @@ def describe(step: Step) -> str:
         case ExtractFiles():
             count = len(step.items)
             total = size(sum(item.size for item in step.items))
-            return f"copy {count} file{'s' * (count != 1)}, {total}, into {step.target}, verifying each"
+            verb = "hard-link" if step.hardlink else "copy"
+            return f"{verb} {count} file{'s' * (count != 1)}, {total}, into {step.target}, verifying each"
         case MirrorFolder():
             return f"make the writable folder {step.target} with a link to every file below {step.source}"
         case Quarantine():

@@ -25,11 +25,12 @@ from ..model import (
 )
 from .actions import Key, key_of, lies, sha, tidy
 from .copy import Meter, Progress, can_reflink
-from .errors import ApplyError, StalePlan, clause
+from .errors import ApplyError, StalePlan, clause, size
+from .extraction import require_extractable, room_of
 from .journal import Journal, locked, unfinished
 from .link import can_link
 from .locks import hold
-from .steps import behind, copies, describe, ordered, perform, place, safe_name, size, sources
+from .steps import behind, copies, describe, ordered, perform, place, sources
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]
@@ -37,11 +38,15 @@ Binding = Mapping[str, Key | None]
 
 @dataclass(frozen=True)
 class Applied:
-    """A transaction that took place. `id` is what `undo` asks for, empty when the plan was empty."""
+    """A transaction that took place. `id` is what `undo` asks for, empty when the plan was empty.
+
+    `copied` and `adopted` are bytes; the latter lay finished where an earlier extraction was cut short.
+    """
 
     id: str
     what: tuple[str, ...]
     copied: int
+    adopted: int = 0
 
 
 def bind(plan: Plan) -> Binding:
@@ -88,8 +93,11 @@ def apply(
     `state` is zdoctor's state folder, `binding` what `bind` said when the plan was made, `progress` is called with
     (bytes copied, bytes to copy, file); `group` is the id of the first pass when a repair takes several, so that one
     undo takes all of them back. Raises StalePlan or ApplyError; the world is then as before. Ctrl-C too
-    takes everything back before it goes on as KeyboardInterrupt, and so does an error of our own.
+    takes everything back before it goes on as KeyboardInterrupt, and so does an error of our own. What an
+    extraction had finished stays beside its target, and the message says so.
     """
+    from ..receipts import Receipts  # brings threads along, which undo and history do without
+
     groups = ordered(plan)
     if not groups:
         return Applied("", (), 0)
@@ -105,7 +113,7 @@ def apply(
         except OSError as error:
             raise ApplyError(f"{clause(error)}. Nothing was done.") from error
         what = tuple(describe(step) for group in groups for step in group)
-        meter = Meter(total, progress)
+        meter, receipts = Meter(total, progress), Receipts(state)
         try:
             journal = Journal.create(state, plan.config, what, group)
         except OSError as error:
@@ -113,16 +121,19 @@ def apply(
         try:
             hold([step for group in groups for step in group], journal, held)
             for steps in groups:
-                perform(steps, journal, meter)
+                perform(steps, journal, meter, receipts)
             tidy(journal)
             journal.log({"do": "applied"})
         except BaseException as error:
             left = roll_back(journal)
+            kept = "".join(f" {text}." for text in journal.kept_parts)
+            if isinstance(error, KeyboardInterrupt):
+                error.args = (kept.strip(),) if kept else ()
             if not isinstance(error, ApplyError | OSError):
                 raise
             after = "Everything is as before." if not left else f"Not taken back: {'; '.join(left)}."
-            raise ApplyError(f"{clause(error)}. {after}") from error
-        return Applied(journal.id, what, meter.done)
+            raise ApplyError(f"{clause(error)}. {after}{kept}") from error
+        return Applied(journal.id, what, meter.done, meter.adopted)
 
 
 def _require_unchanged(plan: Plan, binding: Binding) -> None:
@@ -182,13 +193,7 @@ def _require_new(step: ExtractFiles | MirrorFolder, path: Path, cleared: bool) -
     if lies(path) and not cleared:
         raise ApplyError(f"{path} already exists; it was left alone. Nothing was done.")
     if isinstance(step, ExtractFiles):
-        names: set[str] = set()
-        for item in step.items:
-            if not safe_name(item.name):
-                raise ApplyError(f"The file name {item.name!r} would leave its folder. Nothing was done.")
-            if item.name.casefold() in names:
-                raise ApplyError(f"The file name {item.name!r} comes twice. Nothing was done.")
-            names.add(item.name.casefold())
+        require_extractable(step, path)
     else:
         source = behind(sources(step)[0])
         if not source.is_dir():
@@ -228,17 +233,31 @@ def _need_room(step: Step, path: Path, needs: dict[int, tuple[Path, int, int]]) 
     device = folder.stat().st_dev
     _, wanted, files = needs.get(device, (folder, 0, 0))
     total = 0
-    shared: bool | None = None
+    shared: dict[int, bool] = {}
+    if isinstance(step, ExtractFiles):
+        freed, names = room_of(step, path)
+        wanted, files = wanted + freed, files + names
     for source, count in copies(step):
         total += count
         files += 1
         if count:
-            if shared is None:
-                linked = isinstance(step, PlaceCopy) and step.link and can_link(source, folder)
-                shared = linked or can_reflink(source, folder)
-            wanted += 0 if shared else count
+            device_of_source = _device(source)
+            if device_of_source not in shared:
+                link = (isinstance(step, PlaceCopy) and step.link) or (
+                    isinstance(step, ExtractFiles) and step.hardlink
+                )
+                linked = link and can_link(source, folder)
+                shared[device_of_source] = linked or can_reflink(source, folder)
+            wanted += 0 if shared[device_of_source] else count
     needs[device] = (folder, wanted, files)
     return total
+
+
+def _device(path: Path) -> int:
+    try:
+        return path.stat().st_dev
+    except OSError:  # a download, or what an earlier step will make
+        return -1
 
 
 def _require_room(folder: Path, wanted: int, files: int) -> None:

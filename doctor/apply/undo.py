@@ -8,6 +8,7 @@ from .actions import lies
 from .back import changed_since, edited_since, revert
 from .errors import ApplyError, Busy, UndoRefused, reason
 from .journal import Entry, Journal, State, journals, locked, unfinished
+from .part import kept_in
 
 
 def roll_back(journal: Journal, final: str = "rolled-back") -> tuple[str, ...]:
@@ -33,10 +34,15 @@ def roll_back(journal: Journal, final: str = "rolled-back") -> tuple[str, ...]:
             break
     if not stuck:
         try:
-            journal.log({"do": final, "left": left})
+            journal.log({"do": final, "left": left, "kept": _kept(journal) if final == "rolled-back" else []})
         except OSError as error:
             left.append(reason(error))
     return tuple(left)
+
+
+def _kept(journal: Journal) -> list[str]:
+    parts = (kept_in(Path(record["path"])) for record in journal.actions if record.get("kept"))
+    return [text for text in parts if text is not None]
 
 
 def recover(state: Path) -> tuple[str, ...]:
@@ -60,6 +66,7 @@ def recover_locked(state: Path) -> tuple[str, ...]:
         what = "an undo that was cut short was finished" if journal.has("undoing") else "it was cut short"
         lines.append(f"{journal.id} was taken back: {what}")
         lines += (f"left as it is: {line}" for line in left)
+        lines += journal.kept_parts
     return tuple(lines)
 
 
@@ -75,7 +82,7 @@ def _entry(id: str, passes: list[Journal]) -> Entry:
     first = passes[0].records[0]
     what = tuple(line for journal in passes for line in journal.records[0]["what"])
     states = [journal.state for journal in passes]
-    order: tuple[State, ...] = ("unfinished", "applied", "undone", "rolled back")
+    order: tuple[State, ...] = ("unfinished", "applied", "undone", "cut short", "rolled back")
     return Entry(id, first["when"], first["config"], what, next(state for state in order if state in states))
 
 

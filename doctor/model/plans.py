@@ -41,10 +41,14 @@ class CopyItem:
 
 @dataclass(frozen=True)
 class ExtractFiles:
-    """Copy files into a plain folder, each verified while it is copied (reflink where the file system can)."""
+    """Copy files into a plain folder, each verified while it is copied (reflink where the file system can).
+
+    `hardlink`: give the cache's own files second names there instead, each verified before.
+    """
 
     target: str
     items: tuple[CopyItem, ...]
+    hardlink: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from zdoctor.doctor.model import (
     WriteText,
 )
 
-from .trees import plan, snapshot
+from .trees import plan, snapshot, without_parts
 
 Digest = Callable[[bytes], str | None]
 
@@ -114,7 +114,7 @@ def test_files_are_extracted(home: Path, state: Path, digest: Digest, count: int
 
 
 @pytest.mark.parametrize("kind", [sha256, git_sha1])
-def test_a_corrupt_source_is_named_and_nothing_stays(home: Path, state: Path, kind: Digest) -> None:
+def test_a_corrupt_source_is_named_and_only_what_is_finished_stays(home: Path, state: Path, kind: Digest) -> None:
     (home / "good").write_bytes(b"good")
     (home / "bad").write_bytes(b"baad")
     before = snapshot(home)
@@ -122,9 +122,16 @@ def test_a_corrupt_source_is_named_and_nothing_stays(home: Path, state: Path, ki
         CopyItem(str(home / "good"), "good", 4, kind(b"good")),
         CopyItem(str(home / "bad"), "bad", 4, kind(b"good")),
     )
-    with pytest.raises(ApplyError, match="bad is corrupt"):
-        apply(plan(ExtractFiles(str(home / "deep" / "out"), items)), state=state)
+    target = home / "deep" / "out"
+    with pytest.raises(ApplyError, match=r"bad is corrupt.*Everything is as before[.]$"):
+        apply(plan(ExtractFiles(str(target), items[1:])), state=state)
     assert snapshot(home) == before
+    with pytest.raises(ApplyError, match=r"bad is corrupt.*1 finished file, 4 bytes, is kept in .*zdoctor-part"):
+        apply(plan(ExtractFiles(str(target), items)), state=state)
+    part = target.with_name("out.zdoctor-part")
+    assert [p.name for p in target.parent.iterdir()] == [part.name]
+    assert [p.name for p in (part / "files").iterdir()] == ["good"]
+    assert without_parts(home) == before
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""A kill, a full disk and Ctrl-C at every single write: the world is then as before, or as after, never between."""
+"""A kill, a full disk and Ctrl-C at every single write: the world is then as before, or as after, never between.
+
+Only what an extraction had finished stays beside its target, and the next run goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks")
 
 
-@pytest.mark.parametrize("mode, stride", [("kill", 1), ("undo", 2), ("full", 2), ("interrupt", 3), ("recover", 3)])
+@pytest.mark.parametrize("mode, stride", [("kill", 1), ("undo", 3), ("full", 2), ("interrupt", 4), ("recover", 5)])
 def test_at_every_point(tmp_path: Path, mode: str, stride: int) -> None:
     memory = Path("/dev/shm")  # thousands of forced writes: where there is a disk in memory, use it
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:

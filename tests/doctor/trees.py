@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+from zdoctor.doctor.apply.part import made_folders
 from zdoctor.doctor.model import Fix, Plan, Step
 
 Tree = dict[str, tuple[object, ...]]
@@ -23,6 +24,16 @@ def snapshot(folder: Path) -> Tree:
         else:
             found[name] = ("file", mode, path.read_bytes(), info.st_mtime_ns)
     return found
+
+
+def without_parts(home: Path) -> Tree:
+    """The tree as if what cut-short extractions kept had been deleted, with the folders that were made for it."""
+    tree = snapshot(home)
+    for part in home.rglob("*.zdoctor-part"):
+        made = {Path(folder).relative_to(home).as_posix() for folder in made_folders(part)}
+        name = part.relative_to(home).as_posix()
+        tree = {at: what for at, what in tree.items() if at not in made and not f"{at}/".startswith(f"{name}/")}
+    return tree
 
 
 def plan(*steps: Step) -> Plan:
