@@ -20,6 +20,8 @@ GAPS = {
     "missing": "{file} of {repo} is missing from the cached snapshot {commit}.",
     "dangling": "{file} of {repo} is a link to nothing: the blob behind it is gone.",
 }
+FOLDER_GAP = "{file} is missing from {repo}, which was downloaded from the hub at commit {commit}."
+CHANGED = "{file} of {repo} was written anew after it was downloaded (by its time): "
 HIDDEN = "{file} of {repo} is in the cache, but noted as non-existent (.no_exist), so loaders do not see it."
 
 
@@ -36,7 +38,8 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
 
     What: Every file the run loads is held against the size and content address of the repository's file list, or
     of the blob's name; safetensors files also against their own header. Files up to 1 MiB are hashed at every
-    check, larger ones with --deep.
+    check, larger ones with --deep. A folder made by `hf download --local-dir` is held against the notes that the
+    client keeps in it; a file that its owner wrote anew since is at most a note.
     Why: The hub client never looks at content. It checks the size once, while it downloads; afterwards a file that
     exists is used as it is, online and offline, and downloading again changes nothing.
     Repair: The same content from elsewhere on this machine, verified; else this one file is downloaded again. What
@@ -51,16 +54,19 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
         for file in bad[:SHOWN]:
             yield found(
                 where,
-                "{file} of {repo} is damaged: " + DAMAGE[_damage(file)] + ".",
-                otherwise="The hub client uses it as it is, and downloading the model again does not replace it: "
+                (CHANGED if file.changed else "{file} of {repo} is damaged: ") + DAMAGE[_damage(file)] + ".",
+                otherwise="The run trains on it as it is. If you changed it on purpose, all is well."
+                if file.changed
+                else "The hub client uses it as it is, and downloading the model again does not replace it: "
                 "the trainer stops while it loads the file, or trains on wrong weights.",
+                severity="note" if file.changed else None,
                 evidence=_evidence(repo, file),
                 file=file.name,
                 repo=repo.repo,
                 actual=file.actual_size,
                 size=file.size,
                 kind=KINDS.get((file.digest or "").partition(":")[0], "digest"),
-                source="its list of files" if repo.has_manifest else "the name of the blob",
+                source=_source(repo),
                 detail=file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "Other files of {repo} are damaged too, {count} in all: {names}.")
@@ -142,7 +148,7 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         for file in gaps[:SHOWN]:
             yield found(
                 run.where(repo.used_by[0]),
-                GAPS.get(file.state, HIDDEN),
+                FOLDER_GAP if repo.is_folder else GAPS.get(file.state, HIDDEN),
                 severity="warning" if heals and file.state in GAPS else None,
                 otherwise=otherwise
                 if file.state in GAPS
@@ -265,6 +271,12 @@ def _rest(
             repo=repo.repo,
             names=", ".join(names[:5]) + (", …" if len(names) > 5 else ""),
         )
+
+
+def _source(repo: HubRepo) -> str:
+    if repo.has_manifest:
+        return "its list of files"
+    return "the hub client's note of the download" if repo.is_folder else "the name of the blob"
 
 
 def _damage(file: HubFile) -> str:

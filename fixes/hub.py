@@ -30,7 +30,11 @@ from .model import amount, extract_from_the_cache
 def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
     """Bring back what a snapshot should hold: a link, a verified copy, or a download of exactly this file."""
     wanted = {finding.evidence.get("path"), *finding.evidence.get("paths", ())}
-    files = [(repo, file) for repo in hub.repos for file in repo.files if file.path in wanted]
+    files = [(r, file) for r in hub.repos for file in r.files if file.path in wanted and not file.changed]
+    for repo, file in files:
+        if _is_away(file) and repo.hub_id is None:
+            yield _by_hand(repo, file)
+            return
     away = [(repo, file) for repo, file in files if _is_away(file)]
     here = [pair for pair in files if pair not in away]
     busy = any(alive for repo, _ in away for _, _, alive in repo.partials)
@@ -46,6 +50,13 @@ def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
         yield replace(_one_fix(f"{title}, {wait}", away), steps=(), safety="show", command="zdoctor fix --apply")
     else:
         yield _one_fix(title, files)
+
+
+def _by_hand(repo: HubRepo, file: HubFile) -> Fix:
+    """Nothing on this machine says which repository a downloaded folder is of; its user knows."""
+    command = f'hf download <owner>/<model> "{file.name}" --revision {repo.commit} --local-dir "{repo.folder}"'
+    title = f"download {file.name} again, and only that, from the repository that the folder is of"
+    return Fix(title, (), safety="show", command=f"{command} --force-download", order=0)
 
 
 def _is_away(file: HubFile) -> bool:
@@ -66,7 +77,7 @@ def _steps(repo: HubRepo, file: HubFile) -> Iterator[Step]:
         return
     place = file.blob or file.path
     if _is_away(file):
-        yield FetchFile(repo.repo, repo.commit or "main", file.name, place, file.size, file.digest)
+        yield FetchFile(repo.hub_id or repo.repo, repo.commit or "main", file.name, place, file.size, file.digest)
     elif file.good_copy is not None and file.good_copy != place:
         yield PlaceCopy(place, file.good_copy, file.size or 0, file.digest)
     if file.blob is not None and file.state in ("missing", "wrong-link"):

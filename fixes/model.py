@@ -55,7 +55,7 @@ def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator
         return  # a folder with a text encoder is the source of the other parts, whatever extras_model says
     for repo in hub.repos:
         names = {file.name for file in repo.files if file.needed}
-        if repo.usable and all(any(name.startswith(part) for name in names) for part in _SHARED):
+        if not repo.is_folder and repo.usable and all(any(name.startswith(part) for name in names) for part in _SHARED):
             title = f"take text encoder, tokenizer and VAE from the cached {repo.repo}"
             safety: Safety = "safe" if repo.repo == _ZIMAGE else "ask"
             yield Fix(title, (_use(run, "extras_model", repo.repo),), safety, order=2)
@@ -91,7 +91,7 @@ def _is_replaceable(finding: Finding, model: ModelFolder) -> bool:
 
 
 def _candidates(model: ModelFolder, hub: Hub) -> list[HubRepo]:
-    return [repo for repo in hub.repos if repo.usable and _agrees(model, repo)]
+    return [repo for repo in hub.repos if not repo.is_folder and repo.usable and _agrees(model, repo)]
 
 
 def _no_room(run: Run, repo: HubRepo) -> Fix:

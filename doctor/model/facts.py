@@ -173,7 +173,8 @@ class HubFile:
     download.
     `blob` is where the content lies or belongs (the end of the links), None where the snapshot holds plain files.
     `needed` is false for what no trainer loads (a README, weights of another precision). `hidden` is true where the
-    client noted (in .no_exist) that the repository has no such file: loaders then do not see it. `verified` is true
+    client noted (in .no_exist) that the repository has no such file: loaders then do not see it. `changed` is true in
+    a downloaded folder where somebody wrote the file anew after the download. `verified` is true
     where the content was held against `digest`; `unread` says why it could not be, where a deep check wanted to.
     """
 
@@ -190,12 +191,16 @@ class HubFile:
     verified: bool = False
     needed: bool = True
     hidden: bool = False
+    changed: bool = False
     unread: str = ""
 
 
 @dataclass(frozen=True)
 class HubRepo:
-    """One repository of a hub cache and the snapshot the run would use.
+    """One repository of a hub cache and the snapshot the run would use; or a folder downloaded with --local-dir.
+
+    Such a folder has no `cache`; its path stands for the name of the repository, which it does not tell. `origin` is
+    the hub id that its files can be fetched from, None where nothing on this machine knows it.
 
     `ref` is the branch or tag asked for, `ref_state` what its ref file says; `commit` the snapshot that serves.
     `has_manifest` is true when `trees/<commit>.json` names every file. `partials` are left-over downloads
@@ -219,6 +224,17 @@ class HubRepo:
     snapshots: tuple[str, ...] = ()
     used_by: tuple[str, ...] = ()
     complete: tuple[str, ...] = ()
+    origin: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a plain folder that the hub client filled, outside of every cache."""
+        return not self.cache
+
+    @property
+    def hub_id(self) -> str | None:
+        """The repository to fetch its files from, None where nobody knows."""
+        return self.origin if self.is_folder else self.repo
 
     @property
     def usable(self) -> bool:
@@ -245,6 +261,7 @@ class Speed:
     """How fast the files under `path` can be read. `source` names how the figures were got.
 
     `low` and `high` are bytes per second; `latency` seconds for a small random read, None when it was not measured.
+    `device` names the disk or disks below ("nvme0n1, NVMe"), "" where the system does not say.
     """
 
     path: str
@@ -254,6 +271,7 @@ class Speed:
     low: float
     high: float
     source: str
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -295,8 +313,10 @@ class DatasetFolder:
     key: str
     path: str
     images: tuple[Image, ...]
-    unreadable: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     more: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
+    unlisted: int = 0
 
 
 @dataclass(frozen=True)

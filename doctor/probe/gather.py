@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any
 
 from ..memory import predict
-from ..model import Config, Facts, Run, Unknown
+from ..model import Config, Facts, Hub, ModelFolder, Run, Unknown
 from .dataset import probe_datasets
 from .files import probe_files
-from .hub import probe_hub
+from .hub import claimed, probe_hub
 from .model import probe_adapter, probe_model
 from .storage import probe_storage
 from .world import World
@@ -34,6 +34,13 @@ PACKAGES = (
     "optimum_quanto",
 )
 
+
+def _model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unknown:
+    """As the trainer opens it; what is broken in a folder that the hub client filled is left to the rules on hubs."""
+    model = probe_model(world, run, hub)
+    return model if isinstance(model, Unknown) or isinstance(hub, Unknown) else claimed(model, hub)
+
+
 Probe = Callable[..., Any]
 PROBES: Mapping[str, Probe] = {
     "system": lambda world: world.system,
@@ -42,7 +49,7 @@ PROBES: Mapping[str, Probe] = {
     "files": probe_files,
     "writes": probe_writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
-    "model": probe_model,
+    "model": _model,
     "adapter": probe_adapter,
     "datasets": probe_datasets,
     "storage": probe_storage,

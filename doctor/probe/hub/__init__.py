@@ -10,9 +10,10 @@ from ...model import Hub, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World
 from .caches import Use, caches, offline, uses
 from .content import Unreadable, kind_of
+from .local import claimed, local_uses, look_local
 from .repos import look
 
-__all__ = ["probe_hub"]
+__all__ = ["claimed", "probe_hub"]
 
 
 def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
@@ -40,13 +41,15 @@ def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | N
     paths = Paths(world.system)
     found = caches(world)
     groups: dict[tuple[str, str, str | None], list[Use]] = {}
-    for use in uses(world, run, found[0]):
+    for use in (*uses(world, run, found[0]), *local_uses(world, run)):
         groups.setdefault((use.repo, use.cache, use.commit), []).append(use)
-    everywhere = tuple(dict.fromkeys((*found, *(use.cache for group in groups.values() for use in group))))
+    named = [cache for _, cache, _ in groups if cache]
+    everywhere = tuple(dict.fromkeys((*found, *named)))
     plain = tuple(_local_folders(world, paths, run))
 
     def at(group: Sequence[Use]) -> HubRepo:
-        return look(world, paths, run, everywhere, group, plain, hashed)
+        examine = look if group[0].cache else look_local
+        return examine(world, paths, run, everywhere, group, plain, hashed)
 
     def elsewhere(group: Sequence[Use]) -> Iterator[HubRepo]:
         for cache in found[1:]:

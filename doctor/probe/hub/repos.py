@@ -53,12 +53,12 @@ def look(
     used_by = tuple(dict.fromkeys(u.key for u in uses))
     insides = tuple(dict.fromkeys(u.inside for u in uses))
     state, content, asked = _ref(world, ref_path, use.commit)
-    listings = {commit: _listing(world, paths, folder, commit) for commit in _commits(world, paths, folder)}
+    listings = {commit: listing_of(world, paths, folder, commit) for commit in commits_of(world, paths, folder)}
     listings = {commit: listing for commit, listing in listings.items() if listing.expected}
     if state == "ok" and asked not in listings:
         state = "dangling"
     wanted = {
-        commit: needed(list(x.expected), x.present, x.shards, insides, _from_elsewhere(used_by, run))
+        commit: needed(list(x.expected), x.present, x.shards, insides, from_elsewhere(used_by, run))
         for commit, x in listings.items()
     }
     by_age = sorted(listings, key=lambda commit: listings[commit].modified_ns, reverse=True)
@@ -72,7 +72,7 @@ def look(
     listing = listings.get(serving) if serving is not None else None
     files: tuple[HubFile, ...] = ()
     if listing is not None:
-        files = tuple(_files(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}))
+        files = tuple(files_of(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}))
         others = [listings[c].folder for c in by_age if c != serving]
         search = Search(world, paths, caches, folder, (*others, *plain), hashed is not None)
         files = tuple(search.with_copy(f) if f.needed and f.state != "ok" else f for f in files)
@@ -90,7 +90,7 @@ def look(
         snapshot=listing.folder if listing else None,
         has_manifest=listing is not None and listing.has_manifest,
         files=files,
-        partials=tuple(_partials(world, paths, paths.join(folder, "blobs"))),
+        partials=tuple(partials_of(world, paths, paths.join(folder, "blobs"))),
         snapshots=tuple(by_age),
         used_by=used_by,
         complete=complete,
@@ -112,7 +112,7 @@ def _ref(world: World, path: str, pinned: str | None) -> tuple[RefState, str, st
     return "malformed", text[:80], text.strip() if COMMIT.fullmatch(text.strip()) else None
 
 
-def _from_elsewhere(used_by: Collection[str], run: Run) -> str:
+def from_elsewhere(used_by: Collection[str], run: Run) -> str:
     """Components the run takes from another repository, so that nobody misses them here."""
     if set(used_by) == {"extras_model"}:
         return "transformer.*|unet"
@@ -121,13 +121,13 @@ def _from_elsewhere(used_by: Collection[str], run: Run) -> str:
     return ""
 
 
-def _commits(world: World, paths: Paths, folder: str) -> Iterator[str]:
+def commits_of(world: World, paths: Paths, folder: str) -> Iterator[str]:
     snapshots = paths.join(folder, "snapshots")
     if known(world.stat(snapshots)) is not None:
         yield from (name for name in known(world.names(snapshots)) if COMMIT.fullmatch(name))
 
 
-def _listing(world: World, paths: Paths, folder: str, commit: str) -> Listing:
+def listing_of(world: World, paths: Paths, folder: str, commit: str) -> Listing:
     snapshot = paths.join(folder, "snapshots", commit)
     present = frozenset(_walk(world, paths, snapshot))
     found = manifest(world, paths.join(folder, "trees", f"{commit}.json")) if present else None
@@ -137,13 +137,10 @@ def _listing(world: World, paths: Paths, folder: str, commit: str) -> Listing:
         expected.update(found)
     else:
         expected.update(dict.fromkeys(present))
-    for name in sorted(present):
-        if name.endswith(".safetensors.index.json"):
-            for shard in _shards(world, paths.join(snapshot, *name.split("/"))):
-                full = posixpath.join(posixpath.dirname(name), shard)
-                if is_safe(full) and (full in expected or not isinstance(found, Mapping)):
-                    expected.setdefault(full, None)
-                    shards.add(full)
+    for full in shards_of(world, paths, snapshot, present):
+        if full in expected or not isinstance(found, Mapping):
+            expected.setdefault(full, None)
+            shards.add(full)
     stat = world.stat(snapshot)
     age = stat.modified_ns if isinstance(stat, Stat) else 0
     problem = found if isinstance(found, str) else None
@@ -171,6 +168,16 @@ def _walk(world: World, paths: Paths, snapshot: str) -> Iterator[str]:
                 yield name
 
 
+def shards_of(world: World, paths: Paths, folder: str, names: Collection[str]) -> Iterator[str]:
+    """The weight files that the index files among `names` speak of, as names relative to `folder`."""
+    for name in sorted(names):
+        if name.endswith(".safetensors.index.json"):
+            for shard in _shards(world, paths.join(folder, *name.split("/"))):
+                full = posixpath.join(posixpath.dirname(name), shard)
+                if is_safe(full):
+                    yield full
+
+
 def _shards(world: World, index: str) -> tuple[str, ...]:
     data = world.read(index, 0, SMALL)
     try:
@@ -189,7 +196,7 @@ def _missing(world: World, paths: Paths, listing: Listing, wanted: Collection[st
     return count
 
 
-def _files(
+def files_of(
     world: World,
     paths: Paths,
     cache: str,
@@ -222,7 +229,7 @@ def _bad_manifest(paths: Paths, folder: str, listing: Listing) -> HubFile:
     return HubFile(name, path, None, "broken-structure", None, None, detail=detail, needed=False)
 
 
-def _partials(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, int, bool]]:
+def partials_of(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, int, bool]]:
     """Left-over downloads: (path, bytes on disk, alive). One that grew in the last ten minutes is left in peace."""
     names = world.names(blobs)
     for name in () if isinstance(names, Unknown) else names:

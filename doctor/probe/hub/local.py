@@ -1,0 +1,198 @@
+"""A folder that `hf download --local-dir` filled: its files against the notes that the client keeps beside them.
+
+`<folder>/.cache/huggingface/download/<name>.metadata` holds commit, content address and time of each file,
+`trees/<commit>.json` (newer clients) the list of all files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run, Unknown
+from ..world import Paths, Stat, World, resolve
+from .caches import COMMIT, Use, is_safe
+from .content import Expected, digest_of_blob, examine, is_json, known, manifest, structure
+from .needs import needed
+from .repos import ALIVE_NS, MOST_FILES, Search, from_elsewhere, shards_of
+
+# Where no cache knows the commit, the folder's name may. A wrong guess does no harm: what is fetched is asked for by
+# commit, and is held against the content address.
+KNOWN = (
+    "Tongyi-MAI/Z-Image-Turbo",
+    "Tongyi-MAI/Z-Image",
+    "ostris/Z-Image-De-Turbo",
+    "black-forest-labs/FLUX.1-Kontext-dev",
+    "black-forest-labs/FLUX.1-schnell",
+    "black-forest-labs/FLUX.1-dev",
+)
+NOTES = (".cache", "huggingface")
+HIGHEST = 3  # a component's folder, or a file in it, may be named in place of the folder that was downloaded
+CLOCK_NS = 10**9  # what the client allows a file to be newer than its note
+
+
+@dataclass(frozen=True)
+class Note:
+    """What the client wrote down about one file when it had downloaded it. `at` is in ns since 1970."""
+
+    commit: str
+    digest: str | None
+    at: int
+
+
+def local_uses(world: World, run: Run) -> Iterator[Use]:
+    """The downloaded folders that the run names, or names something inside of: no `cache`, `repo` is the folder."""
+    paths = Paths(world.system)
+    for key in ("base_model", "extras_model", "adapter"):
+        value = getattr(run, key)
+        if not value or "\0" in value:
+            continue
+        named = paths.absolute(value)
+        place, inside = named, ""
+        for _ in range(HIGHEST):
+            if isinstance(world.stat(paths.join(place, *NOTES, "download")), Stat):
+                yield Use(place, "", None, key, inside)
+                break
+            inside = f"{paths.name(place)}/{inside}" if inside else paths.name(place)
+            place = paths.parent(place)
+
+
+def look_local(
+    world: World,
+    paths: Paths,
+    run: Run,
+    caches: Sequence[str],
+    uses: Sequence[Use],
+    plain: Sequence[str],
+    hashed: Mapping[str, str | Unknown] | None,
+) -> HubRepo:
+    """The downloaded folder that `uses` name. Raises Unreadable."""
+    folder = uses[0].repo
+    notes = dict(_notes(world, paths, paths.join(folder, *NOTES, "download")))
+    commits = Counter(note.commit for note in notes.values())
+    commit = max(commits, key=lambda c: commits[c], default=None)
+    listed = manifest(world, paths.join(folder, *NOTES, "trees", f"{commit}.json")) if commit else None
+    has_list = isinstance(listed, Mapping)
+    expected: dict[str, Expected | None] = dict(listed) if isinstance(listed, Mapping) else {}
+    for name, note in notes.items():
+        if note.commit != commit or name not in expected:
+            expected[name] = Expected(None, note.digest)
+    present = frozenset(n for n in expected if world.stat(paths.join(folder, *n.split("/"))) is not None)
+    used_by = tuple(dict.fromkeys(use.key for use in uses))
+    insides = tuple(dict.fromkeys(use.inside for use in uses))
+    shards = frozenset(shards_of(world, paths, folder, present))
+    expected |= {} if has_list else dict.fromkeys(shards - expected.keys())
+    wanted = needed(list(expected), present, shards, insides, from_elsewhere(used_by, run))
+    search = Search(world, paths, caches, folder, plain, hashed is not None)
+
+    def seen(name: str) -> HubFile:
+        wants = expected[name]
+        file = examine(world, paths, folder, folder, name, wants, needed=name in wanted, hashed=hashed or {})
+        if file.state in ("wrong-size", "wrong-content") and _is_edited(world, paths, file, notes.get(name)):
+            # People edit a config.json; weights that others wrote are worth a word.
+            file = replace(file, changed=True, state=file.state if name.endswith(".safetensors") else "ok")
+        return search.with_copy(file) if file.needed and file.state != "ok" else file
+
+    return HubRepo(
+        repo=folder,
+        cache="",
+        folder=folder,
+        ref=commit or "",
+        ref_state="pinned",
+        ref_path="",
+        ref_content="",
+        commit=commit,
+        snapshot=folder,
+        has_manifest=has_list,
+        files=tuple(seen(name) for name in sorted(expected) if name in wanted or name in present),
+        partials=tuple(_partials(world, paths, paths.join(folder, *NOTES, "download"))),
+        snapshots=(commit,) if commit else (),
+        used_by=used_by,
+        origin=_origin(world, paths, caches, folder, commit) if commit else None,
+    )
+
+
+def claimed(model: ModelFolder, hub: Hub) -> ModelFolder:
+    """The model with each part that holds a bad file of a downloaded folder marked as that folder's.
+
+    One rule speaks of one defect: here the list of files knows more than the structure does.
+    """
+    bad = {f.path: r.repo for r in hub.repos if r.is_folder for f in r.files if f.needed and f.state != "ok"}
+
+    def owner(part: Component) -> str | None:
+        return next(
+            (repo for path, repo in bad.items() if path.startswith((part.folder + "/", part.folder + "\\"))),
+            part.repo,
+        )
+
+    parts = {name: replace(part, repo=owner(part)) for name, part in model.components.items()}
+    return replace(model, components=parts) if bad else model
+
+
+def _notes(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, Note]]:
+    """The client's notes by file name. One that is torn or unsafe says nothing, as the client takes it."""
+    for name in _below(world, paths, folder):
+        if not name.endswith(".metadata"):
+            continue
+        text = world.read(paths.join(folder, *name.split("/")), 0, 4096)
+        lines = text.decode("utf-8", "replace").split("\n") if isinstance(text, bytes) else []
+        try:
+            commit, etag, at = lines[0].strip(), lines[1].strip(), int(float(lines[2]) * 10**9)
+        except (IndexError, ValueError, OverflowError):
+            continue
+        if COMMIT.fullmatch(commit):
+            yield name.removesuffix(".metadata"), Note(commit, digest_of_blob(etag), at)
+
+
+def _below(world: World, paths: Paths, folder: str) -> Iterator[str]:
+    """Names of the files below a folder, at most MOST_FILES, links not followed."""
+    waiting, found = [""], 0
+    while waiting:
+        inside = waiting.pop()
+        for base in known(world.names(paths.join(folder, *inside.split("/")) if inside else folder)):
+            name = f"{inside}/{base}" if inside else base
+            found += 1
+            if found > MOST_FILES:
+                return
+            if not is_safe(name):
+                continue
+            stat = world.stat(paths.join(folder, *name.split("/")))
+            if isinstance(stat, Stat) and stat.kind == "folder" and name.count("/") < 12:
+                waiting.append(name)
+            elif isinstance(stat, Stat) and stat.kind == "file":
+                yield name
+
+
+def _is_edited(world: World, paths: Paths, file: HubFile, note: Note | None) -> bool:
+    """Whether somebody wrote a whole file after the client noted it: the client then no longer trusts its note."""
+    path, stat = resolve(world, paths, file.path)
+    if note is None or not isinstance(stat, Stat) or stat.modified_ns - CLOCK_NS <= note.at:
+        return False
+    if file.name.endswith(".safetensors"):
+        return structure(world, path, stat).problem is None
+    return file.name.endswith(".json") and is_json(world, path)
+
+
+def _partials(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, int, bool]]:
+    for name in _below(world, paths, folder):
+        if name.endswith(".incomplete"):
+            path = paths.join(folder, *name.split("/"))
+            stat = world.stat(path)
+            if isinstance(stat, Stat):
+                yield path, stat.size, world.now_ns() - stat.modified_ns < ALIVE_NS
+
+
+def _origin(world: World, paths: Paths, caches: Sequence[str], folder: str, commit: str) -> str | None:
+    """The repository that the commit is of, which the notes do not say: as a cache of this machine knows it, else
+    one whose name is part of the folder's."""
+    for cache in caches:
+        names = world.names(cache)
+        for name in () if isinstance(names, Unknown) else names:
+            if not name.startswith("models--"):
+                continue
+            for trace in (("snapshots", commit), ("trees", f"{commit}.json")):
+                if isinstance(world.stat(paths.join(cache, name, *trace)), Stat):
+                    return name.removeprefix("models--").replace("--", "/")
+    named = paths.name(folder).lower()
+    return next((repo for repo in KNOWN if repo.partition("/")[2].lower() in named), None)
