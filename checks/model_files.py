@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
+from ..doctor.model.families import family_of
 from ..doctor.rules import rule
 
 PROBLEMS = {
@@ -17,13 +18,18 @@ PROBLEMS = {
     "pickle": "a pickle",
 }
 
+_WORDLESS = (
+    "With transformers 5 the tokenizer loads with an empty vocabulary, and the run trains on captions without words; "
+    "older versions end with an OSError."
+)
+
 
 @rule("MDL003", "error", "incomplete-model-folder")
 def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """A local model folder that lacks a part the loader will ask for.
 
-    What: text_encoder/, tokenizer/ or vae/ is absent, a config.json, index or shard is missing, or the path names a
-    hub cache's root (models--org--name) in place of a snapshot inside it.
+    What: A part such as text_encoder/, tokenizer/ or vae/ is absent, a config.json, index or shard is missing, or the
+    path names a hub cache's root (models--org--name) in place of a snapshot inside it.
 
     Why: A local folder is taken as it is; nothing is fetched for it. A copy that was cut short, or one made of the
     visible links only, leaves such gaps, and the loader's words about them mislead: a missing index is reported as a
@@ -55,7 +61,7 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
         yield found(
             run.where("extras_model") if run.extras_model else place,
             "The model folder {folder} has no {parts}.",
-            otherwise="Loading fails: {error}",
+            otherwise=_WORDLESS if all(_wordless(run, part) for part in absent) else "Loading fails: {error}",
             evidence={"components": [part.name for part in absent]},
             folder=_parent(absent[0].folder),
             parts=", ".join(f"{part.name}/" for part in absent),
@@ -72,7 +78,9 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 "{component} lacks {files} in {folder}."
                 if not instead
                 else "{component} lacks {files} in {folder}: {instead}.",
-                otherwise="Loading fails: {error}",
+                otherwise=_WORDLESS
+                if _wordless(run, part) and gone[0] == "tokenizer.json"
+                else "Loading fails: {error}",
                 evidence={"component": part.name, "files": gone[:50]},
                 component=part.name,
                 files=_few(gone),
@@ -92,12 +100,20 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
             )
 
 
+def _wordless(run: Run, part: Component) -> bool:
+    """Whether this is a tokenizer whose class needs no file at all."""
+    family = family_of(run)
+    return part.name.startswith("tokenizer") and family is not None and bool(family.parts.get(part.name))
+
+
 def _parent(folder: str) -> str:
     return re.sub(r"[/\\][^/\\]*$", "", folder) or folder
 
 
 def _absence(part: Component, names: list[str]) -> str:
-    if "tokenizer" in names:
+    if part.name == "scheduler":
+        return f"OSError: Error no file named scheduler_config.json found in directory {_parent(part.folder)}"
+    if "tokenizer" in names and "transformer" not in names:
         return "ValueError: Couldn't instantiate the backend tokenizer from one of: …"
     if part.name.startswith("text_encoder"):
         return (
@@ -107,6 +123,8 @@ def _absence(part: Component, names: list[str]) -> str:
 
 
 def _absence_of(part: Component, file: str) -> str:
+    if part.name == "scheduler":
+        return f"OSError: Error no file named scheduler_config.json found in directory {_parent(part.folder)}"
     if part.name.startswith("tokenizer"):
         return "ValueError: Couldn't instantiate the backend tokenizer from one of: …"
     if file == "config.json":

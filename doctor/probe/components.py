@@ -15,7 +15,12 @@ from .world import Paths, Stat, World, resolve
 
 _MOST_SHARDS = 1000
 _LARGEST_TEXT = 4 << 20
-_MODEL_TYPES = {"qwen3": "Qwen3ForCausalLM"}
+_MODEL_TYPES = {
+    "qwen3": "Qwen3ForCausalLM",
+    "t5": "T5EncoderModel",
+    "clip": "CLIPModel",
+    "clip_text_model": "CLIPTextModel",
+}
 _STEMS = {
     "diffusers": ("diffusion_pytorch_model", "diffusion_pytorch_model"),
     "transformers": ("model", "pytorch_model"),
@@ -44,8 +49,11 @@ def read_component(
     if names is None:
         return Component(name, folder, expected, None, (), problem="missing", repo=repo)
     if name.startswith("tokenizer"):
-        found = _tokenizer(world, name, folder, names, repo)
+        found = _tokenizer(world, name, folder, names, repo, chat=expected is None)
         return found if loader_known else replace(found, missing_files=())
+    if name == "scheduler":
+        gone = () if "scheduler_config.json" in names else ("scheduler_config.json",)
+        return Component(name, folder, expected, None, (), missing_files=gone, repo=repo)
     paths = Paths(world.system)
     missing: list[str] = []
     problem: str | None = None
@@ -156,8 +164,10 @@ def _inside(shard: str) -> bool:
     return bool(shard) and "\0" not in shard and not re.search(r"(^|[/\\])\.\.([/\\]|$)|^[/\\]|^[A-Za-z]:", shard)
 
 
-def _tokenizer(world: World, name: str, folder: str, names: tuple[str, ...], repo: str | None) -> Component:
-    """A tokenizer needs its vocabulary and, for the prompt format, a chat template beside or inside its config."""
+def _tokenizer(
+    world: World, name: str, folder: str, names: tuple[str, ...], repo: str | None, chat: bool
+) -> Component:
+    """A tokenizer needs its vocabulary and, where prompts are chats, a template beside or inside its config."""
     paths = Paths(world.system)
     missing: list[str] = []
     problem: str | None = None
@@ -177,8 +187,8 @@ def _tokenizer(world: World, name: str, folder: str, names: tuple[str, ...], rep
             if half not in names:
                 missing.append("tokenizer.json" if "vocab.json" not in names else half)
                 break
-        if not missing and "tokenizer_config.json" not in names:
+        if chat and not missing and "tokenizer_config.json" not in names:
             missing.append("tokenizer_config.json")
-    elif "tokenizer_config.json" not in names and "chat_template.jinja" not in names:
+    elif chat and "tokenizer_config.json" not in names and "chat_template.jinja" not in names:
         missing.append("tokenizer_config.json")
     return Component(name, folder, class_name, settings, (), missing_files=tuple(missing), problem=problem, repo=repo)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from ..architectures import Shapes, needed_tensors, why_not
+from ..architectures.single_file import original_layout
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
-from .components import listed, read_component
+from ..model.families import Family, family_of
+from .components import listed, read_component, read_json
 from .safetensors import read_weight_file
 from .world import Paths, Stat, World, resolve
 
-ZIMAGE_CLASSES = {
-    "transformer": "ZImageTransformer2DModel",
-    "text_encoder": "Qwen3ForCausalLM",
-    "tokenizer": None,
-    "vae": "AutoencoderKL",
-}
-_ZIMAGE_DEFAULT = "Tongyi-MAI/Z-Image-Turbo"
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPO_FILE = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
 _PARTS = (
@@ -34,6 +33,18 @@ _PARTS = (
 )
 
 
+@dataclass(frozen=True)
+class _Look:
+    """What every step of the look needs to know."""
+
+    world: World
+    paths: Paths
+    run: Run
+    hub: Hub | Unknown
+    source: str
+    family: Family | None
+
+
 def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unknown:
     """What the trainer opens for `run.base_model`: a folder, a single file, a hub snapshot, or nothing yet.
 
@@ -43,76 +54,98 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     source = run.base_model
     if not source or "\0" in source:
         return Unknown("the config names no base model")
-    paths = Paths(world.system)
-    place = paths.absolute(source)
-    _, stat = resolve(world, paths, place)
+    look = _Look(world, Paths(world.system), run, hub, source, family_of(run))
+    place = look.paths.absolute(source)
+    _, stat = resolve(world, look.paths, place)
     if isinstance(stat, Unknown):
         return stat
-    zimage = is_zimage(run)
     if stat is None:
-        return _from_hub(world, paths, run, hub, source, zimage)
+        return _from_hub(look)
     if stat.kind == "file":
-        weight = read_weight_file(world, place, paths.name(place))
-        return _single(world, paths, run, hub, source, weight, zimage, None)
-    return _folder(world, paths, run, hub, source, place, zimage, None)
+        return _single(look, read_weight_file(world, place, look.paths.name(place)), None)
+    return _folder(look, place, None)
 
 
-def is_zimage(run: Run) -> bool:
-    return run.architecture in ("zimage", "z_image")
-
-
-def _from_hub(
-    world: World, paths: Paths, run: Run, hub: Hub | Unknown, source: str, zimage: bool
-) -> ModelFolder | Unknown:
+def _from_hub(look: _Look) -> ModelFolder | Unknown:
+    source = look.source
     single = _REPO_FILE.fullmatch(source)
     repo_id = single.group(1) if single else source if _REPO.fullmatch(source) else None
     if repo_id is None:
         return ModelFolder(source, "absent", None)
-    if isinstance(hub, Unknown):
-        return hub
-    repo = hub.repo(repo_id)
-    if repo is None or repo.snapshot is None or listed(world, repo.snapshot) is None:
+    if isinstance(look.hub, Unknown):
+        return look.hub
+    repo = look.hub.repo(repo_id)
+    if repo is None or repo.snapshot is None or listed(look.world, repo.snapshot) is None:
         return ModelFolder(source, "absent", None, repo=repo_id)
     if single:
-        weight = read_weight_file(world, paths.join(repo.snapshot, *single.group(2).split("/")), single.group(2))
+        path = look.paths.join(repo.snapshot, *single.group(2).split("/"))
+        weight = read_weight_file(look.world, path, single.group(2))
         if weight.problem == "missing":
             return ModelFolder(source, "absent", None, repo=repo_id)
-        return _single(world, paths, run, hub, source, weight, zimage, repo)
-    return _folder(world, paths, run, hub, source, repo.snapshot, zimage, repo)
+        return _single(look, weight, repo)
+    return _folder(look, repo.snapshot, repo)
 
 
-def _single(
-    world: World,
-    paths: Paths,
-    run: Run,
-    hub: Hub | Unknown,
-    source: str,
-    weight: WeightFile,
-    zimage: bool,
-    repo: HubRepo | None,
-) -> ModelFolder:
-    """A single file; for Z-Image the other parts come from `extras_model`, else from the hub."""
-    reason = "a single file is converted while it is loaded"
-    owner = repo.repo if repo else None
-    folder = paths.parent(weight.path)
-    components = {
-        "transformer": Component("transformer", folder, None, None, (weight,), needed_reason=reason, repo=owner)
-    }
-    if zimage:
-        components |= _others(world, paths, hub, run.extras_model or _ZIMAGE_DEFAULT)
-    return ModelFolder(source, "single-file", folder, components, owner, repo.commit if repo else None)
+def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
+    """A single file; its config and the other parts come from `extras_model`, else from the family's repository."""
+    folder = look.paths.parent(weight.path)
+    family, owner = look.family, repo.repo if repo else None
+    components: dict[str, Component] = {}
+    if family is None or family.single_file is None:
+        components["transformer"] = _of_file(folder, weight, owner, None, "no table fits a single file of this kind")
+    else:
+        extras = look.run.extras_model or family.single_file
+        config = _single_config(look, extras, published=family.single_file)
+        class_name = family.parts["transformer"][0]
+        components["transformer"] = _of_file(
+            folder, weight, owner, class_name, "the config.json that the file is loaded with is not here", config
+        )
+        components |= _others(look, family, extras)
+    return ModelFolder(look.source, "single-file", folder, components, owner, repo.commit if repo else None)
 
 
-def _folder(
-    world: World,
-    paths: Paths,
-    run: Run,
-    hub: Hub | Unknown,
-    source: str,
+def _of_file(
     folder: str,
-    zimage: bool,
-    repo: HubRepo | None,
-) -> ModelFolder | Unknown:
+    weight: WeightFile,
+    repo: str | None,
+    class_name: str | None,
+    reason: str,
+    config: Mapping[str, Any] | None = None,
+) -> Component:
+    needed = None
+    if class_name is not None and config is not None:
+        needed = needed_tensors(class_name, config)
+        reason = "" if needed is not None else why_not(class_name, config)
+        if needed is not None:
+            needed = _as_written(class_name, needed, weight)
+    return Component(
+        "transformer", folder, class_name, config, (weight,), needed=needed, needed_reason=reason, repo=repo
+    )
+
+
+def _as_written(class_name: str, needed: Shapes, weight: WeightFile) -> Shapes:
+    """`needed` under the names of this file: the original ones where it holds such, else diffusers' own."""
+    original = original_layout(class_name, needed)
+    if any(name in weight.tensors for name in original.keys() - needed.keys()):
+        return original_layout(class_name, needed, weight.tensors)
+    return needed if any(name in weight.tensors for name in needed) else original
+
+
+def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any] | None:
+    """The transformer's config of `extras`; of the family's own repository it is the class's defaults."""
+    folder = _place(look, extras)
+    if folder is None:
+        return {} if extras == published else None
+    nested = look.paths.join(folder, "transformer")
+    inside = isinstance(listed(look.world, nested), tuple)
+    config = read_json(look.world, look.paths.join(nested if inside else folder, "config.json"))
+    if isinstance(config, Unknown):
+        return {} if extras == published else None
+    return config
+
+
+def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
+    world, paths, family = look.world, look.paths, look.family
     names = listed(world, folder)
     if isinstance(names, Unknown):
         return names
@@ -121,47 +154,54 @@ def _folder(
     commit = repo.commit if repo else None
     if "transformer" not in names and "snapshots" in names and paths.name(folder).startswith("models--"):
         cache = Component("cache", _snapshot_inside(world, paths, folder), None, None, (), problem="cache root")
-        return ModelFolder(source, "diffusers", folder, {"cache": cache})
+        return ModelFolder(look.source, "diffusers", folder, {"cache": cache})
     bare = "transformer" not in names and "config.json" in names
-    if not zimage:
+    layout: Literal["transformer-only", "diffusers"] = "transformer-only" if bare else "diffusers"
+    if family is None:
         if bare:
             part = read_component(world, "transformer", folder, repo=owner, loader_known=False)
-            return ModelFolder(source, "transformer-only", folder, {"transformer": part}, owner, commit)
+            return ModelFolder(look.source, "transformer-only", folder, {"transformer": part}, owner, commit)
         parts = {
             name: read_component(world, name, paths.join(folder, name), repo=owner, loader_known=False)
             for name in _PARTS
             if name in names
         }
-        return ModelFolder(source, "diffusers", folder, parts, owner, commit)
-    where = folder if bare else paths.join(folder, "transformer")
-    components = {
-        "transformer": read_component(world, "transformer", where, repo=owner, expected=ZIMAGE_CLASSES["transformer"])
-    }
-    complete = "text_encoder" in names
-    if complete and repo is None:
-        components |= _parts(world, paths, folder, None)
+        return ModelFolder(look.source, "diffusers", folder, parts, owner, commit)
+    where = folder if bare and family.bare else paths.join(folder, "transformer")
+    expected = family.parts["transformer"][0]
+    components = {"transformer": read_component(world, "transformer", where, repo=owner, expected=expected)}
+    if repo is None and ("text_encoder" in names or not family.extras):
+        components |= _parts(look, family, folder, None)
     else:
-        components |= _others(world, paths, hub, run.extras_model or source)
-    return ModelFolder(source, "transformer-only" if bare else "diffusers", folder, components, owner, commit)
+        extras = look.run.extras_model if family.extras else None
+        components |= _others(look, family, extras or look.source)
+    return ModelFolder(look.source, layout, folder, components, owner, commit)
 
 
-def _others(world: World, paths: Paths, hub: Hub | Unknown, source: str) -> dict[str, Component]:
-    """Text encoder, tokenizer and VAE from `source`; none of them when it is a hub id with nothing cached."""
-    place = paths.absolute(source)
-    if isinstance(listed(world, place), tuple):
-        return _parts(world, paths, place, None)
-    repo = None if isinstance(hub, Unknown) else hub.repo(source)
-    if repo is None or repo.snapshot is None:
+def _place(look: _Look, source: str) -> str | None:
+    """The folder that a path or a cached hub id stands for."""
+    place = look.paths.absolute(source)
+    if isinstance(listed(look.world, place), tuple):
+        return place
+    repo = None if isinstance(look.hub, Unknown) else look.hub.repo(source)
+    return repo.snapshot if repo is not None else None
+
+
+def _others(look: _Look, family: Family, source: str) -> dict[str, Component]:
+    """The parts beside the transformer, from `source`; none of them when it is a hub id with nothing cached."""
+    folder = _place(look, source)
+    if folder is None:
         return {}
-    return _parts(world, paths, repo.snapshot, repo.repo)
+    local = folder == look.paths.absolute(source)
+    return _parts(look, family, folder, None if local else source)
 
 
-def _parts(world: World, paths: Paths, folder: str, repo: str | None) -> dict[str, Component]:
-    return {
-        name: read_component(world, name, paths.join(folder, name), repo=repo, expected=expected)
-        for name, expected in ZIMAGE_CLASSES.items()
-        if name != "transformer"
-    }
+def _parts(look: _Look, family: Family, folder: str, repo: str | None) -> dict[str, Component]:
+    found: dict[str, Component] = {}
+    for name in family.others:
+        expected = next(iter(family.parts[name]), None)
+        found[name] = read_component(look.world, name, look.paths.join(folder, name), repo=repo, expected=expected)
+    return found
 
 
 def _snapshot_inside(world: World, paths: Paths, root: str) -> str:

@@ -33,8 +33,8 @@ RULES = {
 NAME = "layers.1.attention.to_q.weight"
 
 
-def findings(folder: Path, **settings: Any) -> dict[str, list[Finding]]:
-    run = run_of(folder, **settings)
+def findings(folder: Path | str, architecture: str = "zimage", **settings: Any) -> dict[str, list[Finding]]:
+    run = run_of(folder, architecture, **settings)
     model = probed(run)
     seen: dict[str, list[Finding]] = {}
     for id, rule in RULES.items():

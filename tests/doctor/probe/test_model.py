@@ -80,7 +80,13 @@ def test_a_single_file() -> None:
     model = probed(run_of(shard))
     assert model.layout == "single-file"
     part = model.components["transformer"]
-    assert part.needed is None and part.needed_reason and part.tensors
+    assert part.class_name == "ZImageTransformer2DModel" and part.tensors
+    # its config comes from the published repository, which holds the defaults of the class
+    assert part.needed is not None and part.needed["layers.29.attention.to_q.weight"] == (3840, 3840)
+    part = probed(run_of(shard, extras_name_or_path=str(healthy()))).components["transformer"]
+    assert part.needed is not None and part.needed["layers.3.attention.to_q.weight"] == (96, 96)
+    part = probed(run_of(shard, extras_name_or_path="acme/nothing-cached")).components["transformer"]
+    assert part.needed is None and part.needed_reason
     hub = Hub((), (cached("acme/Z-Tiny", healthy()),))
     hosted = probed(run_of(f"acme/Z-Tiny/transformer/{shard.name}"), hub)
     assert (hosted.layout, hosted.repo) == ("single-file", "acme/Z-Tiny")
@@ -89,11 +95,12 @@ def test_a_single_file() -> None:
 
 def test_other_architectures_are_listed_as_they_lie(tmp_path: Path) -> None:
     folder = copy_to(tmp_path / "m")
-    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(_class_name="ChromaTransformer2DModel"))
+    other = "ChromaTransformer2DModel"
+    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(_class_name=other))
     model = probed(run_of(folder, "chroma"))
     assert set(model.components) == set(PARTS)
     transformer = model.components["transformer"]
-    assert transformer.needed is None and "ChromaTransformer2DModel" in transformer.needed_reason
+    assert transformer.needed is None and other in transformer.needed_reason
     assert model.components["vae"].needed
     # how this trainer loads other models is not known, so nothing but a shard of an index is called missing
     (folder / "vae" / "diffusion_pytorch_model.safetensors").rename(folder / "vae" / "x.fp16.safetensors")
