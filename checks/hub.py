@@ -42,8 +42,9 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
     client keeps in it; a file that its owner wrote anew since is at most a note.
     Why: The hub client never looks at content. It checks the size once, while it downloads; afterwards a file that
     exists is used as it is, online and offline, and downloading again changes nothing.
-    Repair: The same content from elsewhere on this machine, verified; else this one file is downloaded again. What
-    was there goes into quarantine.
+    Repair: The same content from elsewhere on this machine, verified. Else, where the file was only cut off, or an
+    interrupted download of it lies in the cache, the bytes that are missing are downloaded; else this one file, and
+    also where its sha256 is wrong once it is complete. What was there goes into quarantine.
     Upstream: https://github.com/huggingface/huggingface_hub/issues/3643,
     https://github.com/huggingface/huggingface_hub/issues/2364
     Signature: SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered
@@ -117,8 +118,8 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
     non-existent (in .no_exist, after the hub once answered 404) is as good as missing.
     Why: An interrupted download, a deleted blob, or a tool that removed files leaves a snapshot that looks like a
     model. Online the client downloads what is missing; offline, or from a path, the loader fails.
-    Repair: A link to the blob where the content is still there, a verified copy from elsewhere on this machine, else
-    exactly the missing file is downloaded.
+    Repair: A link to the blob where the content is still there, a verified copy from elsewhere on this machine; else
+    what an interrupted download lacks is downloaded, or exactly the missing file.
     Upstream: https://github.com/huggingface/huggingface_hub/issues/3371
     Signature: IncompleteSnapshotError: The cached snapshot for … is incomplete
     """
@@ -139,7 +140,7 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         heals = by_id and not hub.offline  # online the client downloads what is missing by itself
         if heals:
             started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
-            gaps = [f for f in gaps if folder_of(f) in started]
+            gaps = [f for f in gaps if folder_of(f) in started or f.prefix is not None]
         otherwise = (
             "The run stops while it loads the model."
             if hub.offline or not by_id
@@ -207,14 +208,16 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
 def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
     """Left-overs of interrupted downloads.
 
-    What: .incomplete files in the blobs folder that nothing wrote to for ten minutes.
+    What: .incomplete files in the blobs folder that nothing wrote to for ten minutes and that no process has open.
     Why: Since 1.18 the hub client gives each download a new temporary name, so a left-over is never resumed: it only
-    takes space. One that still grows belongs to a running download and is left alone.
+    takes space. One that still grows belongs to a running download and is left alone. One that is the beginning of a
+    file the run lacks is worth its bytes: the repair of HUB001 and HUB002 goes on from there.
     Repair: They are moved into quarantine.
     Upstream: https://github.com/huggingface/huggingface_hub/pull/4306
     """
     for repo in used(hub):
-        stale = [(path, size) for path, size, alive in repo.partials if not alive]
+        useful = {file.prefix[0] for file in repo.files if file.prefix is not None}
+        stale = [(path, size) for path, size, alive in repo.partials if not alive and path not in useful]
         if stale:
             yield found(
                 run.where(repo.used_by[0]),
@@ -253,6 +256,7 @@ def _evidence(repo: HubRepo, file: HubFile) -> dict[str, object]:
         "detail": file.detail,
         "commit": repo.commit,
         "good_copy": file.good_copy,
+        "prefix": file.prefix,
     }
 
 

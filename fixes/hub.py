@@ -28,7 +28,7 @@ from .model import amount, extract_from_the_cache
 
 @repair("HUB001", "HUB002")
 def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
-    """Bring back what a snapshot should hold: a link, a verified copy, or a download of exactly this file."""
+    """Bring back what a snapshot should hold: a link, a verified copy, or a download of exactly what is missing."""
     wanted = {finding.evidence.get("path"), *finding.evidence.get("paths", ())}
     files = [(r, file) for r in hub.repos for file in r.files if file.path in wanted and not file.changed]
     for repo, file in files:
@@ -43,9 +43,7 @@ def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
         yield _one_fix("restore {what} from this machine, 0 bytes downloaded", here)
     if not away:
         return
-    sizes = [file.size for _, file in away if file.size is not None]
-    size = amount(sum(sizes)) if len(sizes) == len(away) else "of a size that the cache does not tell"
-    title = "download {what} again, and only that (" + size + ")"
+    title = _download_title([file for _, file in away])
     if hub.offline or busy:
         yield replace(_one_fix(f"{title}, {wait}", away), steps=(), safety="show", command="zdoctor fix --apply")
     else:
@@ -59,6 +57,20 @@ def _by_hand(repo: HubRepo, file: HubFile) -> Fix:
     return Fix(title, (), safety="show", command=f"{command} --force-download", order=0)
 
 
+def _download_title(files: Sequence[HubFile]) -> str:
+    once = {file.blob or file.path: file for file in files}.values()
+    sizes = [file.size - (file.prefix[1] if file.prefix else 0) for file in once if file.size is not None]
+    known = len(sizes) == len(once)
+    size = amount(sum(sizes)) if known else "of a size that the cache does not tell"
+    if not any(file.prefix for file in files):
+        return "download {what} again, and only that (" + size + ")"
+    if len(files) > 1:
+        return "download what {what} lack, and only that (" + size + ")"
+    if known and not sum(sizes):
+        return "complete {what} from the left-over download, 0 bytes downloaded if its content is right"
+    return "download the missing " + (size if known else "rest") + " of {what}, and only that"
+
+
 def _is_away(file: HubFile) -> bool:
     """Whether only the network has what the file should hold."""
     return file.needed and file.state != "ok" and file.good_copy is None
@@ -67,17 +79,26 @@ def _is_away(file: HubFile) -> bool:
 def _one_fix(title: str, files: Sequence[tuple[HubRepo, HubFile]]) -> Fix:
     repo, first = files[0]
     what = f"{first.name} of {repo.repo}" if len(files) == 1 else f"{len(files)} files of {repo.repo}"
-    steps = dict.fromkeys(step for repo, file in files for step in _steps(repo, file))
-    return Fix(title.format(what=what), tuple(steps), order=0)
+    steps: dict[str, Step] = {}  # two names of a snapshot may lead to one blob, which is made once
+    for step in (step for repo, file in files for step in _steps(repo, file)):
+        steps.setdefault(step.path, step)
+    # what is put aside may be the beginning of what is made before
+    in_order = sorted(steps.values(), key=lambda step: isinstance(step, Quarantine))
+    return Fix(title.format(what=what), tuple(in_order), order=0)
 
 
-def _steps(repo: HubRepo, file: HubFile) -> Iterator[Step]:
+def _steps(repo: HubRepo, file: HubFile) -> Iterator[FetchFile | PlaceCopy | MakeLink | Quarantine]:
     if not file.needed:
         yield Quarantine(file.path)
         return
     place = file.blob or file.path
     if _is_away(file):
-        yield FetchFile(repo.hub_id or repo.repo, repo.commit or "main", file.name, place, file.size, file.digest)
+        prefix, have = file.prefix or (None, 0)
+        yield FetchFile(
+            repo.hub_id or repo.repo, repo.commit or "main", file.name, place, file.size, file.digest, prefix, have
+        )
+        if any(prefix == path for path, _, _ in repo.partials):
+            yield Quarantine(prefix or "")
     elif file.good_copy is not None and file.good_copy != place:
         yield PlaceCopy(place, file.good_copy, file.size or 0, file.digest)
     if file.blob is not None and file.state in ("missing", "wrong-link"):

@@ -204,7 +204,8 @@ def _what(finding: Finding) -> str:
 class Sickness:
     """One way to break a cache. `raises` is what an offline load then says, None when it says nothing.
 
-    `deep` where only reading everything shows it; `download` where the cure is to fetch exactly `file`.
+    `deep` where only reading everything shows it; `download` where the cure is to fetch exactly `file`, of which
+    it downloads `missing` bytes where that is not the whole.
     """
 
     name: str
@@ -215,6 +216,12 @@ class Sickness:
     layouts: tuple[str, ...] = ("linked", "plain")
     deep: bool = False
     download: bool = False
+    missing: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What the cure downloads."""
+        return self.missing if self.missing is not None else self.download * len(MODEL.get(self.file, b""))
 
 
 def _content(name: str, change: Callable[[bytes], bytes]) -> Callable[[Cache], None]:
@@ -247,13 +254,70 @@ def _without_list(cache: Cache) -> None:
     cache.manifest.unlink()
 
 
+def _left_over(change: Callable[[bytes], bytes], *, also: Callable[[Cache], None]) -> Callable[[Cache], None]:
+    """As after a kill: what the client had downloaded of SHARD so far, under a name that it never looks for again."""
+
+    def spoil(cache: Cache) -> None:
+        also(cache)
+        path = cache.repo / "blobs" / f"{cache.blob(SHARD).name}.0123abcd.incomplete"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(change(MODEL[SHARD]))
+        os.utime(path, (1e9, 1e9))
+
+    return spoil
+
+
+def _gone(cache: Cache) -> None:
+    _remove(cache, link=True, blob=True)
+
+
+def _cut_and_unlisted(cache: Cache) -> None:
+    _content(SHARD, lambda d: d[:-100])(cache)
+    cache.manifest.unlink()
+
+
 HTML = b"<!DOCTYPE html><html>rate limited</html>" * 9
 CUT = "incomplete metadata"
 GONE = "is incomplete"
 NO_REF = "Cannot find an appropriate"
 LINKED = ("linked",)
+SIZE = len(MODEL[SHARD])
 SICK = (
-    Sickness("truncated", "HUB001", SHARD, _content(SHARD, lambda d: d[:-100]), CUT, download=True),
+    Sickness("truncated", "HUB001", SHARD, _content(SHARD, lambda d: d[:-100]), CUT, download=True, missing=100),
+    Sickness(
+        *("truncated-early", "HUB001", SHARD, _content(SHARD, lambda d: d[:5]), "header too small"),
+        download=True,
+        missing=SIZE - 5,
+    ),
+    Sickness(
+        *("truncated-flipped", "HUB001", SHARD, _content(SHARD, lambda d: _flip(d)[:-50]), CUT),
+        download=True,
+        missing=50 + SIZE,
+    ),
+    Sickness(
+        *("truncated-json", "HUB001", VAE, _content(VAE, lambda d: d[:-4]), "Expecting"), download=True, missing=4
+    ),
+    Sickness(*("truncated-unlisted", "HUB001", SHARD, _cut_and_unlisted, CUT, LINKED), download=True, missing=100),
+    Sickness(
+        *("left-over-longer", "HUB001", SHARD),
+        _left_over(lambda d: d[:-7], also=_content(SHARD, lambda d: d[:-100])),
+        CUT,
+        download=True,
+        missing=7,
+    ),
+    Sickness(
+        *("left-over", "HUB002", SHARD, _left_over(lambda d: d[:9000], also=_gone), GONE),
+        download=True,
+        missing=SIZE - 9000,
+    ),
+    Sickness(
+        *("left-over-whole", "HUB002", SHARD, _left_over(lambda d: d, also=_gone), GONE), download=True, missing=0
+    ),
+    Sickness(
+        *("left-over-holes", "HUB002", SHARD, _left_over(lambda d: d[:500] + bytes(8500), also=_gone), GONE),
+        download=True,
+        missing=SIZE - 9000 + SIZE,
+    ),
     Sickness("tail", "HUB001", SHARD, _content(SHARD, lambda d: d + b"\0" * 8), CUT, download=True),
     Sickness("flipped", "HUB001", SHARD, _content(SHARD, _flip), None, download=True),
     Sickness("flipped-big", "HUB001", BIG, _content(BIG, _flip), None, deep=True, download=True),

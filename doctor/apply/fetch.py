@@ -90,7 +90,9 @@ class _NoSuchRest(Exception):
 def _append(step: FetchFile, target: Path, meter: Meter) -> None:
     """Download what follows the bytes of `target`. A server that ignores the range gives the whole file instead.
 
-    After a broken connection it goes on where it was, as often as the client does that for a whole file.
+    After a broken connection it goes on where it was, as often as the client does that for a whole file. This is
+    plain HTTP also where hf_xet is installed: the client itself uses that for whole files only, and where the server
+    offers it.
     """
     from huggingface_hub import hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError

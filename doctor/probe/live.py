@@ -124,6 +124,20 @@ class LiveWorld:
         except (OSError, ValueError, OverflowError) as error:
             return Unknown(f"{path}: {_reason(error)}")
 
+    def is_open(self, path: str) -> bool:
+        try:
+            final = os.path.realpath(path)
+            processes = [entry.path for entry in os.scandir("/proc") if entry.name.isdigit()]
+        except (OSError, ValueError):
+            return False
+        for process in processes:
+            try:  # by name: to stat what others have open could block
+                if any(os.readlink(handle) == final for handle in os.scandir(f"{process}/fd")):
+                    return True
+            except OSError:  # of another user, or gone
+                continue
+        return False
+
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         from .digests import digests
 

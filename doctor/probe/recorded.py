@@ -158,6 +158,9 @@ class RecordedWorld:
             return data[start:]
         return data[start:stop]
 
+    def is_open(self, path: str) -> bool:
+        return False
+
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         live = {path: kind for path, kind in wanted.items() if self.live is not None and path not in self._files}
         answers = dict(self.live.digests(live)) if self.live is not None and live else {}

@@ -26,8 +26,8 @@ class Recorder:
         self._speeds: dict[str, Any] = {}
         self._packages: dict[str, str] = {}
         self._gpus: Any = None
-
         self._elsewhere: tuple[str, ...] = ()
+
     def now_ns(self) -> int:
         return self.world.now_ns()
 
@@ -67,6 +67,9 @@ class Recorder:
             ranges = [r for r in entry.get("ranges", []) if r[0] != start]
             entry["ranges"] = [*ranges, [start, base64.b64encode(answer).decode()]]
         return answer
+
+    def is_open(self, path: str) -> bool:
+        return self.world.is_open(path)
 
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         answers = self.world.digests(wanted)
@@ -115,12 +118,12 @@ class Recorder:
     def landmarks(self) -> tuple[str, ...]:
         return self.world.landmarks()
 
-    def gpus(self) -> tuple[Gpu, ...] | Unknown:
-        answer = self.world.gpus()
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
         self._elsewhere = self.world.elsewhere(places)
         return self._elsewhere
 
+    def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        answer = self.world.gpus()
         self._gpus = answer.reason if isinstance(answer, Unknown) else [asdict(card) for card in answer]
         return answer
 
@@ -143,9 +146,9 @@ class Recorder:
             "gpus": self._gpus,
             "packages": self._packages,
             "mounts": list(self._mounts.values()),
+            "elsewhere": list(self._elsewhere),
             "speeds": list(self._speeds.values()),
             "files": self._files,
-            "elsewhere": list(self._elsewhere),
         }
         return redact(made, self.system)
 

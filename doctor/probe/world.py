@@ -65,6 +65,10 @@ class World(Protocol):
         """Bytes of a file, links followed. Without `length` at most 32 MiB are read."""
         ...
 
+    def is_open(self, path: str) -> bool:
+        """Whether some process has the file open, as far as this user may see; False where nothing tells."""
+        ...
+
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         """The digests of whole files, links followed, of the kind ("sha256", "git-sha1") that `wanted` gives each.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from huggingface_hub import snapshot_download, try_to_load_from_cache
 
 from zdoctor.doctor.apply import apply, undo
 from zdoctor.doctor.engine import prescribe
-from zdoctor.doctor.model import Report
+from zdoctor.doctor.model import Plan, Report
 from zdoctor.tests.hub_cases import (
     BIG,
     CASES,
@@ -80,7 +81,7 @@ def test_cure(
     assert [fix.rule for fix in plan.fixes] == [sickness.rule]
     served = server.served
     applied = apply(plan, state=tmp_path / "state")
-    assert server.served - served == (len(MODEL[sickness.file]) if sickness.download else 0)
+    assert server.served - served == sickness.bytes
 
     after = look()
     assert (said(after), prescribe(after).fixes) == ([], ())
@@ -108,7 +109,7 @@ def test_copy_on_this_machine_spares_the_download(
     for environment in ({}, {"HF_HUB_OFFLINE": "1"}):
         report = check(cache.world(**environment), run_with(extras=extras), deep=sickness.deep)
         plan = prescribe(report)
-        assert [fix.rule for fix in plan.fixes] == [sickness.rule]
+        assert {fix.rule for fix in plan.fixes} - {"HUB004"} == {sickness.rule}  # a left-over is of no use then
         assert "0 bytes downloaded" in plan.fixes[0].title
     apply(plan, state=tmp_path / "state")  # no hub answers here
     assert said(check(cache.world(), run_with(), deep=True)) == []
@@ -125,6 +126,72 @@ def test_a_corrupt_file_is_no_good_copy_of_itself(caches: dict[str, Cache], tmp_
     assert [fix.title for fix in prescribe(check(cache.world(), run_with(), deep=True)).fixes] == [
         f"download {BIG} of {REPO} again, and only that (1.6 MB)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("truncated", f"download the missing 100 bytes of {SHARD} of {REPO}, and only that"),
+        ("truncated-unlisted", f"download the missing rest of {SHARD} of {REPO}, and only that"),
+        ("left-over", f"download the missing 15.1 kB of {SHARD} of {REPO}, and only that"),
+        (
+            "left-over-whole",
+            f"complete {SHARD} of {REPO} from the left-over download, 0 bytes downloaded if its content is right",
+        ),
+        ("empty", f"download {SHARD} of {REPO} again, and only that (24.1 kB)"),
+    ],
+)
+def test_the_title_names_what_is_downloaded(caches: dict[str, Cache], tmp_path: Path, name: str, title: str) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    next(s for s in SICK if s.name == name).spoil(cache)
+    assert [fix.title for fix in prescribe(check(cache.world(), run_with())).fixes] == [title]
+
+
+def test_two_names_of_one_content_are_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both files were cut off, since they are one blob; eleven findings and more come as one fix too."""
+    twin = "text_encoder/twin.json"
+    with HubServer({REPO: {**MODEL, twin: MODEL[VAE]}}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        cache = download(server, tmp_path / "hub", "linked")
+        cache.blob(VAE).write_bytes(MODEL[VAE][:-5])
+        served = server.served
+        while fixes := prescribe(check(cache.world(), run_with())).fixes:
+            apply(Plan("job.yaml", fixes), state=tmp_path / "state")
+        assert server.served - served == 5
+        assert cache.file(twin).read_bytes() == MODEL[VAE]
+
+
+def test_a_first_download_that_was_interrupted_goes_on(
+    caches: dict[str, Cache], server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a folder nothing was finished: what lies there is completed, and the client does the rest by itself."""
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    cache = caches["linked"].copy(tmp_path / "hub")
+    for name in (VAE, BIG):
+        cache.file(name).unlink()
+        cache.blob(name).unlink()
+    partial = cache.repo / "blobs" / f"{cache.blob(BIG).name}.0123abcd.incomplete"
+    partial.write_bytes(MODEL[BIG][:1_000_000])
+    os.utime(partial, (1e9, 1e9))
+    report = check(cache.world(), run_with())
+    assert [(f.rule, f.severity, f.args["file"]) for f in report.findings] == [("HUB002", "warning", BIG)]
+    served = server.served
+    apply(prescribe(report), state=tmp_path / "state")
+    snapshot_download(REPO, endpoint=server.url, cache_dir=cache.root)
+    assert server.served - served == len(MODEL[BIG]) - 1_000_000 + len(MODEL[VAE])
+    assert load(cache) == MODEL and not partial.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has a file open")
+def test_a_download_that_stalls_is_alive_while_its_file_is_open(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    next(s for s in SICK if s.name == "left-over").spoil(cache)
+    (partial,) = (cache.repo / "blobs").glob("*.incomplete")
+    with partial.open("rb"):
+        (finding,) = (report := check(cache.world(), run_with())).findings
+        assert (finding.rule, prescribe(report).fixes) == ("HUB002", ())
+    (fix,) = prescribe(check(cache.world(), run_with())).fixes
+    assert "the missing" in fix.title
 
 
 def test_offline_download_is_only_shown(caches: dict[str, Cache], tmp_path: Path) -> None:

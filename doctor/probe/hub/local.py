@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run, Unknown
 from ..world import Paths, Stat, World, resolve
+from .beginnings import with_beginning
 from .caches import COMMIT, Use, is_safe
 from .content import Expected, digest_of_blob, examine, is_json, known, manifest, structure
 from .needs import needed
-from .repos import ALIVE_NS, MOST_FILES, Search, from_elsewhere, shards_of
+from .repos import MOST_FILES, Search, from_elsewhere, is_alive, shards_of
 
 # Where no cache knows the commit, the folder's name may. A wrong guess does no harm: what is fetched is asked for by
 # commit, and is held against the content address.
@@ -85,6 +86,7 @@ def look_local(
     expected |= {} if has_list else dict.fromkeys(shards - expected.keys())
     wanted = needed(list(expected), present, shards, insides, from_elsewhere(used_by, run))
     search = Search(world, paths, caches, folder, plain, hashed is not None)
+    partials = tuple(_partials(world, paths, paths.join(folder, *NOTES, "download")))
 
     def seen(name: str) -> HubFile:
         wants = expected[name]
@@ -92,7 +94,11 @@ def look_local(
         if file.state in ("wrong-size", "wrong-content") and _is_edited(world, paths, file, notes.get(name)):
             # People edit a config.json; weights that others wrote are worth a word.
             file = replace(file, changed=True, state=file.state if name.endswith(".safetensors") else "ok")
-        return search.with_copy(file) if file.needed and file.state != "ok" else file
+        return (
+            with_beginning(world, paths, search.with_copy(file), partials)
+            if file.needed and file.state != "ok"
+            else file
+        )
 
     return HubRepo(
         repo=folder,
@@ -106,7 +112,7 @@ def look_local(
         snapshot=folder,
         has_manifest=has_list,
         files=tuple(seen(name) for name in sorted(expected) if name in wanted or name in present),
-        partials=tuple(_partials(world, paths, paths.join(folder, *NOTES, "download"))),
+        partials=partials,
         snapshots=(commit,) if commit else (),
         used_by=used_by,
         origin=_origin(world, paths, caches, folder, commit) if commit else None,
@@ -180,7 +186,7 @@ def _partials(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, in
             path = paths.join(folder, *name.split("/"))
             stat = world.stat(path)
             if isinstance(stat, Stat):
-                yield path, stat.size, world.now_ns() - stat.modified_ns < ALIVE_NS
+                yield path, stat.size, is_alive(world, path, stat)
 
 
 def _origin(world: World, paths: Paths, caches: Sequence[str], folder: str, commit: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...model import HubFile, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World, resolve
+from .beginnings import with_beginning
 from .caches import COMMIT, Use, is_safe, repo_folder
 from .content import SMALL, Expected, digest_of, examine, kind_of, known, manifest, structure
 from .needs import needed
@@ -71,11 +72,13 @@ def look(
         )
     listing = listings.get(serving) if serving is not None else None
     files: tuple[HubFile, ...] = ()
+    partials = tuple(partials_of(world, paths, paths.join(folder, "blobs")))
     if listing is not None:
         files = tuple(files_of(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}))
         others = [listings[c].folder for c in by_age if c != serving]
         search = Search(world, paths, caches, folder, (*others, *plain), hashed is not None)
         files = tuple(search.with_copy(f) if f.needed and f.state != "ok" else f for f in files)
+        files = tuple(with_beginning(world, paths, f, partials) for f in files)
         if listing.broken_manifest is not None:
             files = (*files, _bad_manifest(paths, folder, listing))
     return HubRepo(
@@ -90,7 +93,7 @@ def look(
         snapshot=listing.folder if listing else None,
         has_manifest=listing is not None and listing.has_manifest,
         files=files,
-        partials=tuple(partials_of(world, paths, paths.join(folder, "blobs"))),
+        partials=partials,
         snapshots=tuple(by_age),
         used_by=used_by,
         complete=complete,
@@ -230,14 +233,19 @@ def _bad_manifest(paths: Paths, folder: str, listing: Listing) -> HubFile:
 
 
 def partials_of(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, int, bool]]:
-    """Left-over downloads: (path, bytes on disk, alive). One that grew in the last ten minutes is left in peace."""
+    """Left-over downloads: (path, bytes on disk, alive)."""
     names = world.names(blobs)
     for name in () if isinstance(names, Unknown) else names:
         if name.endswith(".incomplete"):
             path = paths.join(blobs, name)
             stat = world.stat(path)
             if isinstance(stat, Stat) and stat.kind == "file":
-                yield path, stat.size, world.now_ns() - stat.modified_ns < ALIVE_NS
+                yield path, stat.size, is_alive(world, path, stat)
+
+
+def is_alive(world: World, path: str, stat: Stat) -> bool:
+    """Whether a left-over download belongs to one that is running: it grew lately, or some process has it open."""
+    return world.now_ns() - stat.modified_ns < ALIVE_NS or world.is_open(path)
 
 
 @dataclass(frozen=True)
