@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from . import console
+from . import console, extract_command
 from .errors import INTERRUPTED, USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
@@ -90,9 +90,7 @@ def parser() -> argparse.ArgumentParser:
     command("history", _history, "what was repaired, and when")
 
     made = command("extract", _extract, "copy a repository from the hub cache to a plain folder, verified")
-    made.add_argument("source", metavar="REPO[@COMMIT]", help="org/name, as it is cached")
-    made.add_argument("target", metavar="DEST", help="a folder that does not exist yet")
-    made.add_argument("--model-only", action="store_true", help="leave out what no trainer loads")
+    extract_command.arguments(made)
 
     made = command("explain", _explain, "what a rule looks at, why, and what its repair does")
     made.add_argument("rule", metavar="RULE")
@@ -233,16 +231,8 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _extract(options: argparse.Namespace) -> int:
-    from . import commands
-
     _recover()
-    done = commands.extract(
-        options.source, options.target, model_only=options.model_only, progress=console.progress()
-    )
-    console.emit(
-        f"{options.source} lies in {options.target}, every file verified. Take it back: zdoctor undo {done.id}\n"
-    )
-    return 0
+    return extract_command.run(options)
 
 
 def _explain(options: argparse.Namespace) -> int:

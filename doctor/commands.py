@@ -158,13 +158,25 @@ def fix(
     return replace(result, applied=tuple(applied), after=after.report)
 
 
-def extract(source: str, target: str, *, model_only: bool = False, progress: Any = None) -> Applied:
-    """Copy a cached repository ("org/name" or "org/name@commit") to the new folder `target`, each file verified."""
+def extract(
+    source: str,
+    target: str,
+    *,
+    only: Sequence[str] = (),
+    model_only: bool = False,
+    hardlink: bool = False,
+    progress: Any = None,
+) -> Applied:
+    """Copy a cached repository ("org/name" or "org/name@revision") to the new folder `target`, each file verified.
+
+    `only`: these folders and files at its top; `model_only`: what trainers load; `hardlink`: no copies, second names.
+    What an earlier extraction to `target` had finished is taken as it is.
+    """
     from . import apply as writer
     from .extract import plan_extraction
     from .state import state_folder
 
-    plan = plan_extraction(LiveWorld(), source, target, model_only=model_only)
+    plan = plan_extraction(LiveWorld(), source, target, only=only, model_only=model_only, hardlink=hardlink)
     try:
         return writer.apply(plan, binding=writer.bind(plan), state=state_folder(), progress=progress)
     except writer.ApplyError as error:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.apply import apply, undo
+from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.extract import plan_extraction
-from zdoctor.tests.hub_cases import MODEL, REPO, Cache, download
+from zdoctor.doctor.model import ExtractFiles, Plan
+from zdoctor.tests.hub_cases import BIG, MODEL, REPO, Cache, download
 from zdoctor.tests.hub_server import HubServer
 
 SHARD = next(name for name in MODEL if name.startswith("transformer/") and name.endswith(".safetensors"))
@@ -27,9 +29,16 @@ def cache(made: Cache, tmp_path: Path) -> Cache:
     return made.copy(tmp_path / "hub")
 
 
-@pytest.mark.parametrize("pinned", [False, True])
-def test_every_file_arrives_and_can_be_taken_back(cache: Cache, tmp_path: Path, pinned: bool) -> None:
-    source = f"{REPO}@{cache.commit}" if pinned else REPO
+def names(plan: Plan) -> set[str]:
+    return {item.name for step in plan.steps if isinstance(step, ExtractFiles) for item in step.items}
+
+
+@pytest.mark.parametrize("revision", ["", "@{commit}", "@main", "@v1.0", "@refs/pr/1", "@{prefix}"])
+def test_every_file_arrives_and_can_be_taken_back(cache: Cache, tmp_path: Path, revision: str) -> None:
+    for ref in ("v1.0", "refs/pr/1"):
+        (cache.repo / "refs" / ref).parent.mkdir(parents=True, exist_ok=True)
+        (cache.repo / "refs" / ref).write_text(cache.commit)
+    source = REPO + revision.format(commit=cache.commit, prefix=cache.commit[:7])
     plan = plan_extraction(cache.world(), source, str(tmp_path / "model"))
     done = apply(plan, state=tmp_path / "state")
     found = {p.relative_to(tmp_path / "model").as_posix(): p for p in (tmp_path / "model").rglob("*") if p.is_file()}
@@ -39,10 +48,56 @@ def test_every_file_arrives_and_can_be_taken_back(cache: Cache, tmp_path: Path, 
     assert not (tmp_path / "model").exists()
 
 
+def test_a_revision_that_is_not_here_or_not_clear(cache: Cache, tmp_path: Path) -> None:
+    other = cache.commit[:9] + "".join("0" if digit != "0" else "1" for digit in cache.commit[9:])
+    shutil.copytree(cache.file(""), cache.repo / "snapshots" / other, symlinks=True)
+    (cache.repo / "refs" / "gone").write_text("f" * 40)
+    for revision, says in (
+        ("v2", "not at v2"),
+        ("gone", "not at gone"),
+        ("f" * 40, "not at ffff"),
+        (cache.commit[:6], "not at"),
+        (cache.commit[:9], "stands for 2 commits"),
+        ("../main", "not at"),
+    ):
+        with pytest.raises(UserError, match=says) as error:
+            plan_extraction(cache.world(), f"{REPO}@{revision}", str(tmp_path / "model"))
+        assert "digits" in error.value.hint or "main" in error.value.hint
+    plan = plan_extraction(cache.world(), f"{REPO}@{other[:10]}", str(tmp_path / "model"))
+    assert names(plan) == set(MODEL)
+
+
 def test_only_the_model(cache: Cache, tmp_path: Path) -> None:
-    (plan,) = plan_extraction(cache.world(), REPO, str(tmp_path / "model"), model_only=True).fixes
-    names = {item.name for step in plan.steps for item in step.items}  # type: ignore[union-attr]
-    assert SHARD in names and "README.md" not in names
+    plan = plan_extraction(cache.world(), REPO, str(tmp_path / "model"), model_only=True)
+    assert SHARD in names(plan) and "README.md" not in names(plan)
+
+
+def test_only_some_parts_also_when_another_one_is_damaged(cache: Cache, tmp_path: Path) -> None:
+    cache.blob(SHARD).unlink()
+    plan = plan_extraction(cache.world(), REPO, str(tmp_path / "model"), only=("vae", "model_index.json"))
+    assert names(plan) == {"model_index.json", *(name for name in MODEL if name.startswith("vae/"))}
+    with pytest.raises(UserError, match="no vea") as error:
+        plan_extraction(cache.world(), REPO, str(tmp_path / "model"), only=("vea",))
+    assert "transformer, vae" in error.value.hint
+    with pytest.raises(UserError, match=SHARD):
+        plan_extraction(cache.world(), REPO, str(tmp_path / "model"), only=("transformer",))
+
+
+def test_hard_links_are_the_files_of_the_cache(cache: Cache, tmp_path: Path) -> None:
+    plan = plan_extraction(cache.world(), REPO, str(tmp_path / "model"), hardlink=True)
+    before = {name: (path.stat().st_mode, path.read_bytes()) for name in MODEL for path in [cache.blob(name)]}
+    done = apply(plan, state=tmp_path / "state")
+    for name in MODEL:
+        assert (tmp_path / "model" / name).samefile(cache.blob(name)), name
+    undo(done.id, state=tmp_path / "state")
+    assert {name: (path.stat().st_mode, path.read_bytes()) for name in MODEL for path in [cache.blob(name)]} == before
+    flipped = bytearray(MODEL[BIG])
+    flipped[-1] ^= 1
+    cache.blob(BIG).chmod(0o644)
+    cache.blob(BIG).write_bytes(flipped)
+    with pytest.raises(ApplyError, match="is corrupt"):
+        apply(plan, state=tmp_path / "state")
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_damaged_file_is_named_and_nothing_is_copied(cache: Cache, tmp_path: Path) -> None:
