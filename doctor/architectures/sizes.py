@@ -51,8 +51,10 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         return Unknown(f"memory is predicted for Z-Image only, this run trains {run.architecture}")
     transformer = model.components.get("transformer")
     published = model.layout in ("absent", "single-file") and "z-image" in model.source.lower()
-    if transformer is not None and transformer.needed is not None and transformer.config is not None:
-        shapes, config = dict(transformer.needed), transformer.config
+    config = transformer.config if transformer is not None and transformer.needed is not None else None
+    if config is not None:
+        # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
+        shapes = needed_tensors("ZImageTransformer2DModel", config) or {}
     elif published:
         shapes, config = needed_tensors("ZImageTransformer2DModel", {}) or {}, {}
     else:
