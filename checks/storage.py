@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Run, Storage, Unknown, found
+from ..doctor.model import Finding, Run, Speed, Storage, Unknown, found
 from ..doctor.rules import Unestablished, rule
 
 WORTH_SECONDS = 20.0
+HOST = ("9p", "drvfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs")
 KINDS = {
     "hdd": "a hard disk",
-    "network": "a network or virtual mount",
+    "network": "a network disk",
     "slow": "slow storage",
     "ssd": "an SSD",
     "memory": "memory",
@@ -22,10 +23,12 @@ KINDS = {
 def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
     """The model lies on slow storage, by measurement.
 
-    What: Parts of the model's own files are read past the page cache; the time to load all of it follows.
+    What: Parts of the model's own files are read past the page cache, or where the file system refuses that, parts
+    that are not in memory; the time to load all of it follows. When all of them are in memory, nothing is measured.
     Why: Every start reads the whole model. From a hard disk 20 GB take minutes, from an SSD seconds.
     Repair: A verified copy on faster storage of this machine, with the config pointed at it. The original stays.
-    The kernel's "rotational" flag is not used: virtual disks on flash call themselves rotational.
+    The kernel's "rotational" flag is a hint that measurement overrules: virtual disks on flash call themselves
+    rotational.
     Signature: None; the run is slow to start.
     """
     speed = storage.model
@@ -39,7 +42,7 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
         return
     yield found(
         run.where("base_model"),
-        "{size:.3g} {unit} of model files lie on {kind} ({filesystem}): {fastest:.0f} to {slowest:.0f} s per start, "
+        "{size:.3g} {unit} of model files lie on {place}: {fastest:.0f} to {slowest:.0f} s per start, "
         "computed from {low} to {high} ({source}).",
         otherwise="Every start waits that long before the first step.",
         evidence={
@@ -48,17 +51,31 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
             "bytes_per_second": [speed.low, speed.high],
             "model_bytes": storage.model_bytes,
             "source": speed.source,
+            "filesystem": speed.filesystem,
+            "device": speed.device,
         },
         size=storage.model_bytes / (1e9 if storage.model_bytes >= 1e9 else 1e6),
         unit="GB" if storage.model_bytes >= 1e9 else "MB",
-        kind=KINDS[speed.kind],
-        filesystem=speed.filesystem,
+        place=place(speed),
         fastest=fastest,
         slowest=slowest,
         low=_rate(speed.low),
         high=_rate(speed.high),
         source=speed.source,
     )
+
+
+def place(speed: Speed) -> str:
+    """What the files lie on, in words: "a hard disk (sda, SATA, ext4)", "a FUSE mount (rclone)", "memory"."""
+    filesystem = speed.filesystem
+    if speed.kind == "memory":
+        return KINDS[speed.kind]
+    if speed.kind == "network" and not speed.device:
+        if filesystem.startswith("fuse"):
+            return f"a FUSE mount ({filesystem.partition('.')[2] or filesystem})"
+        return f"a {'shared folder of the host' if filesystem in HOST else 'network mount'} ({filesystem})"
+    details = ", ".join(part for part in (speed.device, filesystem) if part)
+    return f"{KINDS[speed.kind]} ({details})"
 
 
 def _rate(bytes_per_second: float) -> str:

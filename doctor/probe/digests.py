@@ -13,6 +13,7 @@ from threading import Event
 from typing import Any, Protocol
 
 from ..model import Unknown
+from .device.windows import PLACEHOLDER, is_placeholder
 
 BUFFER = 1 << 20
 LARGE = 1 << 30  # after a file this large its pages are given back, so that 20 GB do not push out what others cached
@@ -66,9 +67,13 @@ def digests(
     jobs: list[Job] = []
     for path, kind in wanted.items():
         try:
-            key = Key.of(os.stat(path))
+            state = os.stat(path)
+            key = Key.of(state)
         except (OSError, ValueError) as error:
             made[path] = Unknown(f"it cannot be read ({_reason(error)})")
+            continue
+        if is_placeholder(state):
+            made[path] = Unknown(f"it is {PLACEHOLDER}")
             continue
         known = receipts.recall(key, kind) if receipts is not None else None
         if known is not None:

@@ -1,6 +1,6 @@
 """The machine we run on. Reads only, with deadlines; imports nothing heavy.
 
-Storage speed is measured on the user's own files past the page cache (O_DIRECT), never on a freshly written one.
+Storage speed is measured on the user's own files past the page cache, never on a freshly written one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ..model import Gpu, Speed, System, Unknown
 from .cards import cards
+from .device import Device
+from .device.linux import MountLine, device_of, mount_of, read_mounts
+from .device.windows import PLACEHOLDER, is_placeholder
 from .disks import folders_below
-from .speed import sample, speed_kind
+from .speed import measure, speed_kind
 from .world import Mount, Stat
 
 if TYPE_CHECKING:
@@ -116,8 +119,11 @@ class LiveWorld:
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
         try:
-            if not modes.S_ISREG(os.stat(path).st_mode):  # a pipe or device would block or never end
+            state = os.stat(path)
+            if not modes.S_ISREG(state.st_mode):  # a pipe or device would block or never end
                 return Unknown(f"{path}: not a regular file")
+            if is_placeholder(state):
+                return Unknown(f"{path}: {PLACEHOLDER}")
             with open(path, "rb", buffering=0) as file:
                 file.seek(start)
                 return file.read(READ_LIMIT if length is None else length)
@@ -184,7 +190,10 @@ class LiveWorld:
             if sys.platform == "win32":
                 import shutil
 
-                return Mount(existing.anchor, "unknown", False, shutil.disk_usage(real).free)
+                from .device.windows import filesystem_of
+
+                anchor = Path(real).anchor
+                return Mount(anchor, filesystem_of(anchor), False, shutil.disk_usage(real).free)
             state = os.statvfs(real)
         except (OSError, RuntimeError, ValueError) as error:
             return Unknown(f"{path}: {_reason(error)}")
@@ -198,18 +207,18 @@ class LiveWorld:
     @cached_property
     def _mounts(self) -> tuple[tuple[str, str, str], ...]:
         """(mount point, file system, source), the deepest and newest first."""
+        if sys.platform == "darwin":
+            from .device.macos import mounts
+
+            return mounts()
+        return tuple((line.point, line.filesystem, line.source) for line in self._mount_lines)
+
+    @cached_property
+    def _mount_lines(self) -> tuple[MountLine, ...]:
         try:
-            lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+            return read_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace"))
         except OSError:
             return ()
-        found: list[tuple[str, str, str]] = []
-        for line in lines:
-            left, _, right = line.partition(" - ")
-            fields, kinds = left.split(), right.split()
-            if len(fields) > 4 and len(kinds) > 1:
-                found.append((_unescape(fields[4]), kinds[0], kinds[1]))
-        found.reverse()
-        return tuple(sorted(found, key=lambda mount: -len(mount[0])))
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         asked = tuple(sorted(files))  # whatever the order, it is the same disk
@@ -223,24 +232,41 @@ class LiveWorld:
         mount = self.mount(files[0])
         filesystem = mount.filesystem if isinstance(mount, Mount) else "unknown"
         try:
-            samples = sample(files)
+            cloud = next((file for file in files if is_placeholder(os.stat(file))), None)
         except (OSError, ValueError) as error:
-            return Unknown(f"the files cannot be read past the page cache ({_reason(error)})")
-        except AttributeError:
-            return Unknown("reading past the page cache is not built for this system yet")
-        latencies, streams = samples
-        if not streams:
-            return Unknown("the files are too small to measure")
-        latency = sorted(latencies)[len(latencies) // 2] if latencies else None
+            return Unknown(f"the files cannot be read ({_reason(error)})")
+        if cloud is not None:
+            return Unknown(f"{cloud} is {PLACEHOLDER}")
+        real = os.path.realpath(files[0])
+        line = mount_of(real, self._mount_lines)
+        samples = measure(files, filesystem, line.options if line is not None else "")
+        if isinstance(samples, Unknown):
+            return samples
+        device = self._device(real, mount.point if isinstance(mount, Mount) else "")
+        latency = sorted(samples.latencies)[len(samples.latencies) // 2] if samples.latencies else None
+        caches = ", caches of the host included" if device is not None and device.virtual else ""
         return Speed(
             path=str(Path(files[0]).parent),
-            kind=speed_kind(filesystem, latency, max(streams)),
+            kind=speed_kind(filesystem, latency, max(samples.streams), device),
             filesystem=filesystem,
             latency=latency,
-            low=min(streams),
-            high=max(streams),
-            source=f"measured: {len(latencies)} random 4 KiB and {len(streams)} sequential reads past the page cache",
+            low=min(samples.streams),
+            high=max(samples.streams),
+            source=f"measured: {len(samples.latencies)} random 4 KiB and {len(samples.streams)} sequential reads "
+            f"{samples.how}{caches}",
+            device=device.words if device is not None else "",
         )
+
+    def _device(self, real: str, point: str) -> Device | None:
+        if sys.platform == "win32":
+            from .device import windows
+
+            return windows.device_of(point)
+        if sys.platform == "darwin":
+            from .device import macos
+
+            return macos.device_of(point)
+        return device_of(real, self._mount_lines)
 
     def landmarks(self) -> tuple[str, ...]:
         import importlib.util
@@ -294,12 +320,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return f"{errno.errorcode.get(error.errno, error.errno)}: {error.strerror}"
     return str(error) or type(error).__name__
-
-
-def _unescape(text: str) -> str:
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, char)
-    return text
 
 
 def _release() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zdoctor.checks.storage import slow_storage
+from zdoctor.checks.storage import place, slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
 from zdoctor.doctor.rules import Unestablished
 
@@ -37,6 +37,23 @@ def test_the_figures_name_their_source_and_their_range() -> None:
     (finding,) = slow_storage(RUN, Storage(speed("hdd", 90e6, 160e6, 0.012), 20 * GB))
     text = finding.text()
     assert "measured: 24 reads" in text and "125 to 222 s" in text and "90 MB/s to 160 MB/s" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "filesystem", "device", "words"),
+    [
+        ("network", "nfs4", "", "a network mount (nfs4)"),
+        ("network", "fuse.rclone", "", "a FUSE mount (rclone)"),
+        ("network", "fuse", "", "a FUSE mount (fuse)"),
+        ("network", "9p", "", "a shared folder of the host (9p)"),
+        ("network", "ext4", "sdd, iSCSI", "a network disk (sdd, iSCSI, ext4)"),
+        ("hdd", "ext4", "sda, SATA", "a hard disk (sda, SATA, ext4)"),
+        ("ssd", "ext4", "", "an SSD (ext4)"),
+        ("memory", "tmpfs", "", "memory"),
+    ],
+)
+def test_the_place_is_named(kind: str, filesystem: str, device: str, words: str) -> None:
+    assert place(Speed("/m", kind, filesystem, None, 1e6, 1e6, "measured", device)) == words  # type: ignore[arg-type]
 
 
 def test_what_was_not_measured_is_not_known() -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from zdoctor.checks.storage import slow_storage
-from zdoctor.doctor.model import Run, Speed, Storage
+from zdoctor.doctor.model import Run, Speed, Storage, Unknown
+from zdoctor.doctor.probe.device import Device
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.speed import speed_kind
 
@@ -64,20 +65,170 @@ def test_a_throttled_disk_is_slow_by_measurement(tmp_path: Path, throttled: Path
     assert isinstance(fast, Speed) and fast.low > float(low)
 
 
+PLACES = """
+import os, sys
+from pathlib import Path
+from zdoctor.checks.storage import place
+from zdoctor.doctor.model import Speed
+from zdoctor.doctor.probe import speed
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.speed.residency import held
+
+def told(path):
+    answer = LiveWorld().speed([str(path)])
+    print(f"{place(answer)}: {answer.source}" if isinstance(answer, Speed) else answer.reason)
+
+def drop(path):
+    handle = os.open(path, os.O_RDONLY)
+    os.sync()
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(handle)
+
+def resident(path):
+    with open(path, "rb") as file:
+        return held(file.fileno(), 0, os.path.getsize(path), True)
+
+base = Path(sys.argv[1])
+"""
+
+
+def in_namespace(script: str, folder: Path) -> list[str]:
+    """What a Python script prints in a private mount namespace; skips where this user may not have one."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounting needs root on Linux")
+    command = ["unshare", "-m", sys.executable, "-c", PLACES + textwrap.dedent(script), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"not possible here: {done.stderr.strip()[-200:]}")
+    return done.stdout.splitlines()
+
+
+def test_memory_is_called_memory(tmp_path: Path) -> None:
+    (said,) = in_namespace(
+        """
+        assert os.system(f"mount -t tmpfs tmpfs {base}") == 0
+        (base / "weights").write_bytes(os.urandom(8 << 20))
+        told(base / "weights")
+        """,
+        tmp_path,
+    )
+    assert said.startswith("memory: measured:") and said.endswith("of files in memory")
+
+
+def test_memory_never_passes_for_a_disk(tmp_path: Path) -> None:
+    """An overlay: cachestat sees nothing of its pages, mincore does."""
+    said = in_namespace(
+        """
+        for name in ("lower", "upper", "work", "merged"):
+            (base / name).mkdir()
+        (base / "lower" / "weights").write_bytes(os.urandom(32 << 20))
+        layers = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"
+        assert os.system(f"mount -t overlay overlay -o {layers} {base}/merged") == 0
+        weights = base / "merged" / "weights"
+        speed.HIDDEN_CACHE = ("overlay",)  # as where the file system refuses O_DIRECT
+        weights.read_bytes()
+        told(weights)
+        drop(weights)
+        print(resident(weights))
+        told(weights)
+        with weights.open("rb") as file:
+            file.read(8 << 20)
+        before = resident(weights)
+        told(weights)
+        print(resident(weights) - before)
+        """,
+        tmp_path,
+    )
+    warm, nothing, cold, half, difference = said
+    assert warm == "the files are all in memory; the next load comes from there, and the disk was not measured"
+    assert nothing == "0"
+    assert "of what was not in memory" in cold and "of what was not in memory" in half
+    assert int(difference) <= 4096  # of 8192 pages: what was read was given back, but for some read-ahead
+
+
+def test_a_cache_that_cannot_be_seen_is_not_measured(tmp_path: Path) -> None:
+    """As with ZFS: after a read, the page cache still holds nothing."""
+    (said,) = in_namespace(
+        """
+        from zdoctor.doctor.probe.speed import residency
+        residency.held = lambda *range: 0
+        speed.HIDDEN_CACHE = ("",)
+        (base / "weights").write_bytes(os.urandom(8 << 20))
+        told(base / "weights")
+        """,
+        tmp_path,
+    )
+    assert said == "what lies in memory cannot be told from what is read, so the disk was not measured"
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+def test_a_fuse_mount_by_its_name(refuse: bool, tmp_path: Path) -> None:
+    said = in_namespace(
+        f"""
+        from zdoctor.tests.fuse_server import serve
+        child = serve(str(base), refuse_direct={refuse})
+        try:
+            told(base / "weights")
+            (base / "weights").read_bytes()
+            told(base / "weights")
+        finally:
+            os.kill(child, 9)
+        """,
+        tmp_path,
+    )
+    assert said[0].startswith("a FUSE mount (zdoctor): measured:")
+    assert said[0].endswith("of what was not in memory" if refuse else "past the page cache")
+    assert said[1].startswith("the files are all in memory" if refuse else "a FUSE mount (zdoctor)")
+
+
+def test_a_mount_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
+    (said,) = in_namespace(
+        """
+        from zdoctor.tests.fuse_server import serve
+        speed.HANGS = 0.1
+        child = serve(str(base), dead=True)
+        try:
+            told(base / "weights")
+        finally:
+            os.kill(child, 9)
+        """,
+        tmp_path,
+    )
+    assert "did not come back" in said
+
+
+def test_small_and_absent_files_have_no_speed(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"x" * 5000)
+    for name, reason in (("small", "too small"), ("absent", "cannot be read")):
+        answer = LiveWorld().speed([str(tmp_path / name)])
+        assert isinstance(answer, Unknown) and reason in answer.reason
+
+
+VIRTUAL = Device("vda", True, virtual=True)
+
+
 @pytest.mark.parametrize(
-    ("filesystem", "latency", "fastest", "kind"),
+    ("filesystem", "latency", "fastest", "device", "kind"),
     [
-        ("ext4", 60e-6, 2e9, "ssd"),
-        ("ext4", 12e-3, 150e6, "hdd"),
-        ("ext4", 500e-6, 40e6, "slow"),
-        ("ext4", None, 2e9, "unknown"),
-        ("nfs4", 60e-6, 2e9, "network"),
-        ("fuse.drive", 40e-3, 2e7, "network"),
-        ("9p", 1e-3, 1e8, "network"),
-        ("tmpfs", 1e-6, 9e9, "memory"),
+        ("ext4", 60e-6, 2e9, None, "ssd"),
+        ("ext4", 12e-3, 150e6, None, "hdd"),
+        ("ext4", 500e-6, 40e6, None, "slow"),
+        ("ext4", None, 2e9, None, "unknown"),
+        ("nfs4", 60e-6, 2e9, None, "network"),
+        ("fuse.drive", 40e-3, 2e7, None, "network"),
+        ("9p", 1e-3, 1e8, None, "network"),
+        ("tmpfs", 1e-6, 9e9, None, "memory"),
+        ("virtiofs", 1e-4, 1e9, None, "network"),
+        ("fuseblk", 12e-3, 90e6, None, "hdd"),  # NTFS on a disk of this machine
+        ("ext4", 60e-6, 2e9, VIRTUAL, "ssd"),  # measurement overrules the flag
+        ("ext4", 5e-3, 80e6, Device("sda", False), "slow"),  # a disk without heads that answers slowly
+        ("ext4", 2e-3, 150e6, Device("sda", True), "hdd"),
+        ("ext4", 2e-3, 150e6, Device("sda"), "ssd"),
+        ("xfs", 60e-6, 2e9, Device("sdd", False, remote=True), "network"),
+        ("ext4", 1e-6, 9e9, Device("zram0", memory=True), "memory"),
     ],
 )
 def test_the_verdict_follows_the_measurement(
-    filesystem: str, latency: float | None, fastest: float, kind: str
+    filesystem: str, latency: float | None, fastest: float, device: Device | None, kind: str
 ) -> None:
-    assert speed_kind(filesystem, latency, fastest) == kind
+    assert speed_kind(filesystem, latency, fastest, device) == kind
