@@ -71,7 +71,7 @@ def why_not(class_name: str | None, config: Mapping[str, Any]) -> str:
     if class_name is None:
         return "its config.json names no class"
     if table is None:
-        return f"zdoctor has no table of the tensors of {class_name}"
+        return f"zdoctor has no table of the tensors of {class_name}; zdoctor check --deep asks the libraries"
     if config.get("quantization_config") is not None:
         return "the weights are stored quantized (config.json has a quantization_config)"
     try:

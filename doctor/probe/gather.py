@@ -16,6 +16,7 @@ from .dataset import probe_datasets
 from .files import probe_files
 from .hub import claimed, probe_hub
 from .model import probe_adapter, probe_model
+from .skeletons import with_skeletons
 from .storage import probe_storage
 from .world import World
 from .writes import probe_writes
@@ -35,10 +36,14 @@ PACKAGES = (
 )
 
 
-def _model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unknown:
+def _model(world: World, run: Run, hub: Hub | Unknown, deep: bool) -> ModelFolder | Unknown:
     """As the trainer opens it; what is broken in a folder that the hub client filled is left to the rules on hubs."""
     model = probe_model(world, run, hub)
-    return model if isinstance(model, Unknown) or isinstance(hub, Unknown) else claimed(model, hub)
+    if isinstance(model, Unknown):
+        return model
+    if deep:
+        model = with_skeletons(world, model)
+    return model if isinstance(hub, Unknown) else claimed(model, hub)
 
 
 Probe = Callable[..., Any]

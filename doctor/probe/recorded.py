@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..model import Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Speed, System, Unknown
 from .digests import digest_of_bytes
-from .world import Mount, Paths, Stat, World, resolve
+from .world import Mount, Paths, Shapes, Stat, World, resolve
 
 SCHEMA = "zdoctor.machine/1"
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8}
@@ -212,6 +212,11 @@ class RecordedWorld:
             if inside and (best is None or len(root) > len(str(best[key]))):
                 best = item
         return best
+
+    def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
+        if self.live is not None:
+            return self.live.skeletons(parts)
+        return dict.fromkeys(parts, Unknown("the libraries of a recorded machine cannot be asked"))
 
     def landmarks(self) -> tuple[str, ...]:
         return self.live.landmarks() if self.live is not None else ()

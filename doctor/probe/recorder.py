@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model import Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Speed, System, Unknown
 from .image import IMAGES
 from .recorded import SCHEMA
-from .world import Mount, Paths, Stat, World
+from .world import Mount, Paths, Shapes, Stat, World
 
 
 class Recorder:
@@ -114,6 +114,9 @@ class Recorder:
         if isinstance(answer, Speed):
             self._speeds[answer.path] = asdict(answer)
         return answer
+
+    def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
+        return self.world.skeletons(parts)
 
     def landmarks(self) -> tuple[str, ...]:
         return self.world.landmarks()

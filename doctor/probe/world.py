@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, Protocol
 
-from ..model import Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Speed, System, Unknown
+
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,13 @@ class World(Protocol):
         ...
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown: ...
+
+    def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
+        """Name -> shape of all that the installed libraries take from the weight files of these parts.
+
+        Starts a process that imports them: seconds, only for a deep check.
+        """
+        ...
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         """Versions of the installed packages among `names`, from their metadata, nothing imported."""

@@ -1,0 +1,183 @@
+"""Architectures without a table of ours: the installed libraries say what they take, without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from zdoctor.checks.model import missing_checkpoint_tensors
+from zdoctor.doctor.model import ModelFolder, Unknown
+from zdoctor.doctor.probe.components import read_component
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.skeletons import with_skeletons
+from zdoctor.doctor.rules import Unestablished
+from zdoctor.tests.hub_cases import run_with
+
+diffusers: Any = import_module("diffusers")
+transformers: Any = import_module("transformers")
+
+
+def sd3() -> Any:
+    return diffusers.SD3Transformer2DModel(
+        sample_size=4,
+        num_layers=2,
+        attention_head_dim=4,
+        num_attention_heads=2,
+        joint_attention_dim=8,
+        caption_projection_dim=8,
+        pooled_projection_dim=8,
+        pos_embed_max_size=4,
+    )
+
+
+def gemma() -> Any:
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "vocab_size": 32, "head_dim": 4}
+    return transformers.Gemma2ForCausalLM(
+        transformers.Gemma2Config(num_attention_heads=2, num_key_value_heads=1, **sizes)
+    )
+
+
+def tiny_vae() -> Any:
+    channels = {"encoder_block_out_channels": (4, 4), "decoder_block_out_channels": (4, 4)}
+    return diffusers.AutoencoderTiny(**channels, num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1))
+
+
+def old_unet() -> Any:
+    return diffusers.VQModel(block_out_channels=(32,), sample_size=8, norm_num_groups=32)
+
+
+PARTS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "SD3": ("transformer", sd3),
+    "Gemma 2": ("text_encoder", gemma),
+    "tiny VAE": ("vae", tiny_vae),
+    "VQ model": ("vae", old_unet),
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("parts")
+    for name, (part, make) in PARTS.items():
+        torch.manual_seed(0)
+        make().save_pretrained(root / name / part)
+    return {name: root / name for name in PARTS}
+
+
+def look(folder: Path) -> ModelFolder:
+    world = LiveWorld({}, cwd=str(folder), home=str(folder))
+    parts = {p.name: read_component(world, p.name, str(p)) for p in sorted(folder.iterdir())}
+    return with_skeletons(world, ModelFolder(str(folder), "diffusers", str(folder), parts))
+
+
+def missing(model: ModelFolder) -> list[str]:
+    findings = list(missing_checkpoint_tensors(replace(run_with(str(model.folder)), architecture="sd3"), model))
+    return [name for finding in findings for name in finding.evidence["names"]]
+
+
+def copied(folder: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The folder with other tensors in its weight file."""
+    for file in folder.rglob("*.json"):
+        place = target / file.relative_to(folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.read_bytes())
+    (weights,) = folder.rglob("*.safetensors")
+    tensors = load_file(weights)
+    change(tensors)
+    save_file(tensors, target / weights.relative_to(folder), {"format": "pt"})
+    return target
+
+
+def test_no_table_no_verdict(saved: dict[str, Path]) -> None:
+    """Without asking, the rule is unknown: never passed."""
+    world = LiveWorld({}, cwd="/", home="/")
+    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
+    model = ModelFolder("x", "diffusers", "x", {"transformer": part})
+    with pytest.raises(Unestablished, match=r"zdoctor check --deep"):
+        missing(model)
+
+
+def test_whole_parts_are_passed(saved: dict[str, Path], tmp_path: Path) -> None:
+    """One process answers for all parts; a tied output head is not in the file and is not missed."""
+    for folder in saved.values():
+        for part in folder.iterdir():
+            (tmp_path / f"{part.name}-{folder.name}").symlink_to(part)
+    model = look(tmp_path)
+    assert len(model.components) == len(PARTS)
+    assert all(part.needed for part in model.components.values())
+    assert missing(model) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("SD3", "transformer_blocks.1.ff.net.0.proj.weight"),
+        ("Gemma 2", "model.layers.1.mlp.gate_proj.weight"),
+        ("VQ model", "decoder.mid_block.attentions.0.to_q.weight"),
+    ],
+)
+def test_missing_tensors_are_named(saved: dict[str, Path], tmp_path: Path, name: str, lost: str) -> None:
+    folder = copied(saved[name], tmp_path / "sick", lambda tensors: tensors.__delitem__(lost))
+    assert missing(look(folder)) == [lost]
+    part, make = PARTS[name]
+    loaded = type(make()).from_pretrained(folder / part)  # the loader itself says nothing that stops a run
+    left = [key for key, value in loaded.named_parameters() if value.is_meta]
+    assert left == ([] if name == "Gemma 2" else [lost])  # transformers fills it with random numbers
+
+
+def test_names_of_older_files_are_understood(saved: dict[str, Path], tmp_path: Path) -> None:
+    old = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+
+    def rename(tensors: dict[str, Any]) -> None:
+        for name in list(tensors):
+            new = name
+            for now, then in old.items():
+                new = new.replace(f"attentions.0.{now}.", f"attentions.0.{then}.")
+            tensors[new] = tensors.pop(name)
+
+    folder = copied(saved["VQ model"], tmp_path / "old", rename)
+    assert any("proj_attn" in name for name in look(folder).components["vae"].tensors)
+    assert missing(look(folder)) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"_class_name": "NoSuchModel"}, "has no model NoSuchModel"),
+        ({"_class_name": "DDIMScheduler"}, "has no model DDIMScheduler"),
+        ({"_class_name": "SD3Transformer2DModel", "quantization_config": {"quant_method": "x"}}, "stored quantized"),
+        ({"_class_name": "SD3Transformer2DModel", "num_layers": "many"}, "Error"),
+        ({"architectures": ["os"], "model_type": "x"}, "has no model os"),
+    ],
+)
+def test_what_cannot_be_built_stays_unknown(saved: dict[str, Path], config: dict[str, Any], said: str) -> None:
+    world = LiveWorld({}, cwd="/", home="/")
+    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
+    strange = replace(part, config=config, class_name=config.get("_class_name", "os"), needed=None)
+    (answer,) = world.skeletons({"transformer": strange}).values()
+    assert isinstance(answer, Unknown) and said in answer.reason
+
+
+def test_libraries_that_do_not_answer(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment whose torch is broken makes the part unknown, with the last line of the error."""
+    world = LiveWorld({}, cwd="/", home="/")
+    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
+    monkeypatch.setenv("PYTHONPATH", str(saved["SD3"]))
+    (saved["SD3"] / "diffusers.py").write_text("raise ImportError('libcudart.so.12: cannot open')")
+    (answer,) = world.skeletons({"transformer": part}).values()
+    (saved["SD3"] / "diffusers.py").unlink()
+    assert isinstance(answer, Unknown) and "libcudart" in answer.reason
+
+
+def test_child_that_is_killed(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    world = LiveWorld({}, cwd="/", home="/")
+    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
+    monkeypatch.setattr("zdoctor.doctor.probe.skeletons.sys.executable", "/bin/false")
+    (answer,) = world.skeletons({"transformer": part}).values()
+    assert isinstance(answer, Unknown) and "exit code 1" in answer.reason
