@@ -5,26 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ..doctor.model.families import family_of
 from ..doctor.rules import Unestablished, rule
+from .contents import contents
 from .model_files import PROBLEMS
 
-_KEY = "diffusion_model.layers.0.attention.to_k.lora_A.weight"
+_FLUX_BLOCKS = ("transformer.single_transformer_blocks.", "transformer.transformer_blocks.")
 
 
-@rule("MDL005", "error", "adapter-layout-mismatch", prevents=(("KeyError", r"diffusion_model\.layers\.0\."),))
+@rule(
+    "MDL005",
+    "error",
+    "adapter-layout-mismatch",
+    prevents=(
+        ("KeyError", r"diffusion_model\.layers\.0\."),
+        ("KeyError", r"transformer\.single_transformer_blocks\.0\."),
+        ("ValueError", r"Unknown lora key: .* Cannot load this lora in low vram mode"),
+    ),
+)
 def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFolder) -> Iterator[Finding]:
     """A training adapter that does not fit the model.
 
-    What: The file behind assistant_lora_path is damaged, uses the tensor names of another program, or was made for
-    a model of another width.
+    What: The file behind assistant_lora_path is damaged, uses the tensor names of another program, was made for
+    another model or for one of another width, or, for Flux with low_vram, covers more than the blocks.
 
-    Why: For Z-Image, ai-toolkit reads the adapter's rank from one fixed name. It does so after the whole
-    transformer has been loaded.
+    Why: ai-toolkit reads the adapter's rank from one fixed name, for Z-Image and for Flux each its own. It does so
+    after the whole transformer has been loaded, for Flux after the text encoders and the VAE too. Before that,
+    diffusers fuses the file into a Flux model by the names it knows and passes over all others without a word.
 
     Repair: Use the adapter published for this model (for Z-Image-Turbo, a file of
-    ostris/zimage_turbo_training_adapter).
+    ostris/zimage_turbo_training_adapter; for FLUX.1-schnell, ostris/FLUX.1-schnell-training-adapter).
 
-    Signature: KeyError: 'diffusion_model.layers.0.attention.to_k.lora_A.weight'
+    Signature: KeyError: 'diffusion_model.layers.0.attention.to_k.lora_A.weight' or, for Flux,
+    KeyError: 'transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight'
     """
     if adapter is None or run.kind == "other":
         return
@@ -42,32 +55,54 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             detail=adapter.detail,
         )
         return
-    if run.architecture not in ("zimage", "z_image"):
+    family = family_of(run)
+    if family is None or family.adapter_key is None:
         raise Unestablished(f"the layout that {run.architecture} expects of an adapter is not known")
-    key = adapter.tensors.get(_KEY)
-    if key is None:
+    key = family.adapter_key
+    tensor = adapter.tensors.get(key)
+    if tensor is None:
+        held = contents(adapter.tensors)
         yield found(
             place,
-            "The adapter {path} has no tensor {key}, the one the trainer asks for; its first name is {example}."
-            if adapter.tensors
-            else "The adapter {path} holds no tensor at all; the trainer asks for {key}.",
+            "The adapter {path} holds no tensor at all; the trainer asks for {key}."
+            if not adapter.tensors
+            else "The adapter {path} is {held}; it has no tensor {key}, the one the trainer asks for {family} by "
+            "(its first is {example})."
+            if held
+            else "The adapter {path} has no tensor {key}, the one the trainer asks for; its first name is {example}.",
             otherwise="The run ends with KeyError: '{key}', after the whole transformer has been loaded.",
             evidence={"names": list(adapter.tensors)[:5]},
             path=adapter.path,
-            key=_KEY,
+            key=key,
+            held=held,
+            family=family.name,
             example=next(iter(adapter.tensors), None),
         )
         return
     transformer = model.components.get("transformer")
-    needed = (transformer.needed or {}).get("layers.0.attention.to_k.weight") if transformer is not None else None
-    if needed is not None and (len(key.shape) != 2 or key.shape[1] != needed[1]):
+    base = key.partition(".")[2].replace(".lora_A", "")
+    needed = (transformer.needed or {}).get(base) if transformer is not None else None
+    if needed is not None and (len(tensor.shape) != 2 or tensor.shape[1] != needed[1]):
         yield found(
             place,
             "The adapter {path} was made for a model of width {theirs}; this transformer is {ours} wide (from the "
             "headers of both).",
             otherwise="Merging it fails with a size mismatch, after the whole transformer has been loaded.",
-            evidence={"shape": list(key.shape)},
+            evidence={"shape": list(tensor.shape)},
             path=adapter.path,
-            theirs=key.shape[-1] if key.shape else 0,
+            theirs=tensor.shape[-1] if tensor.shape else 0,
             ours=needed[1],
+        )
+        return
+    low_vram = run.settings.get("model/low_vram")
+    outside = [name for name in adapter.tensors if not any(block in name for block in _FLUX_BLOCKS)]
+    if run.architecture == "flux" and outside and low_vram is not None and low_vram.value:
+        yield found(
+            run.where("model/low_vram"),
+            "With low_vram, ai-toolkit fuses only adapters that touch nothing but the blocks; {path} also holds "
+            "{example}.",
+            otherwise="The run ends with ValueError: Unknown lora key, after the whole transformer has been loaded.",
+            evidence={"names": outside[:5]},
+            path=adapter.path,
+            example=outside[0],
         )

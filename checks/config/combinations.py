@@ -101,6 +101,10 @@ def exclusive(run: Run) -> Iterator[Finding]:
         # asked before arch is looked at, so arch: flux does not help
         if on(key) and not on("model/is_flux"):
             yield bad(run, key, "{key} is for Flux models only, and only where is_flux: true is written.", START)
+    if run.architecture in ("flux_kontext", "flex2") and not run.disable_sampling:
+        for key in ("model/assistant_lora_path", "model/inference_lora_path"):
+            if on(key):
+                yield bad(run, key, "{key} is set, but this architecture has no place for such a LoRA.", SAMPLE)
     if on("model/inference_lora_path") and run.architecture in ("zimage", "zimage_l2p"):
         yield bad(
             run, "model/inference_lora_path", "{key} is set, but Z-Image has no place for an inference LoRA.", SAMPLE

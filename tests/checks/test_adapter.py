@@ -78,7 +78,7 @@ def test_a_damaged_adapter(adapter: Path) -> None:
 
 def test_what_cannot_be_known_is_not_passed(adapter: Path, tmp_path: Path) -> None:
     with pytest.raises(Unestablished):
-        findings(replace(run_with(adapter), architecture="flux"))
+        findings(replace(run_with(adapter), architecture="chroma"))
     for written in (str(tmp_path), str(tmp_path / "absent.safetensors"), "ostris/zimage/adapter.safetensors"):
         seen = probe_adapter(LiveWorld(), run_with(written), NO_HUB)
         assert seen is not None and not isinstance(seen, WeightFile)

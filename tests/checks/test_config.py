@@ -227,6 +227,8 @@ VALUES = [
     ("resolution", '["768", 1024]', "datasets/0/resolution", [768, 1024]),
     ("push_to_hub", "true", "save/push_to_hub", None),
     ("low_vram", "true\n        attn_masking: true", "model/attn_masking", None),
+    ("arch", '"flux_kontext"', "model/assistant_lora_path", None),
+    ("arch", '"flex2"', "model/assistant_lora_path", None),
 ]
 
 
