@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,14 @@ def test_hard_links_are_the_files_of_the_cache(cache: Cache, tmp_path: Path) -> 
     with pytest.raises(ApplyError, match="is corrupt"):
         apply(plan, state=tmp_path / "state")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../evil", "/evil", "C:evil", "a\\..\\evil", "nul\0", "vae/../../evil"])
+def test_a_file_list_that_leads_out_of_the_folder_is_not_followed(cache: Cache, tmp_path: Path, name: str) -> None:
+    entry = {"size": 2, "blob_id": "a" * 40}
+    cache.manifest.write_text(json.dumps({"format_version": 1, "files": {name: entry}}))
+    plan = plan_extraction(cache.world(), REPO, str(tmp_path / "model"))
+    assert names(plan) == set(MODEL)
 
 
 def test_a_damaged_file_is_named_and_nothing_is_copied(cache: Cache, tmp_path: Path) -> None:

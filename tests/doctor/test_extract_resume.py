@@ -77,9 +77,7 @@ def require_extracted(wanted: ExtractFiles) -> None:
 @pytest.mark.parametrize("published", [True, False], ids=["sha256", "no-digest"])
 def test_the_next_run_goes_on(home: Path, published: bool) -> None:
     before, wanted = snapshot(home), step(home, published=published)
-    with pytest.raises(
-        KeyboardInterrupt, match=r"2 finished files, 8\.4 MB, are kept in .*m\.zdoctor-part: the same"
-    ):
+    with pytest.raises(KeyboardInterrupt, match=r"2 finished files, 8\.4 MB, are kept in .*m\.zdoctor-part: "):
         extract(home, wanted, stop_in(NAMES[2], interrupt))
     part = part_of(Path(wanted.target))
     assert sorted(finished(part)) == list(NAMES[:2])
@@ -165,7 +163,7 @@ def test_a_torn_manifest(home: Path, tail: bytes) -> None:
     wanted = step(home)
     part = cut_short(home, wanted)
     with (part / "manifest.jsonl").open("ab") as manifest:
-        manifest.write(tail)
+        manifest.write(b"\n" + tail)
     assert extract(home, wanted).adopted == 2 * SIZE + (1 << 21)
     require_extracted(wanted)
 
