@@ -22,6 +22,10 @@ GAPS = {
 }
 FOLDER_GAP = "{file} is missing from {repo}, which was downloaded from the hub at commit {commit}."
 CHANGED = "{file} of {repo} was written anew after it was downloaded (by its time): "
+UPDATE = (
+    "The update of {repo} to commit {commit} was interrupted: {count} of its {total} files are missing, {same} of "
+    "them unchanged since {older}, which is complete here."
+)
 HIDDEN = "{file} of {repo} is in the cache, but noted as non-existent (.no_exist), so loaders do not see it."
 
 
@@ -116,10 +120,12 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
     What: Every file the run loads is looked for; the names come from the repository's file list
     (trees/<commit>.json), or from the weight index where there is no list. A file that is there but noted as
     non-existent (in .no_exist, after the hub once answered 404) is as good as missing.
+    An update that was interrupted in a cache without symbolic links is one finding.
     Why: An interrupted download, a deleted blob, or a tool that removed files leaves a snapshot that looks like a
     model. Online the client downloads what is missing; offline, or from a path, the loader fails.
     Repair: A link to the blob where the content is still there, a verified copy from elsewhere on this machine; else
-    what an interrupted download lacks is downloaded, or exactly the missing file.
+    what an interrupted download lacks is downloaded, or exactly the missing file. In an update without symbolic links
+    the unchanged files become hard links to those of the older snapshot, and only the others are downloaded.
     Upstream: https://github.com/huggingface/huggingface_hub/issues/3371
     Signature: IncompleteSnapshotError: The cached snapshot for … is incomplete
     """
@@ -138,6 +144,28 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
             continue
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or f.hidden)]
         heals = by_id and not hub.offline  # online the client downloads what is missing by itself
+        running = heals and any(alive for _, _, alive in repo.partials)
+        if repo.update_of is not None and not running:
+            lost = [f for f in repo.files if f.state == "missing"]
+            yield found(
+                run.where(repo.used_by[0]),
+                UPDATE,
+                severity="warning" if heals else None,
+                otherwise="Without symbolic links the hub client knows no file of an older commit: it downloads all "
+                "of them again, {size}."
+                if heals
+                else "The run stops while it loads the model.",
+                evidence={"update_of": repo.update_of, "commit": repo.commit, "paths": [f.path for f in lost]},
+                repo=repo.repo,
+                commit=repo.commit[:8],
+                older=repo.update_of[:8],
+                count=len(lost),
+                total=len(repo.files),
+                same=sum(f.good_copy is not None for f in lost),
+                size=amount(sum(f.size or 0 for f in lost)),
+            )
+        if repo.update_of is not None:
+            gaps = [f for f in gaps if f.state != "missing"]
         if heals:
             started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
             gaps = [f for f in gaps if folder_of(f) in started or f.prefix is not None]

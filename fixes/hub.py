@@ -29,6 +29,8 @@ from .model import amount, extract_from_the_cache
 @repair("HUB001", "HUB002")
 def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
     """Bring back what a snapshot should hold: a link, a verified copy, or a download of exactly what is missing."""
+    if "update_of" in finding.evidence:
+        return
     wanted = {finding.evidence.get("path"), *finding.evidence.get("paths", ())}
     files = [(r, file) for r in hub.repos for file in r.files if file.path in wanted and not file.changed]
     for repo, file in files:
@@ -73,7 +75,12 @@ def _download_title(files: Sequence[HubFile]) -> str:
 
 def _is_away(file: HubFile) -> bool:
     """Whether only the network has what the file should hold."""
-    return file.needed and file.state != "ok" and file.good_copy is None
+    return _belongs(file) and file.state != "ok" and file.good_copy is None
+
+
+def _belongs(file: HubFile) -> bool:
+    """Whether the snapshot should hold it; what it should not hold is put aside."""
+    return file.needed or file.state == "missing"
 
 
 def _one_fix(title: str, files: Sequence[tuple[HubRepo, HubFile]]) -> Fix:
@@ -88,7 +95,7 @@ def _one_fix(title: str, files: Sequence[tuple[HubRepo, HubFile]]) -> Fix:
 
 
 def _steps(repo: HubRepo, file: HubFile) -> Iterator[FetchFile | PlaceCopy | MakeLink | Quarantine]:
-    if not file.needed:
+    if not _belongs(file):
         yield Quarantine(file.path)
         return
     place = file.blob or file.path
@@ -100,7 +107,7 @@ def _steps(repo: HubRepo, file: HubFile) -> Iterator[FetchFile | PlaceCopy | Mak
         if any(prefix == path for path, _, _ in repo.partials):
             yield Quarantine(prefix or "")
     elif file.good_copy is not None and file.good_copy != place:
-        yield PlaceCopy(place, file.good_copy, file.size or 0, file.digest)
+        yield PlaceCopy(place, file.good_copy, file.size or 0, file.digest, link=_shares_snapshots(repo, file))
     if file.blob is not None and file.state in ("missing", "wrong-link"):
         yield MakeLink(file.path, _target(repo, file))
     if file.hidden:
@@ -108,11 +115,52 @@ def _steps(repo: HubRepo, file: HubFile) -> Iterator[FetchFile | PlaceCopy | Mak
         yield Quarantine(separator.join([repo.folder, ".no_exist", repo.commit or "", *file.name.split("/")]))
 
 
+def _shares_snapshots(repo: HubRepo, file: HubFile) -> bool:
+    """Whether a file and its good copy are plain files of snapshots of one repository: one will do for both."""
+    copy = (file.good_copy or "").replace("\\", "/")
+    return file.blob is None and copy.startswith(repo.folder.replace("\\", "/") + "/snapshots/")
+
+
 def _target(repo: HubRepo, file: HubFile) -> str:
     """The text of the link from a snapshot to the blob `file.digest` names, as the hub client writes it."""
     up = [".."] * (file.name.count("/") + 2)
     address = (file.digest or "").partition(":")[2]
     return ("\\" if "\\" in repo.folder else "/").join([*up, "blobs", address])
+
+
+@repair("HUB002")
+def complete_update(finding: Finding, hub: Hub) -> Iterator[Fix]:
+    """What is unchanged since the older snapshot gets a second name in the new one; what changed is downloaded."""
+    wanted = set(finding.evidence.get("paths", ())) if "update_of" in finding.evidence else set()
+    for repo in hub.repos:
+        files = [(repo, file) for file in repo.files if file.path in wanted]
+        if not files:
+            continue
+        away = [(repo, file) for _, file in files if _is_away(file)]
+        here = [pair for pair in files if pair not in away]
+        if not away or not hub.offline:
+            yield _one_fix(_update_title(repo, here, away), files)
+        elif here and not any(file.needed for _, file in away):
+            yield _one_fix(_update_title(repo, here, []), here)
+        else:
+            older = repo.update_of or ""
+            yield Fix(
+                f"point refs/main of {repo.repo} back at {older[:8]}, which is complete, 0 bytes downloaded",
+                (WriteText(repo.ref_path, older),),
+                safety="ask",
+                order=0,
+                command=_command(repo.ref_path, older),
+            )
+
+
+def _update_title(
+    repo: HubRepo, here: Sequence[tuple[HubRepo, HubFile]], away: Sequence[tuple[HubRepo, HubFile]]
+) -> str:
+    sizes = [(file.size or 0) - (file.prefix[1] if file.prefix else 0) for _, file in away]
+    return (
+        f"complete the update of {repo.repo}: hard links for what is unchanged ({len(here)} of "
+        f"{len(here) + len(away)} files), {amount(sum(sizes))} downloaded"
+    )
 
 
 @repair("HUB003")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...model import HubFile, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, is_safe, repo_folder
-from .content import SMALL, Expected, digest_of, examine, kind_of, known, manifest, structure
+from .content import SMALL, Expected, digest_of, digest_of_blob, examine, kind_of, known, manifest, structure
 from .needs import needed
+from .updates import begun, taken_over
 
 RefState = Literal["ok", "dangling", "malformed", "absent", "pinned"]
 MOST_FILES = 20_000
@@ -65,6 +66,15 @@ def look(
     by_age = sorted(listings, key=lambda commit: listings[commit].modified_ns, reverse=True)
     missing = {commit: _missing(world, paths, listings[commit], wanted[commit]) for commit in by_age}
     complete = tuple(commit for commit in by_age if wanted[commit] and not missing[commit])
+    update = None
+    if asked is not None and state in ("ok", "dangling") and missing.get(asked, 1):
+        update = begun(world, paths, folder, asked, listings.get(asked), [listings[commit] for commit in complete])
+    rest: frozenset[str] = frozenset()
+    if update is not None:
+        new, older = update
+        rest, state, listings = taken_over(new, older), "ok", {**listings, new.commit: new}
+        present = new.present | (older.present & new.expected.keys())
+        wanted[new.commit] = needed(list(new.expected), present, new.shards, insides, from_elsewhere(used_by, run))
     serving = asked
     if serving not in listings:
         serving = (
@@ -74,10 +84,10 @@ def look(
     files: tuple[HubFile, ...] = ()
     partials = tuple(partials_of(world, paths, paths.join(folder, "blobs")))
     if listing is not None:
-        files = tuple(files_of(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}))
-        others = [listings[c].folder for c in by_age if c != serving]
-        search = Search(world, paths, caches, folder, (*others, *plain), hashed is not None)
-        files = tuple(search.with_copy(f) if f.needed and f.state != "ok" else f for f in files)
+        files = tuple(files_of(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}, rest))
+        others = {listings[c].folder: listings[c].expected for c in by_age if c != serving}
+        search = Search(world, paths, caches, folder, (*others, *plain), hashed is not None, others)
+        files = tuple(search.with_copy(f) if f.state != "ok" and (f.needed or f.name in rest) else f for f in files)
         files = tuple(with_beginning(world, paths, f, partials) for f in files)
         if listing.broken_manifest is not None:
             files = (*files, _bad_manifest(paths, folder, listing))
@@ -97,6 +107,7 @@ def look(
         snapshots=tuple(by_age),
         used_by=used_by,
         complete=complete,
+        update_of=update[1].commit if update is not None else None,
     )
 
 
@@ -207,11 +218,13 @@ def files_of(
     listing: Listing,
     wanted: Collection[str],
     hashed: Mapping[str, str | Unknown],
+    rest: Collection[str] = (),
 ) -> Iterator[HubFile]:
+    """The files that are there, are wanted, or are among the `rest` that nobody loads but that belongs here."""
     files = [
         examine(world, paths, cache, listing.folder, name, expected, needed=name in wanted, hashed=hashed)
         for name, expected in sorted(listing.expected.items())
-        if name in wanted or name in listing.present
+        if name in wanted or name in listing.present or name in rest
     ]
     linked = any(file.blob is not None for file in files)
     denied = paths.join(folder, ".no_exist", listing.commit)
@@ -250,7 +263,10 @@ def is_alive(world: World, path: str, stat: Stat) -> bool:
 
 @dataclass(frozen=True)
 class Search:
-    """Looks for another copy of a file's content: blobs of every cache, then files of that name in `folders`."""
+    """Looks for another copy of a file's content: blobs of every cache, then files of that name in `folders`.
+
+    `listed` says what some of these folders should hold: a file that should be another is no copy, whatever its size.
+    """
 
     world: World
     paths: Paths
@@ -258,6 +274,7 @@ class Search:
     repo: str
     folders: Sequence[str]
     deep: bool
+    listed: Mapping[str, Mapping[str, Expected | None]] = field(default_factory=dict)
 
     def with_copy(self, file: HubFile) -> HubFile:
         if file.digest is None:
@@ -279,7 +296,9 @@ class Search:
                 if name.startswith("models--"):
                     yield join(cache, name, "blobs", address)
         for folder in self.folders:
-            yield join(folder, *file.name.split("/"))
+            should = self.listed.get(folder, {}).get(file.name)
+            if should is None or should.digest in (None, file.digest):
+                yield join(folder, *file.name.split("/"))
 
     def _is_good(self, path: str, file: HubFile, own: tuple[str, Stat | Unknown | None] | None) -> bool:
         """Right size, not the bad file itself, and the right digest where that is cheap to say."""
@@ -288,6 +307,8 @@ class Search:
             return False
         if file.size is not None and stat.size != file.size:
             return False
+        if digest_of_blob(self.paths.name(final)) not in (None, file.digest) and final != path:
+            return False  # a link to the content of another version
         if own is not None and isinstance(own[1], Stat):
             same_inode = stat.inode != 0 and (stat.device, stat.inode) == (own[1].device, own[1].inode)
             if final == own[0] or same_inode:
