@@ -92,6 +92,13 @@ def parser() -> argparse.ArgumentParser:
     made = command("extract", _extract, "copy a repository from the hub cache to a plain folder, verified")
     extract_command.arguments(made)
 
+    made = command("cache", _cache, "show every hub cache, its health and its waste; --fix repairs one repository")
+    made.add_argument("repo", nargs="?", metavar="REPO", help="only this repository, org/name")
+    made.add_argument("--deep", action="store_true", help="also read every file as a whole and compare its sha256")
+    made.add_argument("--format", choices=("text", "json"), default="text")
+    made.add_argument("--fix", action="store_true", help="show the repairs of REPO as a plan")
+    made.add_argument("--apply", action="store_true", help="with --fix: repair (zdoctor undo puts everything back)")
+
     made = command("explain", _explain, "what a rule looks at, why, and what its repair does")
     made.add_argument("rule", metavar="RULE")
     command("rules", _rules, "list every rule")
@@ -233,6 +240,14 @@ def _history(options: argparse.Namespace) -> int:
 def _extract(options: argparse.Namespace) -> int:
     _recover()
     return extract_command.run(options)
+
+
+def _cache(options: argparse.Namespace) -> int:
+    from . import cache
+
+    if options.apply:
+        _recover()
+    return cache.run(options)
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,18 +125,30 @@ def fix(
     A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
     one entry of the history. `progress` is told of bytes copied, `reading` of those read by a `deep` check.
     """
-    from . import apply as writer
     from .probe.recorded import RecordedWorld
+
+    rules = select(all_rules(), selected, ())
+
+    def look() -> Report:
+        world = world_of(machine, deep=deep, progress=reading)
+        if apply and isinstance(world, RecordedWorld) and world.live is None:
+            raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
+        return examine_config(config, world, rules, deep=deep).report
+
+    return carry_out(look, apply=apply, allow=allow, progress=progress)
+
+
+def carry_out(
+    look: Callable[[], Report], *, apply: bool, allow: TrainingEffect = "none", progress: Any = None
+) -> Fixed:
+    """What `look` reports, planned and, with `apply`, repaired; as in `fix`."""
+    from . import apply as writer
     from .state import state_folder
 
-    world = world_of(machine, deep=deep, progress=reading)
-    if apply and isinstance(world, RecordedWorld) and world.live is None:
-        raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
-    rules = select(all_rules(), selected, ())
-    first = examine_config(config, world, rules, deep=deep)
-    plan = prescribe(first.report, allow=allow)
+    first = look()
+    plan = prescribe(first, allow=allow)
     binding = writer.bind(plan)
-    result = Fixed(first.report, plan, writer.diff(plan))
+    result = Fixed(first, plan, writer.diff(plan))
     if not apply or not plan.fixes:
         return result
     state = state_folder()
@@ -147,15 +159,15 @@ def fix(
             group = applied[0] if applied else None
             done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
             applied.append(done.id)
-            after = examine_config(config, world_of(machine, deep=deep, progress=reading), rules, deep=deep)
-            plan = prescribe(after.report, allow=allow)
+            after = look()
+            plan = prescribe(after, allow=allow)
             if not plan.fixes:
                 break
             binding = writer.bind(plan)
     except writer.ApplyError as error:
         hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else ""
         raise UserError(str(error), hint) from error
-    return replace(result, applied=tuple(applied), after=after.report)
+    return replace(result, applied=tuple(applied), after=after)
 
 
 def extract(

@@ -13,8 +13,13 @@ SCHEMA = "zdoctor.report/1"
 
 
 def render(report: Report) -> str:
-    """One JSON object, one trailing newline. Bytes of file names that are not UTF-8 come out as escapes."""
-    text = json.dumps(as_data(report), ensure_ascii=False, indent=2, default=str) + "\n"
+    """One JSON object, one trailing newline."""
+    return dumps(as_data(report))
+
+
+def dumps(data: dict[str, Any]) -> str:
+    """JSON, one trailing newline. Control characters and bytes of names that are not UTF-8 come out as escapes."""
+    text = json.dumps(data, ensure_ascii=False, indent=2, default=str) + "\n"
     return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -74,11 +74,11 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     label = f"{severity:<8}"
     where = _place(finding)
     yield [(STYLES[severity], label), ("bold", f"{finding.rule} {finding.name}"), ("dim", f"   {where}")]
-    yield from _wrap(finding.text(), width, "  ")
+    yield from wrap(finding.text(), width, "  ")
     if finding.otherwise:
-        yield from _wrap(finding.consequence(), width, "  otherwise: ", style="dim")
+        yield from wrap(finding.consequence(), width, "  otherwise: ", style="dim")
     for fix in finding.fixes[:3]:
-        yield from _wrap(f"{fix.title}{_how(fix)}", width, "  fix: ", style="green")
+        yield from wrap(f"{fix.title}{_how(fix)}", width, "  fix: ", style="green")
         if fix.command:
             yield [("green", f"       $ {fix.command}")]
     if len(finding.fixes) > 3:
@@ -112,7 +112,7 @@ def _outcomes(title: str, outcomes: Sequence[Outcome], width: int) -> Iterator[L
     for outcome in outcomes:
         by_reason.setdefault(outcome.reason, []).append(outcome.rule)
     for reason, rules in by_reason.items():
-        yield from _wrap(f"{' '.join(rules)}: {reason}", width, f"{title}: ", style="magenta")
+        yield from wrap(f"{' '.join(rules)}: {reason}", width, f"{title}: ", style="magenta")
     if by_reason:
         yield []
 
@@ -146,7 +146,7 @@ def _plan(plan: Plan, diff: str, width: int) -> Iterator[Line]:
     if not plan.fixes:
         yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
     for fix in plan.fixes:
-        yield from _wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ", style="green")
+        yield from wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ", style="green")
     if diff:
         yield []
         for line in diff.splitlines():
@@ -156,12 +156,12 @@ def _plan(plan: Plan, diff: str, width: int) -> Iterator[Line]:
         yield []
         yield [("bold", "Left to you:")]
         for fix in plan.shown:
-            yield from _wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ")
+            yield from wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ")
             if fix.command:
                 yield [("", f"      $ {fix.command}")]
 
 
-def _wrap(text: str, width: int, lead: str, style: str = "") -> Iterator[Line]:
+def wrap(text: str, width: int, lead: str, style: str = "") -> Iterator[Line]:
     blank = " " * len(lead)
     pieces = [
         piece

@@ -116,6 +116,16 @@ def test_copy_on_this_machine_spares_the_download(
     assert load(cache) == MODEL
 
 
+def test_a_cache_without_links_elsewhere_spares_the_download(caches: dict[str, Cache], tmp_path: Path) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    caches["plain"].copy(tmp_path / "hf" / "hub")
+    cache.blob(SHARD).unlink()
+    world = cache.world(HF_HOME=str(tmp_path / "hf"))
+    apply(prescribe(check(world, run_with())), state=tmp_path / "state")  # no hub answers here
+    assert said(check(world, run_with(), deep=True)) == []
+    assert load(cache) == MODEL
+
+
 def test_a_corrupt_file_is_no_good_copy_of_itself(caches: dict[str, Cache], tmp_path: Path) -> None:
     """The blob bears the right name and size; under another repository too, when both share it by a hard link."""
     cache = caches["linked"].copy(tmp_path / "hub")

@@ -86,7 +86,12 @@ def look(
     if listing is not None:
         files = tuple(files_of(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}, rest))
         others = {listings[c].folder: listings[c].expected for c in by_age if c != serving}
-        search = Search(world, paths, caches, folder, (*others, *plain), hashed is not None, others)
+        twins = [
+            paths.join(repo_folder(paths, cache, use.repo), "snapshots", listing.commit)
+            for cache in caches
+            if cache != use.cache
+        ]
+        search = Search(world, paths, caches, folder, (*others, *twins, *plain), hashed is not None, others)
         files = tuple(search.with_copy(f) if f.state != "ok" and (f.needed or f.name in rest) else f for f in files)
         files = tuple(with_beginning(world, paths, f, partials) for f in files)
         if listing.broken_manifest is not None:

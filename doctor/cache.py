@@ -1,0 +1,105 @@
+"""The command `zdoctor cache`: every hub cache, its health and its waste; and the repair of one repository."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from dataclasses import replace
+from typing import Any
+
+from . import commands, console
+from .commands import Fixed
+from .engine import examine
+from .errors import UserError
+from .examine import select
+from .model import Facts, Report
+from .model.caches import Inventory
+from .probe.hub.faults import probe_faults, run_of
+from .probe.hub.inventory import names, probe_inventory
+from .probe.world import World
+from .rules import all_repairs, all_rules
+
+REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")
+
+
+def inventory(repo: str | None = None, *, deep: bool = False, progress: Any = None) -> Inventory:
+    """What the hub caches hold, all of it or of one repository ("org/name"). Changes nothing, asks no network.
+
+    Raises UserError for a repository that is in none of them.
+    """
+    world = commands.world_of(None, deep=deep, progress=progress)
+    _require(world, repo)
+    return probe_inventory(world, repo, deep=deep)
+
+
+def repair(repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None, reading: Any = None) -> Fixed:
+    """Plan the repairs of every cached copy of a model and, with `apply`, carry them out and check again."""
+    world = commands.world_of(None)
+    _require(world, repo)
+    if not any(found.kind == "model" for found in probe_inventory(world, repo).repos):
+        raise UserError(
+            f"{repo} is no model; zdoctor repairs models.", f"hf cache verify {repo} names what is wrong."
+        )
+
+    def look() -> Report:
+        world = commands.world_of(None, deep=deep, progress=reading)
+        seen = probe_inventory(world, repo, deep=deep)
+        facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
+        rules = select(all_rules(), REPAIRED, ())
+        return examine(facts, rules, all_repairs(), config=repo, trainer=None)
+
+    return commands.carry_out(look, apply=apply, progress=progress)
+
+
+def _require(world: World, repo: str | None) -> None:
+    if repo is None:
+        return
+    cached = names(world)
+    if repo not in cached:
+        near = difflib.get_close_matches(repo, cached, 1, 0.5)
+        hint = f"Did you mean {near[0]}?" if near else "zdoctor cache lists what is cached."
+        raise UserError(f"{repo} is in no hub cache of this machine.", hint)
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command line's words, and out comes the exit code."""
+    if (options.fix or options.apply) and options.repo is None:
+        raise UserError("--fix needs the name of a repository.", "zdoctor cache org/name --fix")
+    if options.apply and not options.fix:
+        raise UserError("--apply goes with --fix.", f"zdoctor cache {options.repo} --fix --apply")
+    if options.fix:
+        return _fix(options)
+    found = inventory(options.repo, deep=options.deep, progress=console.reading() if options.deep else None)
+    if options.format == "json":
+        from ..reports import cache_json
+
+        console.emit(cache_json.render(found))
+    else:
+        _show(found)
+    return found.exit_code
+
+
+def _fix(options: argparse.Namespace) -> int:
+    from ..reports import terminal
+
+    reading = console.reading() if options.deep else None
+    done = repair(options.repo, apply=options.apply, deep=options.deep, progress=console.progress(), reading=reading)
+    again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
+    shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
+    plan = replace(done.plan, shown=shown)
+    console.emit(terminal.render_plan(plan, done.diff, width=console.width(), color=console.color()))
+    if not done.applied:
+        if plan.fixes:
+            console.emit(f"\nnext: {again}\n")
+    else:
+        console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
+    found = inventory(options.repo, deep=options.deep, progress=reading)
+    if done.applied:
+        _show(found)
+    return found.exit_code
+
+
+def _show(found: Inventory) -> None:
+    from ..reports import cache as report
+
+    console.emit(report.render(found, width=console.width(), color=console.color()))

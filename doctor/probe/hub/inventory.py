@@ -1,0 +1,252 @@
+"""Every hub cache of a machine: what is in it, whether it is whole, and what takes space without being of use.
+
+Linear in the number of files; at most `MOST_ENTRIES` are looked at in one repository, links to folders not followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from ...model import HubFile, Unknown
+from ...model.caches import Cache, CachedRepo, Duplicate, Inventory, Kind, Revision, Waste
+from ..world import Mount, Paths, World
+from .caches import origins
+from .content import Unreadable, digest_of_blob, kind_of, known
+from .needs import needed
+from .repos import MARK, MOST_FILES, Listing, commits_of, files_of, listing_of, partials_of
+from .waste import Identity, Tree, identity, left_in, sizes_of, store_waste, tree_of
+
+MOST_READ = 2000  # more small files are hashed only in a deep look, or in one at this repository
+WORTH = 1 << 20  # smaller duplicates are not worth a line
+_FOLDER = re.compile(r"(model|dataset|space|kernel)s--(.+)", re.S)
+_BAD = ("wrong-link", "wrong-size", "wrong-content", "broken-structure")
+
+Hashed = Mapping[str, str | Unknown]
+
+
+@dataclass(frozen=True)
+class RepoLook:
+    """One repository with all that was seen of it."""
+
+    summary: CachedRepo
+    tree: Tree = field(default_factory=dict)
+    files: Mapping[str, tuple[HubFile, ...]] = field(default_factory=dict)  # by commit
+    payloads: frozenset[str] = frozenset()  # the files of the shared store that its blobs lead to
+
+
+def names(world: World) -> list[str]:
+    """The repositories in all caches of this machine, as `zdoctor cache REPO` takes them."""
+    paths = Paths(world.system)
+    return list(dict.fromkeys(r.repo for cache in origins(world) for r in _repositories(world, paths, cache, None)))
+
+
+def probe_inventory(world: World, repo: str | None = None, *, deep: bool = False) -> Inventory:
+    """All hub caches, or what they hold of the repository `repo` ("org/name").
+
+    Always: layout, sizes, content addresses of small files, headers of safetensors files. Small files of datasets
+    and of very large repositories are read only when asked for by name. `deep` also reads the large files whose
+    digest is known. Never raises: what cannot be looked at is said in `problem`.
+    """
+    caches = origins(world)
+    looks = _look(world, caches, repo, deep, {})
+    if deep:
+        files = [file for look in _all(looks) for found in look.files.values() for file in found]
+        unread = [f for f in files if f.state == "ok" and f.digest is not None and not f.verified]
+        digests = world.digests({f.blob or f.path: kind_of(f.digest or "") for f in unread})
+        looks = _look(world, caches, repo, deep, {f.path: digests[f.blob or f.path] for f in unread})
+    return Inventory(
+        tuple(_cache(world, path, why, looks[path], repo) for path, why in caches.items()),
+        tuple(_duplicates(world, _all(looks))),
+        repo,
+        deep,
+    )
+
+
+def _all(looks: Mapping[str, list[RepoLook]]) -> list[RepoLook]:
+    return [look for group in looks.values() for look in group]
+
+
+def _look(
+    world: World, caches: Iterable[str], repo: str | None, deep: bool, hashed: Hashed
+) -> dict[str, list[RepoLook]]:
+    paths, asked = Paths(world.system), deep or repo is not None
+    return {
+        cache: [_look_at(world, paths, cache, one, asked, hashed) for one in _repositories(world, paths, cache, repo)]
+        for cache in caches
+    }
+
+
+def _repositories(world: World, paths: Paths, cache: str, repo: str | None) -> Iterator[CachedRepo]:
+    entries = world.names(cache)
+    for entry in () if isinstance(entries, Unknown) else entries:
+        match = _FOLDER.fullmatch(entry)
+        name = match[2].replace("--", "/") if match is not None else ""
+        if match is not None and (repo is None or name == repo):
+            yield CachedRepo(cast(Kind, match[1]), name, paths.join(cache, entry))
+
+
+def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bool, hashed: Hashed) -> RepoLook:
+    """Everything about one repository; one that the system does not let us look at says so in its `problem`."""
+    try:
+        tree, partly = tree_of(world, paths, repo.folder)
+        listings = [listing_of(world, paths, repo.folder, c) for c in commits_of(world, paths, repo.folder)]
+        listings = sorted((x for x in listings if x.expected), key=lambda x: x.modified_ns, reverse=True)
+        refs, bad_refs = _refs(world, paths, repo.folder, tree, {x.commit for x in listings})
+    except Unreadable as error:
+        return RepoLook(replace(repo, problem=str(error)))
+    read = asked or (repo.kind == "model" and sum(len(x.present) for x in listings) <= MOST_READ)
+    files: dict[str, tuple[HubFile, ...]] = {}
+    revisions = []
+    for listing in listings:
+        named = tuple(sorted(ref for ref, commit in refs.items() if commit == listing.commit))
+        revision = Revision(listing.commit, named, "unknown", len(listing.present), 0, 0)
+        try:
+            files[listing.commit] = _files(world, paths, cache, repo, listing, hashed, read)
+            revisions.append(_judged(revision, repo, listing, files[listing.commit]))
+        except Unreadable as error:
+            revisions.append(replace(revision, reason=str(error)))
+    payloads = frozenset(_payloads(paths, tree, paths.join(repo.folder, "blobs")))
+    size = sum(sizes_of(world, tree, [path for path, stat in tree.items() if stat.kind == "file"] + [*payloads]))
+    summary = replace(
+        repo,
+        size=size,
+        revisions=tuple(_with_sizes(world, tree, revisions, files)),
+        bad_refs=bad_refs,
+        partly=partly,
+    )
+    partials = tuple(partials_of(world, paths, paths.join(repo.folder, "blobs")))
+    waste = tuple(left_in(world, paths, summary, tree, files, partials))
+    return RepoLook(replace(summary, waste=waste), tree, files, payloads)
+
+
+def _refs(
+    world: World, paths: Paths, folder: str, tree: Tree, commits: set[str]
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """The commit behind each ref, and the refs that lead to no snapshot although there are some."""
+    top = paths.join(folder, "refs") + paths.flavour.sep
+    good, bad = {}, []
+    for path, stat in tree.items():
+        if stat.kind == "file" and path.startswith(top) and MARK not in path:
+            name = path[len(top) :].replace("\\", "/")
+            text = known(world.read(path, 0, 4096)).decode("utf-8", "replace")
+            if text in commits:
+                good[name] = text
+            elif commits:
+                bad.append((name, text[:80]))
+    return good, tuple(bad)
+
+
+def _files(
+    world: World, paths: Paths, cache: str, repo: CachedRepo, listing: Listing, hashed: Hashed, read: bool
+) -> tuple[HubFile, ...]:
+    """The files of a snapshot that are there, and those that a loader would miss. `read`: contents are looked at."""
+    asked = needed(list(listing.expected), listing.present, listing.shards, ("",)) if repo.kind == "model" else set()
+    wanted = (listing.present if read else frozenset()) | (asked - listing.present)
+    return tuple(files_of(world, paths, cache, repo.folder, listing, wanted, hashed))
+
+
+def _judged(revision: Revision, repo: CachedRepo, listing: Listing, files: tuple[HubFile, ...]) -> Revision:
+    damaged = [f for f in files if f.state in _BAD]
+    gaps = [f for f in files if f.state in ("missing", "dangling") or (f.hidden and f.needed)]
+    unread = [f for f in files if f.state == "ok" and not f.verified]
+    absent = len(listing.expected.keys() - {f.name for f in files})
+    reason = ""
+    if listing.broken_manifest is not None:
+        reason = f"the client's list of its files cannot be used: it {listing.broken_manifest}"
+    elif len(listing.present) >= MOST_FILES:
+        reason = "it has more files than are looked at"
+    elif not listing.has_manifest:
+        reason = "the client kept no list of its files, so what is missing cannot be told"
+    elif absent and repo.kind != "model":
+        reason = f"{absent} files of its list are not here, which may be on purpose"
+    elif any(f.unread for f in files):
+        reason = next(f"{f.name}: {f.unread}" for f in files if f.unread)
+    return replace(
+        revision,
+        health="damaged"
+        if damaged
+        else "incomplete"
+        if gaps
+        else "unknown"
+        if reason
+        else "plausible"
+        if unread
+        else "verified",
+        faults=(*damaged, *(f for f in gaps if f not in damaged)),
+        absent=absent,
+        unread=len(unread),
+        unread_bytes=sum(f.actual_size or 0 for f in unread),
+        reason=reason,
+    )
+
+
+def _with_sizes(
+    world: World, tree: Tree, revisions: Iterable[Revision], files: Mapping[str, tuple[HubFile, ...]]
+) -> Iterator[Revision]:
+    contents: dict[str, dict[Identity, int]] = {}
+    users: dict[Identity, int] = {}
+    for commit, found in files.items():
+        here = [f for f in found if f.actual_size is not None and f.state != "wrong-link"]
+        there = {identity(world, tree, f.blob or f.path): f.actual_size or 0 for f in here}
+        contents[commit] = there
+        for content in there:
+            users[content] = users.get(content, 0) + 1
+    for revision in revisions:
+        there = contents.get(revision.commit, {})
+        own = sum(size for content, size in there.items() if users[content] == 1)
+        yield replace(revision, size=sum(there.values()), own=own)
+
+
+def _payloads(paths: Paths, tree: Tree, blobs: str) -> Iterator[str]:
+    """Where the blobs of a repository lead that are links: into the store that all repositories of a cache share."""
+    for path, stat in tree.items():
+        if stat.kind == "link" and paths.parent(path) == blobs and digest_of_blob(paths.name(path)):
+            yield paths.flavour.normpath(paths.join(blobs, stat.target or ""))
+
+
+def _cache(world: World, path: str, why: str, looks: list[RepoLook], repo: str | None) -> Cache:
+    paths = Paths(world.system)
+    entries = world.names(path)
+    if isinstance(entries, Unknown):
+        return Cache(path, why, problem=entries.reason if world.stat(path) is not None else "")
+    store = paths.join(path, "blobs")
+    try:
+        shared = tree_of(world, paths, store)[0] if "blobs" in entries else {}
+    except Unreadable:
+        shared = {}
+    waste: tuple[Waste, ...] = ()
+    if repo is None and all(not look.summary.problem and not look.summary.partly for look in looks):
+        used = {payload for look in looks for payload in look.payloads}
+        waste = tuple(store_waste(world, paths, store, shared, used))
+    trees: Tree = dict(shared) if repo is None else {}
+    for look in looks:
+        trees |= look.tree
+        trees |= {p: shared[p] for p in look.payloads if p in shared}
+    files = [file for file, stat in trees.items() if stat.kind == "file"]
+    mount = world.mount(path)
+    return Cache(
+        path,
+        why,
+        tuple(look.summary for look in looks),
+        waste,
+        sum(sizes_of(world, trees, files)),
+        mount.free if isinstance(mount, Mount) else None,
+    )
+
+
+def _duplicates(world: World, looks: list[RepoLook]) -> Iterator[Duplicate]:
+    """Contents that lie in several files, by content address; the largest waste first."""
+    places: dict[tuple[str, int], dict[Identity, str]] = {}
+    for look in looks:
+        for file in (f for files in look.files.values() for f in files):
+            if file.state == "ok" and file.digest is not None and (file.actual_size or 0) >= WORTH:
+                path = file.blob or file.path
+                there = places.setdefault((file.digest, file.actual_size or 0), {})
+                there.setdefault(identity(world, look.tree, path), path)
+    found = [
+        Duplicate(digest, size, tuple(there.values())) for (digest, size), there in places.items() if len(there) > 1
+    ]
+    yield from sorted(found, key=lambda duplicate: -duplicate.waste)

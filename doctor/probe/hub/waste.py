@@ -1,0 +1,141 @@
+"""What lies in a hub cache without being of use to anyone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ...model import HubFile
+from ...model.caches import CachedRepo, Waste
+from ..world import Paths, Stat, World
+from .content import digest_of_blob, known
+from .repos import ALIVE_NS
+
+MOST_ENTRIES = 300_000
+DEEPEST = 16
+QUARANTINE = ".zdoctor-quarantine"
+STORE_MARK = ".huggingface-shared-blobs"
+
+Tree = dict[str, Stat]
+Identity = tuple[int, int] | str
+
+
+def tree_of(world: World, paths: Paths, folder: str) -> tuple[Tree, bool]:
+    """Everything below a folder by path, links not followed; whether there was more than is looked at."""
+    tree: Tree = {}
+    waiting = [(folder, 0)]
+    while waiting:
+        inside, depth = waiting.pop()
+        for name in known(world.names(inside)):
+            if len(tree) >= MOST_ENTRIES or depth > DEEPEST:
+                return tree, True
+            path = paths.join(inside, name)
+            stat = known(world.stat(path))
+            if isinstance(stat, Stat):
+                tree[path] = stat
+                if stat.kind == "folder":
+                    waiting.append((path, depth + 1))
+    return tree, False
+
+
+def identity(world: World, tree: Tree, path: str) -> Identity:
+    """What two names of one file have in common; `tree` knows most files already."""
+    stat = tree[path] if path in tree else world.stat(path)
+    return (stat.device, stat.inode) if isinstance(stat, Stat) and stat.inode else path
+
+
+def sizes_of(world: World, tree: Tree, files: Iterable[str]) -> Iterator[int]:
+    """The size of each file, hard links and repeated paths counted once."""
+    seen: set[Identity] = set()
+    for path in files:
+        stat = tree[path] if path in tree else world.stat(path)
+        if isinstance(stat, Stat) and stat.kind == "file":
+            same: Identity = (stat.device, stat.inode) if stat.inode else path
+            if same not in seen:
+                seen.add(same)
+                yield stat.size
+
+
+def left_in(
+    world: World,
+    paths: Paths,
+    repo: CachedRepo,
+    tree: Tree,
+    files: Mapping[str, tuple[HubFile, ...]],
+    partials: Sequence[tuple[str, int, bool]],
+) -> Iterator[Waste]:
+    """The waste in one repository. `files` are those of its revisions by commit, `partials` as in HubRepo."""
+    whole = [r for r in repo.live if r.health not in ("damaged", "incomplete")]
+    for revision in repo.revisions:
+        if revision not in repo.live:
+            path = paths.join(repo.folder, "snapshots", revision.commit)
+            last = not whole and revision.health not in ("damaged", "incomplete")
+            yield Waste("detached", repo.repo, (path,), revision.own, revision.commit, revision.health, last)
+    orphans = tuple(_orphans(world, paths, repo.folder, tree, files))
+    if orphans:
+        behind = [_end(paths, tree, path) for path in orphans]
+        yield Waste("orphan", repo.repo, orphans, sum(sizes_of(world, tree, behind)))
+    for alive in (False, True):
+        found = [(path, size) for path, size, running in partials if running == alive]
+        if found:
+            size = sum(size for _, size in found)
+            yield Waste("running" if alive else "left-over", repo.repo, tuple(path for path, _ in found), size)
+    yield from _quarantine(world, paths, repo.repo, repo.folder, tree)
+
+
+def store_waste(world: World, paths: Paths, store: str, tree: Tree, used: set[str]) -> Iterator[Waste]:
+    """Payloads of a cache's shared store that no repository links to, and what repairs put aside there."""
+    if paths.join(store, STORE_MARK) not in tree:
+        return
+    now = world.now_ns()
+    free = [
+        path
+        for path, stat in tree.items()
+        if stat.kind == "file"
+        and len(paths.name(path)) == 64
+        and paths.parent(paths.parent(path)) == store
+        and path not in used
+        and now - stat.modified_ns >= ALIVE_NS
+    ]
+    if free:
+        yield Waste("unreferenced", "", tuple(free), sum(sizes_of(world, tree, free)))
+    yield from _quarantine(world, paths, "", store, tree)
+
+
+def _orphans(
+    world: World, paths: Paths, folder: str, tree: Tree, files: Mapping[str, tuple[HubFile, ...]]
+) -> Iterator[str]:
+    """Blobs that no snapshot links to; one that a broken file of a snapshot waits for is a cure and no waste."""
+    blobs, snapshots = paths.join(folder, "blobs"), paths.join(folder, "snapshots") + paths.flavour.sep
+    used = {
+        paths.flavour.normpath(paths.join(paths.parent(path), stat.target or ""))
+        for path, stat in tree.items()
+        if stat.kind == "link" and path.startswith(snapshots)
+    }
+    awaited = {(f.digest or "").partition(":")[2] for found in files.values() for f in found if f.state != "ok"}
+    now = world.now_ns()
+    for path, stat in tree.items():
+        name = paths.name(path)
+        is_blob = paths.parent(path) == blobs and stat.kind in ("file", "link") and digest_of_blob(name) is not None
+        settled = now - stat.modified_ns >= ALIVE_NS  # a client makes the link a moment later
+        if is_blob and path not in used and name not in awaited and settled:
+            yield path
+
+
+def _end(paths: Paths, tree: Tree, path: str) -> str:
+    """The payload behind a blob that is a link into the shared store."""
+    stat = tree[path]
+    if stat.kind != "link":
+        return path
+    return str(paths.flavour.normpath(paths.join(paths.parent(path), stat.target or "")))
+
+
+def _quarantine(world: World, paths: Paths, repo: str, folder: str, tree: Tree) -> Iterator[Waste]:
+    """What repairs put aside, repair by repair."""
+    top = paths.join(folder, QUARANTINE) + paths.flavour.sep
+    repairs: dict[str, list[str]] = {}
+    for path, stat in tree.items():
+        if path.startswith(top):
+            held = repairs.setdefault(path[len(top) :].partition(paths.flavour.sep)[0], [])
+            held += [path] if stat.kind == "file" else []
+    for id, held in repairs.items():
+        yield Waste("quarantine", repo, (top + id,), sum(sizes_of(world, tree, held)), id)

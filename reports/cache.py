@@ -1,0 +1,195 @@
+"""An inventory of the hub caches as a person reads it. Lines are those of the terminal report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import HubFile
+from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Duplicate, Inventory, Revision, Waste
+from .terminal import Line, paint, wrap
+from .waste import MANY, advice, plural
+
+STYLES = {
+    "verified": "bold green",
+    "plausible": "",
+    "unknown": "magenta",
+    "incomplete": "bold red",
+    "damaged": "bold red",
+}
+MOST_FAULTS = 10
+FAULTS = {
+    "missing": "is missing",
+    "dangling": "is a link to nothing",
+    "wrong-link": "is linked to the content of another file",
+    "wrong-size": "has {actual} bytes and should have {size}",
+    "wrong-content": "does not hold what was published, by its digest (measured)",
+    "ok": "is there, but noted as non-existent (.no_exist), so loaders do not see it",
+}
+
+
+def render(inventory: Inventory, *, width: int = 100, color: bool = False) -> str:
+    """The whole inventory, ending with what to type next."""
+    return paint(_inventory(inventory, min(width, 110)), color, width)
+
+
+def amount(size: int) -> str:
+    """Bytes for people."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= 0.9995 * scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} bytes"
+
+
+def _inventory(inventory: Inventory, width: int) -> Iterator[Line]:
+    caches = inventory.caches
+    size = sum(cache.size for cache in caches)
+    repo = f" {inventory.repo}" if inventory.repo else ""
+    yield [
+        ("bold", f"zdoctor cache{repo}{' --deep' if inventory.deep else ''}"),
+        ("dim", f"   {plural(len(caches), 'hub cache')}, {amount(size)} (measured, each file once)"),
+    ]
+    for number, cache in enumerate(caches):
+        if inventory.repo is None or cache.repos or cache.problem:
+            yield []
+            yield from _cache(cache, active=number == 0, inventory=inventory, width=width)
+    if inventory.duplicates:
+        yield []
+        yield from _duplicates(inventory.duplicates, width)
+    careful = list(_prune(caches[0])) if caches else []
+    if careful:
+        yield []
+        yield from wrap(f"hf cache prune would delete {' and '.join(careful)}.", width, "careful: ", style="yellow")
+    yield []
+    yield from _next(inventory)
+
+
+def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> Iterator[Line]:
+    yield [("bold", cache.path), ("dim", f"   {_why(cache.why, active)}")]
+    if cache.problem:
+        yield from wrap(f"It cannot be looked at: {cache.problem}.", width, "  ", style="magenta")
+        return
+    if not cache.repos:
+        yield [("dim", "  nothing is cached here")]
+    else:
+        free = f", {amount(cache.free)} free on its disk" if cache.free is not None else ""
+        count = len(cache.repos)
+        repositories = f"{count:,} repositor{'y' if count == 1 else 'ies'}"
+        yield [("dim", f"  {amount(cache.size)} in {repositories}{free}")]
+    held = [repo for repo in cache.repos if repo.revisions or repo.problem]
+    for repo in sorted(held, key=lambda r: (-HEALTHS.index(r.health), -r.size, r.repo)):
+        yield from _repo(repo, width)
+    empty = [repo.repo for repo in cache.repos if repo not in held]
+    if empty:
+        names = ", ".join(empty[:4]) + (", …" if len(empty) > 4 else "")
+        yield from wrap(f"no file of it is here: {names}", width, "  empty       ", style="dim")
+    waste = [(repo, item) for repo in cache.repos for item in repo.waste] + [(None, item) for item in cache.waste]
+    if waste:
+        freed = sum(item.size for _, item in waste if item.kind != "running")
+        yield []
+        yield [("bold", f"  waste: {amount(freed)}"), ("dim", " (measured; zdoctor deletes nothing here)")]
+        for owner, item in sorted(waste, key=lambda pair: -pair[1].size):
+            yield from _waste(item, cache, owner, active, width)
+
+
+def _why(why: str, active: bool) -> str:
+    if why == "found":
+        return "not in use: found on another disk, no variable names it"
+    if not active:
+        return f"not in use: {'the default place' if why == 'default' else f'the place that {why} gives'}"
+    return "in use: the default, as neither HF_HUB_CACHE nor HF_HOME is set" if why == "default" else f"in use: {why}"
+
+
+def _repo(repo: CachedRepo, width: int) -> Iterator[Line]:
+    kind = "" if repo.kind == "model" else f"{repo.kind} "
+    lead = f"  {repo.health:<11} "
+    size = "" if repo.problem else f"{'at least ' if repo.partly else ''}{amount(repo.size)}"
+    refs = ", ".join(f"{r.commit[:8]} ({', '.join(r.refs) or 'no branch'})" for r in repo.live[:3])
+    yield [(STYLES[repo.health], lead), ("bold", f"{kind}{repo.repo}"), ("dim", f"   {size}  {refs}")]
+    inside = " " * len(lead)
+    if repo.problem:
+        yield from wrap(f"It cannot be looked at: {repo.problem}.", width, inside)
+    for name, content in repo.bad_refs:
+        said = f"reads {content!r}" if content else "is empty"
+        yield from wrap(f"refs/{name} {said}: of that, no snapshot is here.", width, inside)
+    for revision in repo.live:
+        yield from _revision(revision, width, inside)
+    if repo.kind == "model" and repo.health in ("damaged", "incomplete"):
+        yield [("dim", f"{inside}repair: "), ("green", f"zdoctor cache {repo.repo} --fix")]
+
+
+def _revision(revision: Revision, width: int, inside: str) -> Iterator[Line]:
+    for fault in revision.faults[:MOST_FAULTS]:
+        yield from wrap(_fault(fault), width, inside)
+    more = len(revision.faults) - MOST_FAULTS
+    if more > 0:
+        yield [("", f"{inside}and {plural(more, 'more file')}")]
+    if revision.reason:
+        yield from wrap(revision.reason, width, inside, style="magenta")
+    if revision.unread and revision.health in ("plausible", "unknown"):
+        unread = f"{plural(revision.unread, 'file')} of {amount(revision.unread_bytes)} not compared with a digest"
+        yield [("dim", f"{inside}{unread}")]
+    if revision.absent and not revision.reason:
+        files = plural(revision.absent, "file")
+        yield [("dim", f"{inside}{files} of the repository not downloaded, none that a loader needs")]
+
+
+def _fault(fault: HubFile) -> str:
+    if fault.detail and fault.state != "wrong-content":
+        return f"{fault.name}: {fault.detail}"
+    text = FAULTS.get(fault.state, "")
+    return f"{fault.name} {text.format(actual=fault.actual_size, size=fault.size)}"
+
+
+def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool, width: int) -> Iterator[Line]:
+    said = advice(waste, cache, repo, active)
+    owner = f" of {waste.repo}" if waste.repo else ""
+    yield [("", f"  {amount(waste.size):>11} "), ("yellow" if said.keep else "", f"{said.what}{owner}")]
+    inside = " " * 14
+    yield from wrap(said.text, width, inside, style="dim")
+    if waste.kind == "orphan" and len(waste.paths) > MANY:
+        yield [("dim", f"{inside}the paths: zdoctor cache {waste.repo} --format json")]
+    if said.command:
+        yield [("green", f"{inside}$ {said.command}")]
+
+
+def _duplicates(duplicates: tuple[Duplicate, ...], width: int) -> Iterator[Line]:
+    total = sum(duplicate.waste for duplicate in duplicates)
+    yield [
+        ("bold", f"the same content in several files: {amount(total)} too much"),
+        ("dim", " (by content address and size)"),
+    ]
+    for duplicate in duplicates[:5]:
+        yield [("", f"  {amount(duplicate.waste):>11} {len(duplicate.paths)} times {amount(duplicate.size)}:")]
+        for path in duplicate.paths[:4]:
+            yield [("dim", f"{' ' * 14}{path}")]
+    if len(duplicates) > 5:
+        yield [("dim", f"{' ' * 14}and {plural(len(duplicates) - 5, 'more content')}: --format json lists them")]
+    text = "Each is used where it lies. Delete a revision or a cache that you do not need, not one of the files."
+    yield from wrap(text, width, " " * 14, style="dim")
+
+
+def _prune(cache: Cache) -> Iterator[str]:
+    """What `hf cache prune` deletes, unasked, of what somebody may want to keep."""
+    waste = [item for repo in cache.repos for item in repo.waste]
+    kept = [w for w in waste if w.kind == "detached" and w.health not in ("damaged", "incomplete")]
+    pinned = sum(1 for repo in cache.repos for r in repo.live if not r.refs)
+    if len(kept) + pinned:
+        yield plural(len(kept) + pinned, "revision") + " that no branch names"
+    if any(item.kind == "running" for item in waste):
+        yield "the files of running downloads"
+
+
+def _next(inventory: Inventory) -> Iterator[Line]:
+    bad = [r for r in inventory.repos if r.kind == "model" and r.health in ("damaged", "incomplete")]
+    counts = [
+        (health, sum(bool(r.revisions or r.problem) and r.health == health for r in inventory.repos))
+        for health in HEALTHS
+    ]
+    text = ", ".join(f"{count} {health}" for health, count in reversed(counts) if count) or "nothing cached"
+    style = "bold red" if inventory.exit_code == 1 else "" if inventory.exit_code else "bold"
+    yield [(style, text)]
+    if bad:
+        yield [("bold", "next: "), ("", f"zdoctor cache {bad[0].repo} --fix"), ("dim", "   shows the plan")]
+    elif not inventory.deep and dict(counts)["plausible"]:
+        repo = f" {inventory.repo}" if inventory.repo else ""
+        yield [("bold", "next: "), ("", f"zdoctor cache{repo} --deep"), ("dim", "   reads and compares every file")]
