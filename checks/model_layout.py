@@ -1,0 +1,284 @@
+"""Weights of another kind than the trainer opens: other classes, names, shapes, files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..doctor.model import Component, Finding, ModelFolder, Run, found
+from ..doctor.model.families import Family, family_of
+from ..doctor.rules import rule
+from .contents import contents
+from .model import files, foreign, grouped
+
+_SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8")
+_PREFIX = "model.diffusion_model."
+_FLUX_BLOCKS = (r"double_blocks\.\d+\.img_attn\.qkv\.weight", r"single_blocks\.\d+\.linear1\.weight")
+_HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
+
+
+@rule("MDL002", "error", "checkpoint-layout-mismatch")
+def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """Weights of another kind than the trainer opens here.
+
+    What: A single file for a loader that opens none, another class than the trainer builds, names of another
+    program's layout, shapes that differ from config.json, layers or a guidance embedder in the files that are not in
+    config.json, 8-bit weights whose scales the loader does not know, names that a single file holds beyond the
+    model's own, or parts that do not fit together.
+
+    Why: The loader takes tensors by name and shape. Other names mean empty parameters; other shapes stop it; scales
+    it does not know are dropped and leave every weight wrong by a factor; layers that config.json does not mention
+    are left out without a word. ai-toolkit opens a single file for Z-Image only, loads it strictly, and strips no
+    prefix from its names; for Flux it looks for a folder transformer/ below whatever is named.
+
+    Repair: Use the folder in the diffusers layout as its author published it, or let diffusers convert the file
+    into one; a ComfyUI file of Z-Image goes into name_or_path as a file, not into transformer/.
+
+    Upstream: https://github.com/huggingface/diffusers/pull/12888, https://github.com/invoke-ai/InvokeAI/pull/8918
+    (files with a prefix, a stray norm_final.weight or text encoders in them)
+
+    Signature: Cannot load because … expected shape …, but got …; or Cannot copy out of meta tensor; no data!
+    or RuntimeError: Error(s) in loading state_dict for ZImageTransformer2DModel; or is not the path to a directory
+    containing a config.json file
+    """
+    if run.kind == "other":
+        return
+    family = family_of(run)
+    refused = _refused_file(run, model, family)
+    if refused is not None:
+        yield refused
+        return
+    for part in model.components.values():
+        expected = family.parts.get(part.name, ()) if family is not None else ()
+        kind = _another_kind(run, model, part, family, expected)
+        if kind is not None:
+            yield kind
+        else:
+            yield from _shapes(run, model, part)
+    yield from _fit_together(run, model, family)
+
+
+def _refused_file(run: Run, model: ModelFolder, family: Family | None) -> Finding | None:
+    """A file where this loader opens only folders and hub ids, or a file of another ending than it knows."""
+    is_file = model.layout == "single-file" or (model.layout == "absent" and _HUB_FILE.fullmatch(model.source))
+    if family is None or not is_file:
+        return None
+    if family.single_file is not None and model.source.endswith(".safetensors"):
+        return None
+    part = model.components.get("transformer")
+    held = contents(part.tensors) if part is not None else ""
+    if family.single_file is not None:
+        message = "{path} does not end in .safetensors, the only single files that {trainer} opens."
+    elif held:
+        message = (
+            "{path} is a single file ({held}); for {family}, {trainer} opens only a folder in the diffusers layout "
+            "or the hub id of one."
+        )
+    else:
+        message = (
+            "{path} is a single file; for {family}, {trainer} opens only a folder in the diffusers layout or the hub "
+            "id of one."
+        )
+    return found(
+        run.where("base_model"),
+        message,
+        otherwise="Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
+        evidence={"file": model.source} | _flux_conversion(part, family),
+        path=model.source,
+        held=held,
+        family=family.name,
+        trainer=run.trainer,
+    )
+
+
+def _flux_conversion(part: Component | None, family: Family) -> dict[str, object]:
+    """What diffusers needs to convert a file that is a whole FLUX.1-dev or schnell."""
+    if part is None or family.single_file is not None:
+        return {}
+    tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in part.tensors.items()}
+    blocks = [sum(re.fullmatch(pattern, name) is not None for name in tensors) for pattern in _FLUX_BLOCKS]
+    picture = tensors.get("img_in.weight")
+    if blocks != [19, 38] or picture is None or picture.shape[-1] != 64:
+        return {}
+    model = "FLUX.1-dev" if "guidance_in.in_layer.weight" in tensors else "FLUX.1-schnell"
+    return {
+        "file": part.weights[0].path,
+        "convert": family.parts["transformer"][0],
+        "config": f"black-forest-labs/{model}",
+        "alone": False,
+    }
+
+
+def _conversion(run: Run, part: Component) -> dict[str, object]:
+    """What diffusers needs to convert a Z-Image file that holds more than the trainer takes, or has a prefix."""
+    family = family_of(run)
+    names = {name.removeprefix(_PREFIX) for name in part.tensors}
+    scaled = any(name.endswith(_SCALES) for name in names)
+    if family is None or family.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
+        return {}
+    config = run.extras_model or family.single_file
+    return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}
+
+
+def _another_kind(
+    run: Run, model: ModelFolder, part: Component, family: Family | None, expected: tuple[str, ...]
+) -> Finding | None:
+    """Another class, other names, or scaled weights: the part is not what the loader takes it for."""
+    place, evidence = run.where("base_model"), {"component": part.name, "folder": part.folder}
+    single = model.layout == "single-file" and part.name == "transformer"
+    wrong_class = part.class_name is not None and part.class_name not in expected
+    if family is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
+        return found(
+            place,
+            "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder}).",
+            otherwise="Loading fails, or builds a model that these weights do not fill.",
+            evidence=evidence,
+            component=part.name,
+            actual=part.class_name,
+            family=family.name,
+            expected=expected[0],
+            folder=part.folder,
+        )
+    plain = not (part.config or {}).get("quantization_config")
+    scales = [name for name in part.tensors if plain and name.endswith(_SCALES)]
+    if scales and (not single or not foreign(part)):
+        return found(
+            place,
+            "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader has no place for "
+            "the scales."
+            if single
+            else "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops "
+            "the scales.",
+            otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict."
+            if single
+            else "Every scaled weight is wrong by its factor; the run trains on garbage without an error.",
+            evidence=evidence,
+            component=part.name,
+            count=len(scales),
+            example=scales[0],
+        )
+    if not foreign(part):
+        return None
+    held = contents(part.tensors)
+    needed = part.needed or {}
+    return found(
+        place,
+        "{files} of {component} holds {held}; its names are not those the trainer loads (such as {example})."
+        if held and len(part.weights) == 1
+        else "The files of {component} hold {held}; its names are not those the trainer loads (such as {example})."
+        if held
+        else "The tensors of {component} have another program's names, not those the trainer loads (such as "
+        "{example}).",
+        otherwise="Loading ends with a RuntimeError: missing keys in the state_dict."
+        if single
+        else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
+        if part.name.startswith("text_encoder")
+        else "The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!",
+        evidence=evidence | (_conversion(run, part) if single else {}),
+        component=part.name,
+        files=files(part),
+        held=held,
+        example=next(name for name in part.tensors if name not in needed),
+    )
+
+
+def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
+    needed = part.needed or {}
+    tensors = part.tensors
+    evidence = {"component": part.name, "folder": part.folder}
+    wrong = [name for name, shape in needed.items() if name in tensors and tensors[name].shape != shape]
+    if wrong:
+        yield found(
+            run.where("base_model"),
+            "The tensor {example} of {component} has shape {actual}, but config.json asks for {expected} (from the "
+            "file headers)."
+            if len(wrong) == 1
+            else "{component} has {count} tensors of another shape than config.json asks for: {example} is {actual} "
+            "and should be {expected} (from the file headers).",
+            otherwise="Loading fails with a shape mismatch, after the file has been read.",
+            evidence=evidence,
+            count=len(wrong),
+            component=part.name,
+            example=wrong[0],
+            actual=list(tensors[wrong[0]].shape),
+            expected=list(needed[wrong[0]]),
+        )
+    more = _blocks_beyond(needed, tensors)
+    beyond = [name for name in tensors if needed and name not in needed]
+    if beyond and model.layout == "single-file" and part.name == "transformer":
+        yield found(
+            run.where("base_model"),
+            "{component} holds {count} tensors that the model has no place for, such as {example}; {trainer} loads a "
+            "single file strictly."
+            if len(beyond) > 1
+            else "{component} holds a tensor that the model has no place for, {example}; {trainer} loads a single "
+            "file strictly.",
+            otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict.",
+            evidence={**evidence, "names": beyond[:20], **_conversion(run, part)},
+            component=files(part),
+            count=len(beyond),
+            example=beyond[0],
+            trainer=run.trainer,
+        )
+        return
+    guidance = [name for name in beyond if ".guidance_embedder." in name]
+    if guidance and not wrong:
+        yield found(
+            run.where("base_model"),
+            "The files of {component} hold a guidance embedder, as FLUX.1-dev has, but config.json says "
+            "guidance_embeds false, as for schnell.",
+            otherwise="The embedder is skipped without a word, and the model trains without the guidance it knows.",
+            evidence=evidence,
+            component=part.name,
+        )
+    if more and not wrong:
+        yield found(
+            run.where("base_model"),
+            "The files of {component} hold blocks that config.json leaves out: {count}, from {example} on.",
+            otherwise="They are skipped without a word: a model without its last layers is trained.",
+            evidence=evidence,
+            component=part.name,
+            count=len(more),
+            example=more[0],
+        )
+
+
+def _blocks_beyond(needed: Mapping[str, object], tensors: Iterable[str]) -> list[str]:
+    """Whole blocks in the files whose number continues a stack of blocks that the config ends earlier."""
+    expected = {block: count for block, count in grouped(needed).items() if block[-1].isdigit()}
+    stacks = {block.rpartition(".")[0]: count for block, count in expected.items()}
+    seen = grouped(name for name in tensors if name not in needed)
+    return [
+        block
+        for block, count in seen.items()
+        if block not in expected and block[-1].isdigit() and stacks.get(block.rpartition(".")[0]) == count
+    ]
+
+
+def _fit_together(run: Run, model: ModelFolder, family: Family | None) -> Iterator[Finding]:
+    """Widths that must agree between parts of one model."""
+    parts = model.components
+    transformer = parts.get("transformer")
+    if family is None or transformer is None or transformer.config is None:
+        return
+    if transformer.class_name not in family.parts["transformer"]:
+        return
+    for fit in family.fits:
+        other = parts.get(fit.part)
+        own = next((key for key in fit.own if transformer.config.get(key)), fit.own[-1])
+        width = transformer.config.get(own, fit.default)
+        value = other.config.get(fit.key) if other is not None and other.config is not None else None
+        if isinstance(value, int) and isinstance(width, int) and value * fit.factor != width:
+            yield found(
+                run.where("base_model"),
+                "{component} has {key} {value}, but the transformer's {own} {width} asks for {wanted} (from both "
+                "config.json): they belong to different models.",
+                otherwise="The first step, or the first sample before it, fails with a size mismatch.",
+                evidence={"component": fit.part},
+                component=fit.part,
+                key=fit.key,
+                value=value,
+                own=own,
+                width=width,
+                wanted=width // fit.factor,
+            )
