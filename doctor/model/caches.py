@@ -5,10 +5,10 @@ Sizes are bytes as the system gives them (measured); a content that several name
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from .facts import HubFile
+from .record import dataclass
 
 # verified: nothing is missing and every content was held against its digest; plausible: sizes, links and headers
 # agree with the list of files, but some contents were not read; unknown: not all of that could be told.
@@ -64,6 +64,7 @@ class CachedRepo:
 
     `size` counts all of its folder, and its payloads in the shared store. `problem` says why it could not be looked
     at, "" when it could; then nothing else is known of it. `partly` is true where it has more files than are counted.
+    `loose` are the bytes of blobs whose snapshot is gone, although the client's list of its files is here.
     """
 
     kind: Kind
@@ -75,6 +76,7 @@ class CachedRepo:
     waste: tuple[Waste, ...] = ()
     problem: str = ""
     partly: bool = False
+    loose: int = 0
 
     @property
     def live(self) -> tuple[Revision, ...]:
@@ -85,7 +87,7 @@ class CachedRepo:
     def health(self) -> Health:
         """The worst of the live revisions; a ref that leads nowhere makes the repository damaged."""
         if self.problem or not self.revisions:
-            return "unknown"
+            return "incomplete" if self.loose else "unknown"
         return "damaged" if self.bad_refs else max((r.health for r in self.live), key=HEALTHS.index)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import ntpath
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
+from .record import dataclass
 from .run import Config, Run
 
 
@@ -206,8 +207,8 @@ class HubRepo:
     `has_manifest` is true when `trees/<commit>.json` names every file. `partials` are left-over downloads
     as (path, size, alive): alive when another process may still be writing it. `complete` are those of `snapshots`
     in which no needed file is missing, the newest first. A repository of which nothing is cached has no `commit`.
-    `update_of` is the complete older snapshot that the one to use was to replace, where its download was cut short and
-    nothing can be linked; its files are then all listed, also those that nobody loads.
+    `update_of` is the complete older snapshot that the one to use was to replace, where its download was cut short
+    and nothing can be linked; its files are then all listed, also those that nobody loads.
     `used_by` are the fields of the run that name it; it is empty for one that lies in a cache the run does not use.
     """
 
@@ -297,6 +298,21 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class Room:
+    """A file system that the run writes to. `free` is None where that is not known.
+
+    `items` are the bytes that will surely be written, by what they are: lower bounds, computed. `key` is the setting
+    that most of it hangs on, `folders` where it goes.
+    """
+
+    mount: str
+    free: int | None
+    items: Mapping[str, int]
+    key: str
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Image:
     path: str
     width: int
@@ -376,5 +392,6 @@ class Facts:
     hub: Hub | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED
+    room: tuple[Room, ...] | Unknown = NOT_ASKED
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)

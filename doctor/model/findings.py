@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from .plans import Fix
+from .record import dataclass
 from .run import Where
 
 Severity = Literal["error", "warning", "note"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from .record import dataclass
 
 Safety = Literal["safe", "ask", "show"]
 TrainingEffect = Literal["none", "equivalent", "changes-result"]
