@@ -75,7 +75,7 @@ def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> I
         count = len(cache.repos)
         repositories = f"{count:,} repositor{'y' if count == 1 else 'ies'}"
         yield [("dim", f"  {amount(cache.size)} in {repositories}{free}")]
-    held = [repo for repo in cache.repos if repo.revisions or repo.problem]
+    held = [repo for repo in cache.repos if repo.revisions or repo.problem or repo.loose]
     for repo in sorted(held, key=lambda r: (-HEALTHS.index(r.health), -r.size, r.repo)):
         yield from _repo(repo, width)
     empty = [repo.repo for repo in cache.repos if repo not in held]
@@ -108,6 +108,13 @@ def _repo(repo: CachedRepo, width: int) -> Iterator[Line]:
     inside = " " * len(lead)
     if repo.problem:
         yield from wrap(f"It cannot be looked at: {repo.problem}.", width, inside)
+    if repo.loose:
+        text = (
+            f"Its snapshot is gone. {amount(repo.loose)} of its files are still here: downloading links them again."
+        )
+        yield from wrap(text, width, inside)
+        yield [("dim", f"{inside}repair: "), ("green", f"hf download {repo.repo}{_type(repo)}")]
+        return
     for name, content in repo.bad_refs:
         said = f"reads {content!r}" if content else "is empty"
         yield from wrap(f"refs/{name} {said}: of that, no snapshot is here.", width, inside)
@@ -115,6 +122,10 @@ def _repo(repo: CachedRepo, width: int) -> Iterator[Line]:
         yield from _revision(revision, width, inside)
     if repo.kind == "model" and repo.health in ("damaged", "incomplete"):
         yield [("dim", f"{inside}repair: "), ("green", f"zdoctor cache {repo.repo} --fix")]
+
+
+def _type(repo: CachedRepo) -> str:
+    return "" if repo.kind == "model" else f" --repo-type {repo.kind}"
 
 
 def _revision(revision: Revision, width: int, inside: str) -> Iterator[Line]:
@@ -180,9 +191,9 @@ def _prune(cache: Cache) -> Iterator[str]:
 
 
 def _next(inventory: Inventory) -> Iterator[Line]:
-    bad = [r for r in inventory.repos if r.kind == "model" and r.health in ("damaged", "incomplete")]
+    bad = [r for r in inventory.repos if r.kind == "model" and r.live and r.health in ("damaged", "incomplete")]
     counts = [
-        (health, sum(bool(r.revisions or r.problem) and r.health == health for r in inventory.repos))
+        (health, sum(bool(r.revisions or r.problem or r.loose) and r.health == health for r in inventory.repos))
         for health in HEALTHS
     ]
     text = ", ".join(f"{count} {health}" for health, count in reversed(counts) if count) or "nothing cached"

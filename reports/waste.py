@@ -47,7 +47,7 @@ def _left_over(waste: Waste, repo: CachedRepo | None, count: int) -> Advice:
     if repo is None or repo.kind != "model":
         return Advice(what, "The hub client never resumes it. Safe to delete.", False, _delete(waste))
     command = f"zdoctor cache {repo.repo} --fix"
-    if repo.health == "incomplete" or not repo.revisions:
+    if repo.health == "incomplete" and repo.revisions:
         text = "The hub client never resumes it, but it may hold most of what is missing. Repair first."
         return Advice(what, text, True, command)
     return Advice(what, "The hub client never resumes it. The repair moves it into quarantine.", False, command)

@@ -14,7 +14,7 @@ from ...model import HubFile, Unknown
 from ...model.caches import Cache, CachedRepo, Duplicate, Inventory, Kind, Revision, Waste
 from ..world import Mount, Paths, World
 from .caches import origins
-from .content import Unreadable, digest_of_blob, kind_of, known
+from .content import Unreadable, digest_of_blob, kind_of, known, manifest
 from .needs import needed
 from .repos import MARK, MOST_FILES, Listing, commits_of, files_of, listing_of, partials_of
 from .waste import Identity, Tree, identity, left_in, sizes_of, store_waste, tree_of
@@ -118,8 +118,28 @@ def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bo
         partly=partly,
     )
     partials = tuple(partials_of(world, paths, paths.join(repo.folder, "blobs")))
-    waste = tuple(left_in(world, paths, summary, tree, files, partials))
+    broken = {_address(f.digest) for found in files.values() for f in found if f.state != "ok"}
+    unlinked = _without_snapshot(world, paths, repo.folder, tree, {x.commit for x in listings})
+    waste = tuple(left_in(world, paths, summary, tree, broken | unlinked, partials))
+    if not listings:
+        blobs = [paths.join(repo.folder, "blobs", address) for address in unlinked]
+        summary = replace(summary, loose=sum(sizes_of(world, tree, [path for path in blobs if path in tree])))
     return RepoLook(replace(summary, waste=waste), tree, files, payloads)
+
+
+def _address(digest: str | None) -> str:
+    return (digest or "").partition(":")[2]
+
+
+def _without_snapshot(world: World, paths: Paths, folder: str, tree: Tree, commits: set[str]) -> set[str]:
+    """The content addresses in lists of files whose snapshot is gone: the client links such blobs again."""
+    found = set()
+    for path in [p for p in tree if paths.parent(p) == paths.join(folder, "trees")]:
+        if paths.name(path).partition(".")[0] not in commits:
+            listed = manifest(world, path)
+            if isinstance(listed, Mapping):
+                found |= {_address(expected.digest) for expected in listed.values()}
+    return found
 
 
 def _refs(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ...model import HubFile
 from ...model.caches import CachedRepo, Waste
 from ..world import Paths, Stat, World
 from .content import digest_of_blob, known
@@ -60,17 +59,17 @@ def left_in(
     paths: Paths,
     repo: CachedRepo,
     tree: Tree,
-    files: Mapping[str, tuple[HubFile, ...]],
+    awaited: set[str],
     partials: Sequence[tuple[str, int, bool]],
 ) -> Iterator[Waste]:
-    """The waste in one repository. `files` are those of its revisions by commit, `partials` as in HubRepo."""
+    """The waste in one repository. `awaited` are the content addresses that it lacks, `partials` as in HubRepo."""
     whole = [r for r in repo.live if r.health not in ("damaged", "incomplete")]
     for revision in repo.revisions:
         if revision not in repo.live:
             path = paths.join(repo.folder, "snapshots", revision.commit)
             last = not whole and revision.health not in ("damaged", "incomplete")
             yield Waste("detached", repo.repo, (path,), revision.own, revision.commit, revision.health, last)
-    orphans = tuple(_orphans(world, paths, repo.folder, tree, files))
+    orphans = tuple(_orphans(world, paths, repo.folder, tree, awaited))
     if orphans:
         behind = [_end(paths, tree, path) for path in orphans]
         yield Waste("orphan", repo.repo, orphans, sum(sizes_of(world, tree, behind)))
@@ -101,9 +100,7 @@ def store_waste(world: World, paths: Paths, store: str, tree: Tree, used: set[st
     yield from _quarantine(world, paths, "", store, tree)
 
 
-def _orphans(
-    world: World, paths: Paths, folder: str, tree: Tree, files: Mapping[str, tuple[HubFile, ...]]
-) -> Iterator[str]:
+def _orphans(world: World, paths: Paths, folder: str, tree: Tree, awaited: set[str]) -> Iterator[str]:
     """Blobs that no snapshot links to; one that a broken file of a snapshot waits for is a cure and no waste."""
     blobs, snapshots = paths.join(folder, "blobs"), paths.join(folder, "snapshots") + paths.flavour.sep
     used = {
@@ -111,7 +108,6 @@ def _orphans(
         for path, stat in tree.items()
         if stat.kind == "link" and path.startswith(snapshots)
     }
-    awaited = {(f.digest or "").partition(":")[2] for found in files.values() for f in found if f.state != "ok"}
     now = world.now_ns()
     for path, stat in tree.items():
         name = paths.name(path)

@@ -246,6 +246,21 @@ def test_a_blob_that_a_snapshot_waits_for_is_no_waste(caches: dict[str, Cache], 
     assert [waste.kind for waste, _ in said(cache)] == ["orphan"]
 
 
+def test_blobs_whose_snapshot_is_gone_are_no_waste(
+    caches: dict[str, Cache], server: HubServer, tmp_path: Path
+) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    shutil.rmtree(cache.repo / "snapshots")
+    for blob in (cache.repo / "blobs").iterdir():
+        aged(blob)
+    found = look(cache)
+    assert (only(found).health, found.exit_code, said(cache)) == ("incomplete", 1, [])
+    assert only(found).loose == sum(len(data) for data in MODEL.values())
+    served = server.served
+    snapshot_download(REPO, endpoint=server.url, cache_dir=cache.root)  # as the report says
+    assert server.served == served and look(cache, deep=True).exit_code == 0
+
+
 def test_the_same_content_is_found_by_its_address(
     caches: dict[str, Cache], server: HubServer, tmp_path: Path
 ) -> None:
