@@ -1,4 +1,4 @@
-"""The hub cache: damaged, missing and half-downloaded files, and refs that lead nowhere."""
+"""The hub cache: damaged and missing files."""
 
 from __future__ import annotations
 
@@ -144,27 +144,8 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
             continue
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or f.hidden)]
         heals = by_id and not hub.offline  # online the client downloads what is missing by itself
-        running = heals and any(alive for _, _, alive in repo.partials)
-        if repo.update_of is not None and not running:
-            lost = [f for f in repo.files if f.state == "missing"]
-            yield found(
-                run.where(repo.used_by[0]),
-                UPDATE,
-                severity="warning" if heals else None,
-                otherwise="Without symbolic links the hub client knows no file of an older commit: it downloads all "
-                "of them again, {size}."
-                if heals
-                else "The run stops while it loads the model.",
-                evidence={"update_of": repo.update_of, "commit": repo.commit, "paths": [f.path for f in lost]},
-                repo=repo.repo,
-                commit=repo.commit[:8],
-                older=repo.update_of[:8],
-                count=len(lost),
-                total=len(repo.files),
-                same=sum(f.good_copy is not None for f in lost),
-                size=amount(sum(f.size or 0 for f in lost)),
-            )
         if repo.update_of is not None:
+            yield from _update(run, repo, heals)
             gaps = [f for f in gaps if f.state != "missing"]
         if heals:
             started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
@@ -192,73 +173,28 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         yield from _rest(run, repo, rest, "Other files of {repo} are missing too, {count} in all: {names}.", mild)
 
 
-@rule(
-    "HUB003",
-    "error",
-    "dangling-ref",
-    prevents=(("LocalEntryNotFoundError", "Cannot find an appropriate cached snapshot folder"),),
-)
-def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
-    """A branch of the hub cache that names no usable snapshot.
-
-    What: refs/main must hold exactly the 40 digits of a commit whose snapshot is there.
-    Why: Asking the hub for a file that does not exist moves the ref to the newest commit without downloading
-    anything; editors add a newline; a full disk leaves it empty. The model is then on the disk and cannot be found:
-    it vanishes from `hf cache ls`, and offline loads fail. Online the ref heals at the next download.
-    Repair: The ref is pointed at the snapshot that is complete, 0 bytes downloaded.
-    Upstream: https://github.com/huggingface/huggingface_hub/issues/4487
-    Signature: LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the specified revision
-    """
-    messages = {
-        "dangling": "refs/main of {repo} names commit {content}, which has no snapshot here.",
-        "malformed": "refs/main of {repo} does not hold a commit: it reads {content!r}.",
-        "absent": "{repo} is in the cache, but refs/main is missing, so an offline load does not find it.",
-    }
-    for repo in used(hub):
-        if repo.ref_state not in messages or not repo.snapshots or (repo.ref_state == "absent" and not hub.offline):
-            continue
-        yield found(
-            run.where(repo.used_by[0]),
-            messages[repo.ref_state],
-            severity=None if hub.offline else "warning",
-            otherwise="The run stops when it loads the model, although its files are here."
-            if hub.offline
-            else "It goes well as long as the hub answers: the client then moves the ref and downloads what changed. "
-            "Offline, the run stops although the files are here.",
-            evidence={"ref": repo.ref_path, "content": repo.ref_content, "snapshots": list(repo.snapshots)},
-            repo=repo.repo,
-            content=repo.ref_content,
-            cache=repo.cache,
-        )
-
-
-@rule("HUB004", "warning", "partial-download")
-def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
-    """Left-overs of interrupted downloads.
-
-    What: .incomplete files in the blobs folder that nothing wrote to for ten minutes and that no process has open.
-    Why: Since 1.18 the hub client gives each download a new temporary name, so a left-over is never resumed: it only
-    takes space. One that still grows belongs to a running download and is left alone. One that is the beginning of a
-    file the run lacks is worth its bytes: the repair of HUB001 and HUB002 goes on from there.
-    Repair: They are moved into quarantine.
-    Upstream: https://github.com/huggingface/huggingface_hub/pull/4306
-    """
-    for repo in used(hub):
-        useful = {file.prefix[0] for file in repo.files if file.prefix is not None}
-        stale = [(path, size) for path, size, alive in repo.partials if not alive and path not in useful]
-        if stale:
-            yield found(
-                run.where(repo.used_by[0]),
-                "An interrupted download of {repo} takes {size}; the hub client never resumes it."
-                if len(stale) == 1
-                else "Interrupted downloads of {repo} take {size}: {count} files that the hub client never resumes.",
-                otherwise="They stay until somebody deletes them.",
-                evidence={"paths": [path for path, _ in stale], "bytes": sum(size for _, size in stale)},
-                repo=repo.repo,
-                cache=repo.cache,
-                count=len(stale),
-                size=amount(sum(size for _, size in stale)),
-            )
+def _update(run: Run, repo: HubRepo, heals: bool) -> Iterator[Finding]:
+    """One finding for all that is missing, unless it is on its way."""
+    if heals and any(alive for _, _, alive in repo.partials):
+        return
+    lost = [f for f in repo.files if f.state == "missing"]
+    yield found(
+        run.where(repo.used_by[0]),
+        UPDATE,
+        severity="warning" if heals else None,
+        otherwise="Without symbolic links the hub client knows no file of an older commit: it downloads all of them "
+        "again, {size}."
+        if heals
+        else "The run stops while it loads the model.",
+        evidence={"update_of": repo.update_of, "commit": repo.commit, "paths": [f.path for f in lost]},
+        repo=repo.repo,
+        commit=(repo.commit or "")[:8],
+        older=(repo.update_of or "")[:8],
+        count=len(lost),
+        total=len(repo.files),
+        same=sum(f.good_copy is not None for f in lost),
+        size=amount(sum(f.size or 0 for f in lost)),
+    )
 
 
 def used(hub: Hub) -> list[HubRepo]:

@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub import constants, snapshot_download
 from safetensors import safe_open
 
-from zdoctor.checks import hub, hub_use
+from zdoctor.checks import hub, hub_refs, hub_use
 from zdoctor.doctor.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
 from zdoctor.doctor.probe.hub import probe_hub
@@ -166,7 +166,7 @@ def run_with(model: str | None = REPO, extras: str | None = None, adapter: str |
 
 RULES: tuple[Rule, ...] = tuple(
     made
-    for module in (hub, hub_use)
+    for module in (hub, hub_refs, hub_use)
     for function in vars(module).values()
     for made in getattr(function, "zdoctor_rules", ())
 )

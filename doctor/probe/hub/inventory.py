@@ -15,8 +15,9 @@ from ...model.caches import Cache, CachedRepo, Duplicate, Inventory, Kind, Revis
 from ..world import Mount, Paths, World
 from .caches import origins
 from .content import Unreadable, digest_of_blob, kind_of, known, manifest
+from .listings import MARK, MOST_FILES, Listing, commits_of, listing_of
 from .needs import needed
-from .repos import MARK, MOST_FILES, Listing, commits_of, files_of, listing_of, partials_of
+from .repos import files_of, partials_of
 from .waste import Identity, Tree, identity, left_in, sizes_of, store_waste, tree_of
 
 MOST_READ = 2000  # more small files are hashed only in a deep look, or in one at this repository

@@ -15,8 +15,10 @@ from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, is_safe
 from .content import Expected, digest_of_blob, examine, is_json, known, manifest, structure
+from .listings import MOST_FILES, shards_of
 from .needs import needed
-from .repos import MOST_FILES, Search, from_elsewhere, is_alive, shards_of
+from .repos import from_elsewhere, is_alive
+from .search import Search
 
 # Where no cache knows the commit, the folder's name may. A wrong guess does no harm: what is fetched is asked for by
 # commit, and is held against the content address.

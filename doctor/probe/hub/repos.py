@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal
 
 from ...model import HubFile, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
-from .caches import COMMIT, Use, is_safe, repo_folder
-from .content import SMALL, Expected, digest_of, digest_of_blob, examine, kind_of, known, manifest, structure
+from .caches import COMMIT, Use, repo_folder
+from .content import examine, known
+from .listings import Listing, commits_of, listing_of, walk
 from .needs import needed
+from .search import Search
 from .updates import begun, taken_over
 
 RefState = Literal["ok", "dangling", "malformed", "absent", "pinned"]
-MOST_FILES = 20_000
 ALIVE_NS = 600 * 10**9
-MARK = ".zdoctor-"  # what a repair put aside is no partial download
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The files a snapshot should hold. `present` are those with something at their path, dangling links included."""
-
-    commit: str
-    folder: str
-    expected: Mapping[str, Expected | None]
-    present: frozenset[str]
-    shards: frozenset[str]
-    has_manifest: bool
-    broken_manifest: str | None
-    modified_ns: int
 
 
 def look(
@@ -140,72 +124,6 @@ def from_elsewhere(used_by: Collection[str], run: Run) -> str:
     return ""
 
 
-def commits_of(world: World, paths: Paths, folder: str) -> Iterator[str]:
-    snapshots = paths.join(folder, "snapshots")
-    if known(world.stat(snapshots)) is not None:
-        yield from (name for name in known(world.names(snapshots)) if COMMIT.fullmatch(name))
-
-
-def listing_of(world: World, paths: Paths, folder: str, commit: str) -> Listing:
-    snapshot = paths.join(folder, "snapshots", commit)
-    present = frozenset(_walk(world, paths, snapshot))
-    found = manifest(world, paths.join(folder, "trees", f"{commit}.json")) if present else None
-    expected: dict[str, Expected | None] = {}
-    shards: set[str] = set()
-    if isinstance(found, Mapping):
-        expected.update(found)
-    else:
-        expected.update(dict.fromkeys(present))
-    for full in shards_of(world, paths, snapshot, present):
-        if full in expected or not isinstance(found, Mapping):
-            expected.setdefault(full, None)
-            shards.add(full)
-    stat = world.stat(snapshot)
-    age = stat.modified_ns if isinstance(stat, Stat) else 0
-    problem = found if isinstance(found, str) else None
-    return Listing(commit, snapshot, expected, present, frozenset(shards), isinstance(found, Mapping), problem, age)
-
-
-def _walk(world: World, paths: Paths, snapshot: str) -> Iterator[str]:
-    """Names of the files and links below a folder, other folders not followed through links."""
-    waiting = [""]
-    found = 0
-    while waiting:
-        inside = waiting.pop()
-        for base in known(world.names(paths.join(snapshot, *inside.split("/")) if inside else snapshot)):
-            name = f"{inside}/{base}" if inside else base
-            if not is_safe(name) or MARK in base:
-                continue
-            found += 1
-            if found > MOST_FILES:
-                return
-            stat = known(world.stat(paths.join(snapshot, *name.split("/"))))
-            if isinstance(stat, Stat) and stat.kind == "folder":
-                if name.count("/") < 12:
-                    waiting.append(name)
-            elif stat is not None:
-                yield name
-
-
-def shards_of(world: World, paths: Paths, folder: str, names: Collection[str]) -> Iterator[str]:
-    """The weight files that the index files among `names` speak of, as names relative to `folder`."""
-    for name in sorted(names):
-        if name.endswith(".safetensors.index.json"):
-            for shard in _shards(world, paths.join(folder, *name.split("/"))):
-                full = posixpath.join(posixpath.dirname(name), shard)
-                if is_safe(full):
-                    yield full
-
-
-def _shards(world: World, index: str) -> tuple[str, ...]:
-    data = world.read(index, 0, SMALL)
-    try:
-        weights = json.loads(data)["weight_map"] if isinstance(data, bytes) else {}
-        return tuple(dict.fromkeys(shard for shard in weights.values() if isinstance(shard, str)))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return ()
-
-
 def _missing(world: World, paths: Paths, listing: Listing, wanted: Collection[str]) -> int:
     """How many of the wanted files lead to nothing."""
     count = 0
@@ -234,7 +152,7 @@ def files_of(
     linked = any(file.blob is not None for file in files)
     denied = paths.join(folder, ".no_exist", listing.commit)
     if known(world.stat(denied)) is not None:
-        marks = set(_walk(world, paths, denied))
+        marks = set(walk(world, paths, denied))
         files = [replace(file, hidden=file.name in marks) for file in files]
     for file in files:
         if (file.state == "wrong-link" or (file.state == "missing" and linked)) and file.digest is not None:
@@ -264,64 +182,3 @@ def partials_of(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, i
 def is_alive(world: World, path: str, stat: Stat) -> bool:
     """Whether a left-over download belongs to one that is running: it grew lately, or some process has it open."""
     return world.now_ns() - stat.modified_ns < ALIVE_NS or world.is_open(path)
-
-
-@dataclass(frozen=True)
-class Search:
-    """Looks for another copy of a file's content: blobs of every cache, then files of that name in `folders`.
-
-    `listed` says what some of these folders should hold: a file that should be another is no copy, whatever its size.
-    """
-
-    world: World
-    paths: Paths
-    caches: Sequence[str]
-    repo: str
-    folders: Sequence[str]
-    deep: bool
-    listed: Mapping[str, Mapping[str, Expected | None]] = field(default_factory=dict)
-
-    def with_copy(self, file: HubFile) -> HubFile:
-        if file.digest is None:
-            return file
-        own = None if file.state in ("missing", "dangling") else resolve(self.world, self.paths, file.path)
-        for path in self._places(file):
-            if self._is_good(path, file, own):
-                stat = resolve(self.world, self.paths, path)[1]
-                size = file.size if file.size is not None or not isinstance(stat, Stat) else stat.size
-                return replace(file, good_copy=path, size=size)
-        return file
-
-    def _places(self, file: HubFile) -> Iterator[str]:
-        join, address = self.paths.join, (file.digest or "").partition(":")[2]
-        yield join(self.repo, "blobs", address)
-        for cache in self.caches:
-            names = self.world.names(cache)
-            for name in () if isinstance(names, Unknown) else names:
-                if name.startswith("models--"):
-                    yield join(cache, name, "blobs", address)
-        for folder in self.folders:
-            should = self.listed.get(folder, {}).get(file.name)
-            if should is None or should.digest in (None, file.digest):
-                yield join(folder, *file.name.split("/"))
-
-    def _is_good(self, path: str, file: HubFile, own: tuple[str, Stat | Unknown | None] | None) -> bool:
-        """Right size, not the bad file itself, and the right digest where that is cheap to say."""
-        final, stat = resolve(self.world, self.paths, path)
-        if not isinstance(stat, Stat) or stat.kind != "file" or (stat.size == 0 and file.size != 0):
-            return False
-        if file.size is not None and stat.size != file.size:
-            return False
-        if digest_of_blob(self.paths.name(final)) not in (None, file.digest) and final != path:
-            return False  # a link to the content of another version
-        if own is not None and isinstance(own[1], Stat):
-            same_inode = stat.inode != 0 and (stat.device, stat.inode) == (own[1].device, own[1].inode)
-            if final == own[0] or same_inode:
-                return False
-        if isinstance(self.world.read(final, 0, 1), Unknown):
-            return False
-        if self.deep and stat.size > SMALL:
-            return self.world.digests({final: kind_of(file.digest or "")})[final] == file.digest
-        if stat.size <= SMALL:
-            return digest_of(self.world, final, stat.size, file.digest or "") == file.digest
-        return not file.name.endswith(".safetensors") or structure(self.world, final, stat).problem is None

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..world import Paths, Stat, World
 from .caches import offline
 from .content import SMALL, Expected, manifest
-
-if TYPE_CHECKING:
-    from .repos import Listing
+from .listings import Listing
 
 
 def begun(

@@ -1,0 +1,95 @@
+"""What the snapshots of a repository should hold and what lies in them."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..world import Paths, Stat, World
+from .caches import COMMIT, is_safe
+from .content import SMALL, Expected, known, manifest
+
+MOST_FILES = 20_000
+MARK = ".zdoctor-"  # what a repair put aside is no partial download
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files a snapshot should hold. `present` are those with something at their path, dangling links included."""
+
+    commit: str
+    folder: str
+    expected: Mapping[str, Expected | None]
+    present: frozenset[str]
+    shards: frozenset[str]
+    has_manifest: bool
+    broken_manifest: str | None
+    modified_ns: int
+
+
+def commits_of(world: World, paths: Paths, folder: str) -> Iterator[str]:
+    snapshots = paths.join(folder, "snapshots")
+    if known(world.stat(snapshots)) is not None:
+        yield from (name for name in known(world.names(snapshots)) if COMMIT.fullmatch(name))
+
+
+def listing_of(world: World, paths: Paths, folder: str, commit: str) -> Listing:
+    snapshot = paths.join(folder, "snapshots", commit)
+    present = frozenset(walk(world, paths, snapshot))
+    found = manifest(world, paths.join(folder, "trees", f"{commit}.json")) if present else None
+    expected: dict[str, Expected | None] = {}
+    shards: set[str] = set()
+    if isinstance(found, Mapping):
+        expected.update(found)
+    else:
+        expected.update(dict.fromkeys(present))
+    for full in shards_of(world, paths, snapshot, present):
+        if full in expected or not isinstance(found, Mapping):
+            expected.setdefault(full, None)
+            shards.add(full)
+    stat = world.stat(snapshot)
+    age = stat.modified_ns if isinstance(stat, Stat) else 0
+    problem = found if isinstance(found, str) else None
+    return Listing(commit, snapshot, expected, present, frozenset(shards), isinstance(found, Mapping), problem, age)
+
+
+def walk(world: World, paths: Paths, snapshot: str) -> Iterator[str]:
+    """Names of the files and links below a folder, other folders not followed through links."""
+    waiting = [""]
+    found = 0
+    while waiting:
+        inside = waiting.pop()
+        for base in known(world.names(paths.join(snapshot, *inside.split("/")) if inside else snapshot)):
+            name = f"{inside}/{base}" if inside else base
+            if not is_safe(name) or MARK in base:
+                continue
+            found += 1
+            if found > MOST_FILES:
+                return
+            stat = known(world.stat(paths.join(snapshot, *name.split("/"))))
+            if isinstance(stat, Stat) and stat.kind == "folder":
+                if name.count("/") < 12:
+                    waiting.append(name)
+            elif stat is not None:
+                yield name
+
+
+def shards_of(world: World, paths: Paths, folder: str, names: Collection[str]) -> Iterator[str]:
+    """The weight files that the index files among `names` speak of, as names relative to `folder`."""
+    for name in sorted(names):
+        if name.endswith(".safetensors.index.json"):
+            for shard in _shards(world, paths.join(folder, *name.split("/"))):
+                full = posixpath.join(posixpath.dirname(name), shard)
+                if is_safe(full):
+                    yield full
+
+
+def _shards(world: World, index: str) -> tuple[str, ...]:
+    data = world.read(index, 0, SMALL)
+    try:
+        weights = json.loads(data)["weight_map"] if isinstance(data, bytes) else {}
+        return tuple(dict.fromkeys(shard for shard in weights.values() if isinstance(shard, str)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ()
