@@ -1,10 +1,10 @@
-"""Storage: how long the model takes to be read from where it lies."""
+"""Storage: how long the model takes to be read from where it lies, and whether there is room for what is written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Run, Speed, Storage, Unknown, found
+from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
 from ..doctor.rules import Unestablished, rule
 
 WORTH_SECONDS = 20.0
@@ -65,6 +65,36 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
     )
 
 
+@rule("DSK002", "error", "disk-space", prevents=(("OSError", r"No space left on device"),))
+def disk_space(run: Run, room: tuple[Room, ...]) -> Iterator[Finding]:
+    """Less room than the run will surely write.
+
+    What: The free bytes of every file system that the run writes to, held against what goes there: missing files of
+    the model, latents and text embeddings cached to disk, LoRA files and the optimizer's state. Each is computed from
+    sizes that are known, as the least it can be; samples and logs count as nothing, and so does what an earlier run
+    left behind.
+    Why: The disk is full hours into the run, at the first save that does not fit, and that save is cut off.
+    Repair: Make room, or let the run write to a larger disk (training_folder). Fewer saves: save_every,
+    max_step_saves_to_keep. Latents can stay in memory: cache_latents in place of cache_latents_to_disk.
+    Signature: OSError: [Errno 28] No space left on device; SafetensorError: … No space left on device
+    """
+    full = [one for one in room if one.free is not None and sum(one.items.values()) > one.free]
+    unsure = next((one for one in room if one.free is None), None)
+    if unsure is not None and not full:
+        raise Unestablished(f"how much room {unsure.folders[0]} has is not known")
+    for one in full:
+        yield found(
+            run.where(one.key),
+            "The run writes at least {wanted} to {mount}, where {free} are free: {parts} (computed).",
+            otherwise="It ends with OSError: No space left on device, and what it was writing is cut off.",
+            evidence={"items": dict(one.items), "free": one.free, "folders": list(one.folders)},
+            mount=one.mount,
+            wanted=_amount(sum(one.items.values())),
+            free=_amount(one.free or 0),
+            parts=", ".join(f"{what} {_amount(size)}" for what, size in one.items.items()),
+        )
+
+
 def place(speed: Speed) -> str:
     """What the files lie on, in words: "a hard disk (sda, SATA, ext4)", "a FUSE mount (rclone)", "memory"."""
     filesystem = speed.filesystem
@@ -82,3 +112,7 @@ def _rate(bytes_per_second: float) -> str:
     if bytes_per_second >= 1e6:
         return f"{bytes_per_second / 1e6:.3g} MB/s"
     return f"{bytes_per_second / 1e3:.3g} kB/s"
+
+
+def _amount(size: int) -> str:
+    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"

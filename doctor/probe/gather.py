@@ -16,6 +16,7 @@ from .dataset import probe_datasets
 from .files import probe_files
 from .hub import claimed, probe_hub
 from .model import probe_adapter, probe_model
+from .room import probe_room
 from .skeletons import with_skeletons
 from .storage import probe_storage
 from .world import World
@@ -57,6 +58,7 @@ PROBES: Mapping[str, Probe] = {
     "model": _model,
     "adapter": probe_adapter,
     "datasets": probe_datasets,
+    "room": probe_room,
     "storage": probe_storage,
     "memory": predict,
 }

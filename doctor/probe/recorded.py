@@ -194,7 +194,8 @@ class RecordedWorld:
         found = self._nearest("mounts", "point", path)
         if found is not None:
             read_only = "read-only" in (found.get("refusal") or "")
-            return Mount(found["point"], found.get("filesystem", "unknown"), read_only, found.get("free"))
+            point = found.get("mount", found["point"])
+            return Mount(point, found.get("filesystem", "unknown"), read_only, found.get("free"))
         return self.live.mount(path) if self.live is not None else Unknown("not in the recording")
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:

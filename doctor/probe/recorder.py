@@ -104,7 +104,7 @@ class Recorder:
         answer = self.world.mount(path)
         if isinstance(answer, Mount):
             entry = self._mounts.setdefault(path, {"point": path})
-            entry.update(filesystem=answer.filesystem, free=answer.free)
+            entry.update(filesystem=answer.filesystem, free=answer.free, mount=answer.point)
             if answer.read_only:
                 entry.setdefault("refusal", "read-only file system")
         return answer

@@ -1,0 +1,96 @@
+"""How many bytes a run will surely write, and into which folder. Pure; every figure is a lower bound.
+
+What ai-toolkit writes when: its base trainer and cache mixins (27a03a91). Samples, logs and whatever cannot be
+computed count as nothing, and so does everything that an earlier run has written already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+
+from .architectures.bytes import WIDTHS, state_bytes
+from .architectures.sizes import sizes_of
+from .model import DatasetFolder, Hub, ModelFolder, Run, Unknown
+
+BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8
+TEMPLATE_TOKENS = 8  # what the chat template of Qwen3 puts around a caption
+
+
+@dataclass(frozen=True)
+class Need:
+    """`size` bytes of `what` in `folder`, by the config key that asks for them."""
+
+    what: str
+    folder: str
+    size: int
+    key: str
+
+
+def needs(
+    run: Run,
+    model: ModelFolder | Unknown,
+    datasets: tuple[DatasetFolder, ...] | Unknown,
+    hub: Hub | Unknown,
+    output: str | None,
+) -> Iterator[Need]:
+    """Everything that is known to be written, in the order it happens. `output` is a run folder without old saves."""
+    if not isinstance(hub, Unknown) and not hub.offline:
+        yield from _downloads(hub)
+    if not isinstance(datasets, Unknown) and run.architecture in ("zimage", "z_image"):
+        for folder in datasets:
+            yield from _caches(run, folder, model)
+    if output is not None and not isinstance(model, Unknown):
+        yield from _checkpoints(run, model, output)
+
+
+def _downloads(hub: Hub) -> Iterator[Need]:
+    for repo in hub.repos:
+        missing = [f for f in repo.files if f.needed and f.state in ("missing", "dangling") and f.good_copy is None]
+        size = sum(max(0, (f.size or 0) - (f.prefix[1] if f.prefix else 0)) for f in missing)
+        if repo.used_by and size:
+            yield Need(f"the missing files of {repo.repo}", repo.folder, size, repo.used_by[0])
+
+
+def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> Iterator[Need]:
+    """Latents per picture and size, text embeddings per caption. Caches that are there already are used again."""
+    dataset = next((d for d in run.datasets if d.key == folder.key), None)
+    if dataset is None or ".safetensors" in folder.others:
+        return
+    key = f"{folder.key}/folder_path"
+    width = min(2, WIDTHS.get(run.dtype, 0))
+    if dataset.cache_latents_to_disk:
+        # a picture that is smaller than two resolutions is cached once
+        sizes = [{_cut(image.width, image.height, r) for r in dataset.resolutions} for image in folder.images]
+        pixels = sum(w * h for of_one in sizes for w, h in of_one) * 2 ** (dataset.flip_x + dataset.flip_y)
+        size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * width
+        yield Need("the latents of the pictures", folder.path, size, key)
+    encoder = model.components.get("text_encoder") if isinstance(model, ModelFolder) else None
+    hidden = encoder.config.get("hidden_size") if encoder is not None and encoder.config is not None else None
+    if run.cache_text_embeddings and isinstance(hidden, int):
+        size = len(folder.images) * TEMPLATE_TOKENS * hidden * width
+        yield Need("the text embeddings of the captions", folder.path, size, key)
+
+
+def _cut(width: int, height: int, resolution: int) -> tuple[int, int]:
+    """The least a picture is shrunk and cut to: the trainer's bucket rounds one side up where that fits."""
+    scale = min(1.0, resolution / sqrt(width * height))
+    return int(width * scale) // BLOCK * BLOCK, int(height * scale) // BLOCK * BLOCK
+
+
+def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
+    """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
+    sizes = sizes_of(run, model)
+    partial = any(key.startswith("network/network_kwargs") for key in run.settings)
+    if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type != "lora" or partial:
+        return
+    parameters = max(0, run.rank) * sizes.lora_sides
+    during = max(0, run.steps - 1) // run.save_every if run.save_every > 0 else 0
+    kept = min(during, run.keep_saves) if run.keep_saves > 0 else during
+    width = WIDTHS.get(run.save_dtype, 0)
+    what = f"{kept + 1} LoRA files of rank {run.rank}" if kept else f"the LoRA of rank {run.rank}"
+    yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
+    if run.optimizer.startswith("adam"):
+        size = int(state_bytes(run.optimizer)) * parameters
+        yield Need("the state of the optimizer", output, size, "output_folder")
