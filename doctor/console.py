@@ -26,7 +26,10 @@ def progress() -> Callable[[int, int, str], None] | None:
 
 
 def reading() -> Callable[[int, int, str], None] | None:
-    """Bytes read, how fast, and the time left, on one line of a terminal; nothing elsewhere."""
+    """Bytes read, how fast, and the time left, on one line of a terminal; nothing elsewhere.
+
+    Without any bytes to read, the name says what takes its time.
+    """
     if not sys.stderr.isatty():
         return None
     import time
@@ -38,6 +41,7 @@ def reading() -> Callable[[int, int, str], None] | None:
         left = f"{(total - done) / rate:.0f} s left" if done else ""
         amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
         text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {printable('/'.join(Path(name).parts[-2:]))}"
+        text = text if total else printable(name)
         end = "\n" if done >= total else ""
         print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
 

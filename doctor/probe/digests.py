@@ -18,7 +18,7 @@ from .device.windows import PLACEHOLDER, is_placeholder
 BUFFER = 1 << 20
 LARGE = 1 << 30  # after a file this large its pages are given back, so that 20 GB do not push out what others cached
 REPORT_EVERY = 0.2
-Progress = Callable[[int, int, str], None]  # bytes done, bytes in all, name of the file being read
+Progress = Callable[[int, int, str], None]  # bytes done, bytes in all (0: none to read), name of the file being read
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..model import Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Speed, System, Unknown
 from .cards import cards
 from .device import Device
 from .device.linux import MountLine, device_of, mount_of, read_mounts
 from .device.windows import PLACEHOLDER, is_placeholder
 from .disks import folders_below
 from .speed import measure, speed_kind
-from .world import Mount, Stat
+from .world import Mount, Shapes, Stat
 
 if TYPE_CHECKING:
     from .digests import Progress, Receipts
@@ -283,6 +283,14 @@ class LiveWorld:
 
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
         return tuple(folders_below(self._mounts, places))
+
+    def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
+        from .skeletons import ask_libraries
+
+        if self._progress is not None:
+            names = ", ".join(sorted({part.class_name or name for name, part in parts.items()}))
+            self._progress(0, 0, f"asking the installed libraries about {names}")
+        return ask_libraries(parts)
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
