@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..doctor.model import Finding, Hub, HubRepo, Run, System, found
+from ..doctor.model.families import family_of
 from ..doctor.rules import rule
 from .hub import amount, folder_of, used
 
@@ -152,8 +153,10 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     ):
         return True
     own = {"transformer"} if "base_model" in repo.used_by else set()
-    shared = {"text_encoder", "tokenizer", "vae"}
-    elsewhere = "extras_model" not in repo.used_by and run.extras_model not in (None, run.base_model)
+    family = family_of(run)
+    shared = set(family.others) if family is not None else {"text_encoder", "tokenizer", "vae"}
+    extras = family is None or family.extras
+    elsewhere = extras and "extras_model" not in repo.used_by and run.extras_model not in (None, run.base_model)
     return (own if elsewhere else own | shared) <= folders
 
 

@@ -41,6 +41,8 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     """
     if run.kind == "other":
         return
+    if model.components.keys() & {"cache", "whole"}:
+        raise Unestablished(f"{model.source} is no model folder")
     said = False
     unjudged: list[str] = []
     for part in model.components.values():
@@ -77,12 +79,12 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
 
 
 def _absent(run: Run, model: ModelFolder) -> list[str]:
-    """Parts with weights of which nothing is on this machine."""
+    """Parts with weights of which nothing was found."""
     family = family_of(run)
-    if family is None or not model.components or "cache" in model.components:
+    if family is None or not model.components:
         return []
     weighty = (part for part in family.parts if not part.startswith(("tokenizer", "scheduler")))
-    return [f"{part}: not on this machine" for part in weighty if part not in model.components]
+    return [f"{part}: not found on this machine" for part in weighty if part not in model.components]
 
 
 def _consequence(part: Component, model: ModelFolder) -> str:

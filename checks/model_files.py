@@ -29,7 +29,8 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """A local model folder that lacks a part the loader will ask for.
 
     What: A part such as text_encoder/, tokenizer/ or vae/ is absent, a config.json, index or shard is missing, or the
-    path names a hub cache's root (models--org--name) in place of a snapshot inside it.
+    path names a hub cache's root (models--org--name) in place of a snapshot inside it or, for Flux, the transformer's
+    own folder in place of the whole model's.
 
     Why: A local folder is taken as it is; nothing is fetched for it. A copy that was cut short, or one made of the
     visible links only, leaves such gaps, and the loader's words about them mislead: a missing index is reported as a
@@ -53,6 +54,18 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
             evidence={"snapshot": cache.folder, "root": model.folder},
             path=model.source,
             snapshot=cache.folder,
+        )
+        return
+    whole = model.components.get("whole")
+    if whole is not None:
+        yield found(
+            place,
+            "{path} is the transformer's own folder; {trainer} opens the folder of the whole model, {whole}.",
+            otherwise="Loading fails: OSError: … is not the path to a directory containing a config.json file.",
+            evidence={"whole": whole.folder},
+            path=model.source,
+            trainer=run.trainer,
+            whole=whole.folder,
         )
         return
     local = [part for part in model.components.values() if part.repo is None]
@@ -90,7 +103,7 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
             )
         elif part.problem:
             yield found(
-                place,
+                run.where("model/vae_path") if part.name == "vae" and "model/vae_path" in run.settings else place,
                 "{component} in {folder} cannot be opened: {problem}.",
                 otherwise="Loading fails when {component} is opened.",
                 evidence={"component": part.name},

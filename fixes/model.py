@@ -20,9 +20,20 @@ from ..doctor.model import (
     Storage,
     Unknown,
 )
+from ..doctor.model.families import family_of
 from ..doctor.rules import repair
 
 _ZIMAGE = "Tongyi-MAI/Z-Image-Turbo"
+# By the class of the transformer, then by a word in the folder's name: what was probably meant.
+_PUBLISHED = {
+    "ZImageTransformer2DModel": {"turbo": _ZIMAGE},
+    "FluxTransformer2DModel": {
+        "schnell": "black-forest-labs/FLUX.1-schnell",
+        "kontext": "black-forest-labs/FLUX.1-Kontext-dev",
+        "flux.1-dev": "black-forest-labs/FLUX.1-dev",
+        "flux1-dev": "black-forest-labs/FLUX.1-dev",
+    },
+}
 _SHARED = ("text_encoder/", "tokenizer/", "vae/")
 
 
@@ -55,7 +66,11 @@ def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator
         return  # a folder with a text encoder is the source of the other parts, whatever extras_model says
     for repo in hub.repos:
         names = {file.name for file in repo.files if file.needed}
-        if not repo.is_folder and repo.usable and all(any(name.startswith(part) for name in names) for part in _SHARED):
+        if (
+            not repo.is_folder
+            and repo.usable
+            and all(any(name.startswith(part) for name in names) for part in _SHARED)
+        ):
             title = f"take text encoder, tokenizer and VAE from the cached {repo.repo}"
             safety: Safety = "safe" if repo.repo == _ZIMAGE else "ask"
             yield Fix(title, (_use(run, "extras_model", repo.repo),), safety, order=2)
@@ -80,14 +95,18 @@ def replace_by_a_complete_copy(
 def say_what_to_download(finding: Finding, run: Run, model: ModelFolder, hub: Hub) -> Iterator[Fix]:
     """Nothing here can serve: the command that fetches a complete copy into a folder of its own."""
     if _is_replaceable(finding, model) and not _candidates(model, hub):
-        repo = _ZIMAGE if run.architecture == "zimage" and "turbo" in model.source.lower() else "<owner>/<model>"
+        family = family_of(run)
+        guesses = _PUBLISHED.get(family.parts["transformer"][0], {}) if family is not None else {}
+        repo = next((repo for word, repo in guesses.items() if word in model.source.lower()), "<owner>/<model>")
         folder = f"{(model.folder or model.source).rstrip('/')}-complete"
         title = "download the complete model into a new folder, then name that folder in the config"
         yield Fix(title, (), "show", command=f'hf download {repo} --local-dir "{folder}"')
 
 
 def _is_replaceable(finding: Finding, model: ModelFolder) -> bool:
-    return model.repo is None and model.layout != "single-file" and "snapshot" not in finding.evidence
+    return (
+        model.repo is None and model.layout != "single-file" and not finding.evidence.keys() & {"snapshot", "whole"}
+    )
 
 
 def _candidates(model: ModelFolder, hub: Hub) -> list[HubRepo]:
@@ -98,6 +117,14 @@ def _no_room(run: Run, repo: HubRepo) -> Fix:
     size = sum(item.size for item in _items(run, repo))
     title = f"free {amount(int(size * 1.01))} for a complete copy of {repo.repo}, which lies in the cache"
     return Fix(title, (), "show", command=f'cp -rL "{repo.snapshot}" "<folder>"')
+
+
+@repair("MDL003")
+def name_the_whole_model(finding: Finding, run: Run) -> Iterator[Fix]:
+    """The folder above the transformer's holds every part that the trainer opens."""
+    whole = finding.evidence.get("whole")
+    if isinstance(whole, str):
+        yield Fix(f"name the folder of the whole model, {whole}", (_use(run, "base_model", whole),), order=2)
 
 
 @repair("MDL003")
@@ -128,7 +155,9 @@ def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety
 def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
     """Every needed file with a sound source. Parts that the run takes from elsewhere stay out: a local
     text_encoder/ would override `extras_model`."""
-    elsewhere = run.extras_model is not None and run.extras_model != run.base_model
+    family = family_of(run)
+    extras = family is None or family.extras
+    elsewhere = extras and run.extras_model is not None and run.extras_model != run.base_model
     items: list[CopyItem] = []
     for file in repo.files:
         if not file.needed or (elsewhere and file.name.startswith(_SHARED)):

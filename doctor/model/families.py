@@ -29,7 +29,7 @@ class Family:
     is built first. `single_file` is the repository that serves a single file with its other parts and its config,
     None where no single file is opened. `bare` says whether a folder may be the transformer itself, `extras` whether
     `extras_model` names the source of the other parts. `adapter_key` is the tensor from which the rank of a training
-    adapter is read, None where no adapter is taken.
+    adapter is read, None where no adapter is taken. `vae_path` says whether that key names the source of the VAE.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Family:
     bare: bool = False
     extras: bool = False
     adapter_key: str | None = None
+    vae_path: bool = False
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -80,10 +81,14 @@ _FLUX = Family(
         Fit("vae", "latent_channels", ("out_channels", "in_channels"), 64, factor=4),
     ),
     adapter_key="transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight",
+    vae_path=True,
 )
 # Kontext and Flex.2 bring their own scheduler, and have no place for a training adapter.
 _LATER = replace(
-    _FLUX, parts={part: names for part, names in _FLUX.parts.items() if part != "scheduler"}, adapter_key=None
+    _FLUX,
+    parts={part: names for part, names in _FLUX.parts.items() if part != "scheduler"},
+    adapter_key=None,
+    vae_path=False,
 )
 _FAMILIES = {
     "zimage": _ZIMAGE,

@@ -49,7 +49,8 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     """What the trainer opens for `run.base_model`: a folder, a single file, a hub snapshot, or nothing yet.
 
     A hub cache's root folder named in place of a snapshot has one component "cache" whose problem is "cache root"
-    and whose folder is the snapshot inside that could serve (the root itself when there is none).
+    and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
+    folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
     source = run.base_model
     if not source or "\0" in source:
@@ -167,6 +168,12 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
             if name in names
         }
         return ModelFolder(look.source, "diffusers", folder, parts, owner, commit)
+    above = paths.parent(folder)
+    if bare and not family.bare and paths.name(folder) == "transformer":
+        beside = listed(world, above)
+        if isinstance(beside, tuple) and {"transformer", *family.others} <= set(beside):
+            whole = Component("whole", above, None, None, (), problem="the folder above")
+            return ModelFolder(look.source, "transformer-only", folder, {"whole": whole}, owner, commit)
     where = folder if bare and family.bare else paths.join(folder, "transformer")
     expected = family.parts["transformer"][0]
     components = {"transformer": read_component(world, "transformer", where, repo=owner, expected=expected)}
@@ -201,7 +208,27 @@ def _parts(look: _Look, family: Family, folder: str, repo: str | None) -> dict[s
     for name in family.others:
         expected = next(iter(family.parts[name]), None)
         found[name] = read_component(look.world, name, look.paths.join(folder, name), repo=repo, expected=expected)
+    written = look.run.settings.get("model/vae_path") if family.vae_path else None
+    if written is not None and isinstance(written.value, str) and "\0" not in written.value:
+        found.pop("vae")
+        found |= _vae(look, written.value)
     return found
+
+
+def _vae(look: _Look, source: str) -> dict[str, Component]:
+    """The VAE of a path of its own: a folder that holds it itself or in vae/; nothing when it is a hub id."""
+    world, paths = look.world, look.paths
+    folder, place = _place(look, source), paths.absolute(source)
+    if folder is None:
+        _, stat = resolve(world, paths, place)
+        if stat is None and _REPO.fullmatch(source):
+            return {}
+        problem = "it does not exist" if stat is None else "the trainer opens a folder there"
+        return {"vae": Component("vae", place, "AutoencoderKL", None, (), problem=problem)}
+    repo = None if folder == place else source
+    names = listed(world, folder)
+    inside = folder if isinstance(names, tuple) and "config.json" in names else paths.join(folder, "vae")
+    return {"vae": read_component(world, "vae", inside, repo=repo, expected="AutoencoderKL")}
 
 
 def _snapshot_inside(world: World, paths: Paths, root: str) -> str:

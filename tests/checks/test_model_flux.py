@@ -16,8 +16,10 @@ from safetensors.torch import load_file, save_file
 from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
+from zdoctor.doctor.model import SetValue
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.tests.flux import DEV, copy_flux, healthy_flux, load_flux
+from zdoctor.fixes.model import name_the_whole_model
+from zdoctor.tests.flux import DEV, AutoencoderKL, copy_flux, healthy_flux, load_flux
 from zdoctor.tests.models import INDEX, edit_json, healthy, probed, rewrite, run_of, shard_of
 
 from .test_model import findings as findings_of
@@ -268,15 +270,47 @@ def test_models_under_each_others_architecture() -> None:
     assert "FluxTransformer2DModel" in finding.text() and "Z-Image" in finding.text()
 
 
-def test_the_transformer_alone_is_no_flux_model() -> None:
-    alone = healthy_flux() / "transformer"
+def test_the_transformer_alone_is_no_flux_model(tmp_path: Path) -> None:
+    alone = copy_flux(tmp_path / "m") / "transformer"
     with pytest.raises(OSError):
         load_flux(alone)
+    # the rest lies beside it: its own folder was named where the whole model's is wanted
+    (finding,) = findings(alone)["MDL003"]
+    assert finding.evidence["whole"] == str(tmp_path / "m")
+    (fix,) = name_the_whole_model(finding, run_of(alone, "flux"))
+    (step,) = fix.steps
+    assert isinstance(step, SetValue) and step.value == str(tmp_path / "m") and fix.safety == "safe"
+    load_flux(Path(step.value))
+    remove("vae")(tmp_path / "m")
     (finding,) = findings(alone)["MDL003"]
     assert "transformer/" in finding.text() and "text_encoder_2/" in finding.text()
     # Kontext takes the other parts from the extras, but the transformer still from a folder of that name
     (finding,) = findings(alone, "flux_kontext", extras_name_or_path=str(healthy_flux()))["MDL003"]
     assert "no transformer/." in finding.text()
+
+
+@pytest.mark.parametrize("inside", ["", "vae"])
+def test_flux_takes_its_vae_from_a_path_of_its_own(inside: str, tmp_path: Path) -> None:
+    folder = copy_flux(tmp_path / "m")
+    remove("vae")(folder)
+    own = healthy_flux() / "vae" if not inside else healthy_flux()
+    assert AutoencoderKL.from_pretrained(own, subfolder=inside or None)
+    assert findings(folder, vae_path=str(own)) == {}
+    assert list(findings(folder, "flux_kontext", vae_path=str(own))) == ["MDL003"]
+
+
+def test_a_vae_path_that_is_a_file_or_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "ae.safetensors"
+    save_file({"decoder.up.0.block.0.conv1.weight": torch.zeros(2)}, file)
+    for path, words in ((file, "opens a folder"), (tmp_path / "gone", "does not exist")):
+        for subfolder in (None, "vae"):
+            with pytest.raises((OSError, ValueError)):
+                AutoencoderKL.from_pretrained(path, subfolder=subfolder, local_files_only=True)
+        (finding,) = findings(healthy_flux(), vae_path=str(path))["MDL003"]
+        assert words in finding.text() and str(path) in finding.text()
+    run = run_of(healthy_flux(), "flux", vae_path="acme/vae")
+    with pytest.raises(Unestablished, match="vae: not found"):
+        list(missing_checkpoint_tensors(run, probed(run)))
 
 
 def test_only_kontext_reads_the_extras(tmp_path: Path) -> None:
@@ -307,7 +341,7 @@ def test_parts_that_are_not_here_are_not_judged(tmp_path: Path) -> None:
     folder = copy_flux(tmp_path / "m")
     remove("text_encoder")(folder)
     run = run_of(folder, "flux_kontext", extras_name_or_path="acme/Flux")
-    with pytest.raises(Unestablished, match="text_encoder_2: not on this machine"):
+    with pytest.raises(Unestablished, match="text_encoder_2: not found on this machine"):
         list(missing_checkpoint_tensors(run, probed(run)))
 
 
