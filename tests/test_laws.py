@@ -25,6 +25,7 @@ HEALTHY = [
     ("healthy", "server_healthy.yaml"),
     ("kaggle_healthy", "kaggle_healthy.yaml"),
     ("windows_hdd", "windows_healthy.yaml"),
+    ("flux_workstation", "flux_healthy.yaml"),
 ]
 
 

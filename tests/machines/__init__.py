@@ -62,6 +62,43 @@ FULL: dict[str, dict[str, Any]] = {
     },
 }
 
+FLUX_DEV: dict[str, dict[str, Any]] = {
+    "transformer": {
+        "_class_name": "FluxTransformer2DModel",
+        "patch_size": 1,
+        "in_channels": 64,
+        "num_layers": 19,
+        "num_single_layers": 38,
+        "attention_head_dim": 128,
+        "num_attention_heads": 24,
+        "joint_attention_dim": 4096,
+        "pooled_projection_dim": 768,
+        "guidance_embeds": True,
+    },
+    "text_encoder": {
+        "architectures": ["CLIPTextModel"],
+        "model_type": "clip_text_model",
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "max_position_embeddings": 77,
+        "vocab_size": 49408,
+    },
+    "text_encoder_2": {
+        "architectures": ["T5EncoderModel"],
+        "model_type": "t5",
+        "d_model": 4096,
+        "d_kv": 64,
+        "d_ff": 10240,
+        "num_layers": 24,
+        "num_heads": 64,
+        "vocab_size": 32128,
+        "feed_forward_proj": "gated-gelu",
+    },
+    "vae": FULL["vae"],
+}
+
 
 def model(folder: str, join: Any, parts: dict[str, dict[str, Any]] = FULL) -> dict[str, Any]:
     """The files of a complete Z-Image pipeline below `folder`."""
@@ -70,13 +107,24 @@ def model(folder: str, join: Any, parts: dict[str, dict[str, Any]] = FULL) -> di
         files[join(folder, name, "config.json")] = {"json": config}
         class_name = config.get("_class_name") or config["architectures"][0]
         tensors = {k: ["BF16", list(v)] for k, v in (needed_tensors(class_name, config) or {}).items()}
-        file = "model.safetensors" if name == "text_encoder" else "diffusion_pytorch_model.safetensors"
+        file = "model.safetensors" if name.startswith("text_encoder") else "diffusion_pytorch_model.safetensors"
         files[join(folder, name, file)] = {"tensors": tensors}
     for file in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"):
         files[join(folder, "tokenizer", file)] = {"text": "{}"}
     files[join(folder, "scheduler", "scheduler_config.json")] = {"json": {"shift": 3.0}}
     classes = {"transformer": "ZImageTransformer2DModel", "text_encoder": "Qwen3ForCausalLM", "vae": "AutoencoderKL"}
     files[join(folder, "model_index.json")] = {"json": {"_class_name": "ZImagePipeline", **classes}}
+    return files
+
+
+def flux_model(folder: str, join: Any) -> dict[str, Any]:
+    """The files of a complete FLUX.1-dev below `folder`, CLIP under the names of older versions, as published."""
+    files = model(folder, join, FLUX_DEV)
+    clip = files[join(folder, "text_encoder", "model.safetensors")]
+    clip["tensors"] = {f"text_model.{name}": tensor for name, tensor in clip["tensors"].items()}
+    for file in ("tokenizer.json", "tokenizer_config.json", "spiece.model"):
+        files[join(folder, "tokenizer_2", file)] = {"text": "{}"}
+    files[join(folder, "model_index.json")] = {"json": {"_class_name": "FluxPipeline"}}
     return files
 
 
@@ -340,6 +388,27 @@ def healthy() -> Record:
     return record
 
 
+def flux() -> Record:
+    """A workstation with FLUX.1-dev in a folder, a copy of it that was cut off, and the same in the hub cache."""
+    join, torn = posixpath.join, "/models/FLUX.1-dev-copy"
+    files = flux_model("/models/FLUX.1-dev", join)
+    copy = flux_model(torn, join)
+    del copy[join(torn, "text_encoder_2", "model.safetensors")]
+    files |= copy | cached(
+        "/home/ana/.cache/huggingface/hub", join, "black-forest-labs/FLUX.1-dev", flux_model("", join)
+    )
+    files |= dataset("/data/faces", join)
+    files["/home/ana/ai-toolkit/run.py"] = {"text": ""}
+    return machine(
+        "a workstation with FLUX.1-dev, put together from public documentation",
+        system("linux", 128 * GIB, "/home/ana", "/home/ana/ai-toolkit"),
+        files,
+        gpus=[gpu("NVIDIA GeForce RTX 4090", 24.0, 23.3, (8, 9))],
+        mounts=[{"point": "/", "filesystem": "ext4", "free": 900 * 10**9, "refusal": None}],
+        speeds=[speed("/", "ssd", 9e-5, 2e9, 3e9)],
+    )
+
+
 MACHINES = {
     "kaggle_t4x2": kaggle,
     "kaggle_healthy": healthy_kaggle,
@@ -350,6 +419,7 @@ MACHINES = {
     "no_driver": no_driver,
     "full_disk": full_disk,
     "healthy": healthy,
+    "flux_workstation": flux,
 }
 
 
