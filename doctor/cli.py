@@ -224,10 +224,13 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _history(options: argparse.Namespace) -> int:
-    from .apply import history
+    from .apply import ApplyError, history
     from .state import state_folder
 
-    entries = history(state_folder())
+    try:
+        entries = history(state_folder())
+    except ApplyError as error:
+        raise UserError(str(error), "The environment variable ZDOCTOR_STATE names another state folder.") from error
     for entry in entries:
         console.emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
         for line in entry.what:
@@ -319,8 +322,12 @@ def _is_config(file: Path) -> bool:
 
 def _recover() -> None:
     """Finish or roll back what an earlier zdoctor was killed in; said in words when there was something."""
-    from .apply import recover
+    from .apply import ApplyError, recover
     from .state import state_folder
 
-    for line in recover(state_folder()):
+    try:
+        lines = recover(state_folder())
+    except ApplyError as error:
+        raise UserError(str(error)) from error
+    for line in lines:
         print(f"zdoctor: {line}", file=sys.stderr)

@@ -149,12 +149,14 @@ def _read(path: Path) -> list[Record]:
 
 
 def journals(state: Path) -> list[Journal]:
-    """Every transaction that got as far as its first record, oldest first."""
+    """Every transaction that got as far as its first record, oldest first. Raises ApplyError where one is hidden."""
     try:
         folders = sorted(path for path in (state / "journal").iterdir() if path.is_dir())
+        return [journal for journal in map(Journal, folders) if journal.records]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [journal for journal in map(Journal, folders) if journal.records]
+    except OSError as error:
+        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.") from error
 
 
 def unfinished(state: Path) -> list[Journal]:

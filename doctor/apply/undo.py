@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from .actions import lies
 from .back import changed_since, edited_since, revert
-from .errors import ApplyError, Busy, UndoRefused, reason
+from .errors import ApplyError, Busy, UndoRefused, clause, reason
 from .journal import Entry, Journal, State, journals, locked, unfinished
 from .part import kept_in
 
@@ -71,7 +72,16 @@ def recover_locked(state: Path) -> tuple[str, ...]:
 
 
 def history(state: Path) -> tuple[Entry, ...]:
-    """Every transaction, oldest first; the passes of one repair are one entry."""
+    """Every transaction, oldest first; the passes of one repair are one entry.
+
+    Raises ApplyError where the journal cannot be read, which is not the same as an empty one.
+    """
+    try:
+        os.listdir(state / "journal")
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.") from error
     groups: dict[str, list[Journal]] = {}
     for journal in journals(state):
         groups.setdefault(journal.group, []).append(journal)

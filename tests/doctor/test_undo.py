@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from zdoctor.doctor.apply import ApplyError, Busy, UndoRefused, apply, history, recover, undo
 from zdoctor.doctor.apply.actions import sha
 from zdoctor.doctor.apply.journal import Journal, locked
+from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import (
     CopyItem,
     ExtractFiles,
@@ -76,6 +77,30 @@ def test_undo_is_exact_and_history_tells_it(home: Path, state: Path) -> None:
     assert history(state)[0].state == "undone"
     with pytest.raises(UndoRefused, match="nothing to undo"):
         undo(state=state)
+
+
+def test_a_journal_that_cannot_be_read_is_not_an_empty_one(
+    home: Path, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ZDOCTOR_STATE", str(state))
+    assert main(["history"]) == 0 and "Nothing was repaired yet" in capsys.readouterr().out
+    state.write_text("a file")
+    assert main(["history"]) == 2
+    said = capsys.readouterr()
+    assert f"{state}/journal: Not a directory" in said.err and "ZDOCTOR_STATE" in said.err and not said.out
+    state.unlink()
+    apply(plan(*everything(home)), state=state)
+    if os.name == "nt" or os.geteuid() != 0:
+        pytest.skip("only root can become somebody who may not read the journal")
+    (state / "journal").chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(ApplyError, match="cannot be read"):
+            history(state)
+        with pytest.raises(ApplyError, match="cannot be read"):
+            recover(state)
+    finally:
+        os.seteuid(0)
 
 
 def edit_config(home: Path) -> None:
