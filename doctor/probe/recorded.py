@@ -23,6 +23,7 @@ from typing import Any
 
 from ..model import Component, Gpu, Speed, System, Unknown
 from .digests import digest_of_bytes
+from .record_shape import complaint
 from .world import Mount, Paths, Shapes, Stat, World, resolve
 
 SCHEMA = "zdoctor.machine/1"
@@ -39,6 +40,9 @@ class RecordedWorld:
     def __init__(self, record: Mapping[str, Any], live: World | None = None) -> None:
         if record.get("schema") != SCHEMA:
             raise MachineError(f"its schema is {record.get('schema')!r}, not {SCHEMA!r}")
+        wrong = complaint(record)
+        if wrong is not None:
+            raise MachineError(wrong)
         self.record = record
         self.live = live if record.get("live") else None
         self.about = str(record.get("about", "a recorded machine"))
@@ -201,7 +205,9 @@ class RecordedWorld:
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         found = self._nearest("speeds", "path", files[0]) if files else None
         if found is not None:
-            return Speed(**{"source": f"recorded: {self.about}", "latency": None, **found})
+            known = {f.name for f in fields(Speed)}
+            told = {key: value for key, value in found.items() if key in known}
+            return Speed(**{"source": f"recorded: {self.about}", "latency": None, **told})
         return self.live.speed(files) if self.live is not None else Unknown("not in the recording")
 
     def _nearest(self, section: str, key: str, path: str) -> Mapping[str, Any] | None:

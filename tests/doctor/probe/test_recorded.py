@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.cli import main
 from zdoctor.doctor.examine import examine_config
-from zdoctor.doctor.model import Unknown
+from zdoctor.doctor.model import Speed, Unknown
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import MachineError, RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
@@ -27,6 +28,10 @@ SYSTEM: dict[str, Any] = {
     "memory_total": 8,
     "memory_available": 4,
 }
+
+
+GPU: dict[str, Any] = {"name": "T4", "memory_total": 16, "memory_free": 15}
+SPEED: dict[str, Any] = {"path": "/", "kind": "ssd", "filesystem": "ext4", "low": 1e8, "high": 2e8}
 
 
 def world(files: dict[str, Any], **more: Any) -> RecordedWorld:
@@ -72,6 +77,47 @@ def test_the_deepest_mount_answers() -> None:
 def test_a_file_that_is_no_machine_is_refused(record: dict[str, Any]) -> None:
     with pytest.raises((MachineError, TypeError)):
         RecordedWorld(record)
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "said"),
+    [
+        ("gpus", {"name": "T4"}, "gpus is no list"),
+        ("gpus", ["T4"], "gpus[0] is no object"),
+        ("gpus", [{"name": "T4"}], "gpus[0].memory_total is missing"),
+        ("gpus", [{**GPU, "memory_free": "15 GB"}], "gpus[0].memory_free is '15 GB', not a whole number"),
+        ("gpus", [GPU, {**GPU, "capability": 7.5}], "gpus[1].capability is 7.5, not a list or null"),
+        ("mounts", "/", "mounts is no list"),
+        ("mounts", [{"filesystem": "ext4"}], "mounts[0].point is missing"),
+        ("mounts", [{"point": "/", "free": "20G"}], "mounts[0].free is '20G', not a whole number or null"),
+        ("mounts", [{"point": "/", "refusal": True}], "mounts[0].refusal is True, not a text or null"),
+        ("speeds", [{**SPEED, "kind": "floppy"}], "speeds[0].kind is 'floppy', not one of ssd, hdd"),
+        ("speeds", [{**SPEED, "low": None}], "speeds[0].low is None, not a number"),
+        ("system", {**SYSTEM, "os": "Linux"}, "system.os is 'Linux', not one of linux, windows, darwin"),
+        ("system", {**SYSTEM, "cpus": True}, "system.cpus is True, not a whole number"),
+        ("packages", ["torch"], "packages is no object"),
+    ],
+)
+def test_a_mistyped_machine_file_is_refused_by_the_field(
+    section: str, value: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {"schema": "zdoctor.machine/1", "system": SYSTEM, "files": {}, section: value}
+    with pytest.raises(MachineError) as raised:
+        RecordedWorld(record)
+    assert str(raised.value).startswith(said)
+    file = tmp_path / "m.json"
+    file.write_text(json.dumps(record))
+    assert main(["check", str(ROOT / "examples" / "kaggle_zimage.yaml"), "--machine", str(file)]) == 2
+    assert f"m.json is no machine file: {said}" in capsys.readouterr().err
+
+
+def test_what_a_later_version_adds_is_let_through() -> None:
+    w = world(
+        {}, gpus="no driver", speeds=[{**SPEED, "device": "sda", "later": 1}], mounts=[{"point": "/", "later": 1}]
+    )
+    assert w.gpus() == Unknown("no driver")
+    speed = w.speed(["/a"])
+    assert isinstance(speed, Speed) and (speed.device, speed.latency) == ("sda", None)
 
 
 def test_what_a_check_saw_replays_to_the_same_report(tmp_path: Path) -> None:
