@@ -140,10 +140,12 @@ def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety
     if not items:
         return
     total = sum(item.size for item in items)
-    place = next((p for p in places if p.refusal is None and p.free >= total * 1.01), None)
+    name = repo.repo.rpartition("/")[2]
+    room = ((p, p.free + dict(p.parts).get(name, 0)) for p in places if p.refusal is None)
+    place = next((p for p, free in room if free >= total * 1.01), None)
     if place is None:
         return
-    target = _join(place.folder, repo.repo.rpartition("/")[2])
+    target = _join(place.folder, name)
     yield Fix(
         f"copy {repo.repo} from the cache to {target} ({amount(total)}, verified) and use that folder",
         (ExtractFiles(target, items), _use(run, "base_model", target)),

@@ -280,12 +280,17 @@ class Speed:
 
 @dataclass(frozen=True)
 class Place:
-    """A folder that could hold a copy of the model: how fast it is and how much room it has."""
+    """A folder that could hold a copy of the model: how fast it is and how much room it has.
+
+    `parts`: names in it to which an extraction was cut short, with the bytes of its part, which the next one to the
+    same name goes on with.
+    """
 
     folder: str
     free: int
     speed: Speed | None
     refusal: str | None = None
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

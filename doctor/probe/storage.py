@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..model import ModelFolder, Place, Run, Speed, Storage, Unknown
 from .world import Mount, Paths, Stat, World, resolve
 from .writes import refusal
 
 SMALLEST = 64 << 10
+PART = ".zdoctor-part"
 
 
 def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage:
@@ -36,8 +39,27 @@ def _places(world: World, paths: Paths, run: Run, measured: bool) -> tuple[Place
         why = refusal(world, paths, target)
         reason = why.reason if isinstance(why, Unknown) else why
         speed = _speed_of(world, paths, folder, mount) if measured else None
-        places.append(Place(target, mount.free, speed, reason))
+        places.append(Place(target, mount.free, speed, reason, tuple(_parts(world, paths, target))))
     return tuple(places)
+
+
+def _parts(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, int]]:
+    """The targets in a folder to which an extraction was cut short, with the bytes that lie ready."""
+    names = world.names(folder) if world.stat(folder) is not None else ()
+    for name in () if isinstance(names, Unknown) else names:
+        if name.endswith(PART):
+            yield name.removesuffix(PART), _size(world, paths, paths.join(folder, name, "files"), 6)
+
+
+def _size(world: World, paths: Paths, folder: str, depth: int) -> int:
+    names = world.names(folder)
+    total = 0
+    for name in () if isinstance(names, Unknown) or not depth else names:
+        stat = world.stat(paths.join(folder, name))
+        if isinstance(stat, Stat):
+            inside = stat.kind == "folder"
+            total += _size(world, paths, paths.join(folder, name), depth - 1) if inside else stat.size
+    return total
 
 
 def _speed_of(world: World, paths: Paths, folder: str, mount: Mount) -> Speed | None:

@@ -13,6 +13,7 @@ from diffusers.models.transformers import transformer_z_image
 
 from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.checks.model_files import incomplete_model_folder, unreadable_weight_file
+from zdoctor.doctor.apply import apply
 from zdoctor.doctor.model import (
     ExtractFiles,
     Finding,
@@ -22,11 +23,14 @@ from zdoctor.doctor.model import (
     HubRepo,
     ModelFolder,
     Place,
+    Plan,
     Run,
     SetValue,
     Speed,
     Storage,
 )
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.storage import probe_storage
 from zdoctor.fixes.model import (
     extract_from_the_cache,
     name_the_snapshot,
@@ -89,6 +93,33 @@ def carried_out(fix: Fix) -> str:
             assert isinstance(step, SetValue)
             value = step.value
     return value
+
+
+def test_a_copy_that_was_cut_short_is_offered_again_where_its_rest_fits(tmp_path: Path) -> None:
+    run = run_of(truncated(tmp_path / "my-Z-Tiny"))
+    finding, model = seen(run)
+    hub = Hub(("/hub",), (cached(healthy()),))
+
+    def offered(place: Place) -> list[Fix]:
+        return list(replace_by_a_complete_copy(finding, run, model, hub, Storage(SSD, 10**6, (place,))))
+
+    (extract, _) = offered(Place(str(tmp_path / "models"), 10**12, SSD))[0].steps
+    assert isinstance(extract, ExtractFiles)
+    last = extract.items[-1].name
+
+    def stop(done: int, total: int, name: str) -> None:
+        if name == last:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="are kept in"):
+        apply(Plan("c.yaml", (Fix("copy", (extract,)),)), state=tmp_path / "state", progress=stop)
+    places = probe_storage(LiveWorld(cwd=str(tmp_path), home=str(tmp_path)), run, model).places
+    here = next(place for place in places if place.folder == str(tmp_path / "models"))
+    total = sum(item.size for item in extract.items)
+    assert here.parts == (("Z-Tiny", total - extract.items[-1].size),)
+    tight = replace(here, free=extract.items[-1].size + total // 50)
+    assert [fix.steps[0] for fix in offered(tight)] == [extract]
+    assert not any(fix.steps for fix in offered(replace(tight, parts=())))
 
 
 def test_a_damaged_copy_of_one_cached_repository_is_replaced_safely(tmp_path: Path) -> None:
