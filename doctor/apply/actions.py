@@ -5,7 +5,7 @@
     part     something new is built under a temporary name; `kept`: what is finished of it outlives a failure
     place    it is renamed to where it belongs
     folder   an empty folder is made
-    scratch  a folder of our own, gone at the end
+    scratch  a folder of our own, gone at the end; `salvage`: what of it outlives a failure
 
 A step is made of these, so a rollback after an error, after a kill and an undo are one function: `revert`.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ApplyError
-from .journal import Journal, sync_folder
+from .journal import Journal, Record, sync_folder
 from .part import close
 
 QUARANTINE = ".zdoctor-quarantine"
@@ -206,10 +206,14 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(root))
 
 
-def scratch(journal: Journal, folder: Path) -> Path:
-    """A folder for our own use, removed at the end, whatever the end is."""
+def scratch(journal: Journal, folder: Path, salvage: Record | None = None) -> Path:
+    """A folder for our own use, removed at the end, whatever the end is.
+
+    `salvage` names a file of it (`from`) and where that goes (`to`) when the transaction fails and it has grown
+    beyond `size` bytes.
+    """
     ensure_folder(journal, folder.parent)
-    journal.begin("scratch", path=str(folder))
+    journal.begin("scratch", path=str(folder), salvage=salvage)
     folder.mkdir()
     return folder
 

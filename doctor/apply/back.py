@@ -32,8 +32,22 @@ def revert(journal: Journal, record: Record) -> str | None:
         case "folder":
             remove_if_empty(Path(record["path"]))
         case "scratch":
+            with suppress(OSError):
+                _salvage(record)
             shutil.rmtree(record["path"], ignore_errors=True)
     return None
+
+
+def _salvage(record: Record) -> None:
+    """Keep a download as far as it came. It is no part of the cache, only worth its bytes to the next repair."""
+    salvage = record.get("salvage")
+    if salvage is None:
+        return
+    source, target = Path(record["path"]) / salvage["from"], Path(salvage["to"])
+    if source.stat().st_size > salvage["size"]:
+        target.parent.mkdir(exist_ok=True)
+        source.replace(target)
+        sync_both(source, target)
 
 
 def _revert_edit(journal: Journal, record: Record) -> str | None:

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ..model import FetchFile
-from .actions import aside, scratch
+from .actions import aside, hub_root, scratch
 from .copy import Meter, copy_file, digest_of, require
 from .errors import ApplyError, reason
-from .journal import Journal
+from .journal import Journal, Record
+
+COMPLETED = "completed"
+WORTH = 1 << 20  # fewer new bytes are not worth a file that stays
 
 
 def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callable[[Path], None]:
@@ -24,7 +27,7 @@ def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callab
     """
 
     def build(part: Path) -> None:
-        folder = scratch(journal, aside(path, journal.id, "download"))
+        folder = scratch(journal, aside(path, journal.id, "download"), _salvage(step, path))
         got = _complete(step, folder, meter) or _whole(step, folder, meter)
         descriptor = os.open(got, os.O_RDWR)
         try:
@@ -34,6 +37,15 @@ def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callab
         got.rename(part)
 
     return build
+
+
+def _salvage(step: FetchFile, path: Path) -> Record | None:
+    """Where a completion that fails leaves its bytes: among the client's left-overs, under a name that says whose."""
+    root = hub_root(path)
+    if step.prefix is None or step.digest is None or root is None or "--" not in root.name:
+        return None
+    left = root / "blobs" / f"{step.digest.partition(':')[2]}.zdoctor.incomplete"
+    return {"from": COMPLETED, "to": str(left), "size": step.prefix_size + WORTH}
 
 
 def _whole(step: FetchFile, folder: Path, meter: Meter) -> Path:
@@ -66,7 +78,7 @@ def _complete(step: FetchFile, folder: Path, meter: Meter) -> Path | None:
     """The prefix and the rest that only the hub has, when both together are the file; None when they are not."""
     if step.prefix is None or step.digest is None:
         return None
-    got, done = folder / "completed", meter.done
+    got, done = folder / COMPLETED, meter.done
     try:
         copy_file(Path(step.prefix), got, step.prefix_size, None, meter, step.filename)
         if step.size is None or step.prefix_size < step.size:
@@ -77,6 +89,7 @@ def _complete(step: FetchFile, folder: Path, meter: Meter) -> Path | None:
         pass
     except OSError as error:
         if error.errno != errno.EIO:  # a bad sector in what was to be the beginning
+            got.unlink(missing_ok=True)  # a disk that is full is left with no more than it had
             raise
     got.unlink()
     meter(done - meter.done, step.filename)

@@ -9,7 +9,7 @@ former contents of edited files. Records, in order of appearance (`n` numbers th
     applied                   the commit mark
     undoing                   the user asked to take it back
     reverted n                the action was taken back
-    undone | rolled-back      finished; `kept`: which parts of an extraction stayed, in words
+    undone | rolled-back      finished; `kept`: what stayed all the same, in words
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .actions import lies
 from .back import changed_since, edited_since, revert
-from .errors import ApplyError, Busy, UndoRefused, clause, reason
+from .errors import ApplyError, Busy, UndoRefused, clause, reason, size
 from .journal import Entry, Journal, State, journals, locked, unfinished
 from .part import kept_in
 
@@ -42,8 +42,18 @@ def roll_back(journal: Journal, final: str = "rolled-back") -> tuple[str, ...]:
 
 
 def _kept(journal: Journal) -> list[str]:
-    parts = (kept_in(Path(record["path"])) for record in journal.actions if record.get("kept"))
+    """What outlives the rollback, in words."""
+    parts = [kept_in(Path(record["path"])) for record in journal.actions if record.get("kept")]
+    parts += [_salvaged(Path(record["salvage"]["to"])) for record in journal.actions if record.get("salvage")]
     return [text for text in parts if text is not None]
+
+
+def _salvaged(partial: Path) -> str | None:
+    try:
+        count = size(partial.stat().st_size)
+    except OSError:
+        return None
+    return f"What was downloaded is kept in {partial}, {count}: the same command goes on from there"
 
 
 def recover(state: Path) -> tuple[str, ...]:

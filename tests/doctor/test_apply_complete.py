@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from huggingface_hub.utils import WeakFileLock, are_progress_bars_disabled  # type: ignore[attr-defined]
 
-from zdoctor.doctor.apply import ApplyError, apply, describe, undo
+from zdoctor.doctor.apply import ApplyError, apply, describe, recover, undo
 from zdoctor.doctor.model import FetchFile, Quarantine
 from zdoctor.tests.hub_server import HubServer, git_sha1, sha256
 
@@ -172,6 +174,68 @@ def test_a_small_file_by_its_git_hash(hub: HubServer, blobs: Path, tmp_path: Pat
     apply(plan(FetchFile(REPO, hub.head(REPO), SMALL, str(file), 8, digest, str(file), 4)), state=tmp_path / "state")
     assert file.read_bytes() == b'{"a": 1}'
     assert hub.served == 4
+
+
+def ours(blobs: Path) -> Path:
+    return blobs / f"{sha256(DATA)}.zdoctor.incomplete"
+
+
+@pytest.fixture
+def salvaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These files are small."""
+    monkeypatch.setattr("zdoctor.doctor.apply.fetch.WORTH", 1000)
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
+
+
+@pytest.mark.usefixtures("salvaged")
+def test_what_was_downloaded_before_a_failure_is_not_downloaded_again(
+    hub: HubServer, blobs: Path, tmp_path: Path
+) -> None:
+    before = snapshot(blobs.parent)
+    hub.cuts = [20_000] + [0] * 20
+    with pytest.raises(ApplyError, match=r"Everything is as before\. What was downloaded is kept in .*, 90\.0 kB: "):
+        apply(plan(step(hub, blobs)), state=tmp_path / "state")
+    assert ours(blobs).read_bytes() == DATA[: HAVE + 20_000]
+    assert {name: what for name, what in snapshot(blobs.parent).items() if ours(blobs).name not in name} == before
+    hub.cuts = []
+    apply(plan(step(hub, blobs, ours(blobs)), Quarantine(str(ours(blobs)))), state=tmp_path / "state")
+    assert (blobs / sha256(DATA)).read_bytes() == DATA
+    assert hub.served == REST and not ours(blobs).exists()
+
+
+@pytest.mark.usefixtures("salvaged")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed")
+def test_what_was_downloaded_before_a_kill_is_not_downloaded_again(
+    hub: HubServer, blobs: Path, tmp_path: Path
+) -> None:
+    def kill(done: int, total: int, name: str) -> None:
+        if done > HAVE + 20_000:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    pid = os.fork()
+    if not pid:
+        apply(plan(step(hub, blobs)), state=tmp_path / "state", progress=kill)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    _, kept = recover(tmp_path / "state")
+    assert kept.startswith("What was downloaded is kept in")
+    assert DATA.startswith(ours(blobs).read_bytes()) and ours(blobs).stat().st_size > HAVE + 10_000
+    assert (blobs / sha256(DATA)).read_bytes() == DATA[:HAVE]
+
+
+@pytest.mark.usefixtures("salvaged")
+def test_a_full_disk_is_left_with_no_more_than_it_had(
+    hub: HubServer, blobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(blobs.parent)
+
+    def full(done: int, total: int, name: str) -> None:
+        if done > HAVE + 20_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(ApplyError, match=r"No space left on device\. Everything is as before\.$"):
+        apply(plan(step(hub, blobs)), state=tmp_path / "state", progress=full)
+    assert snapshot(blobs.parent) == before
 
 
 def test_a_stop_in_the_middle_takes_everything_back(hub: HubServer, blobs: Path, tmp_path: Path) -> None:

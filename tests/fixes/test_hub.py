@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import snapshot_download, try_to_load_from_cache
 
-from zdoctor.doctor.apply import apply, undo
+from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.engine import prescribe
 from zdoctor.doctor.model import Plan, Report
 from zdoctor.tests.hub_cases import (
@@ -190,6 +190,28 @@ def test_a_first_download_that_was_interrupted_goes_on(
     snapshot_download(REPO, endpoint=server.url, cache_dir=cache.root)
     assert server.served - served == len(MODEL[BIG]) - 1_000_000 + len(MODEL[VAE])
     assert load(cache) == MODEL and not partial.exists()
+
+
+def test_a_repair_that_failed_is_gone_on_with(
+    caches: dict[str, Cache], server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own left-over counts at once; it waits for nobody."""
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setattr("zdoctor.doctor.apply.fetch.WORTH", 1000)
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
+    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
+    cache = caches["plain"].copy(tmp_path / "hub")
+    next(s for s in SICK if s.name == "left-over").spoil(cache)
+    served = server.served
+    server.cuts = [10_000] + [0] * 20
+    with pytest.raises(ApplyError, match="is kept in"):
+        apply(prescribe(check(cache.world(), run_with())), state=tmp_path / "state")
+    server.cuts = []
+    while fixes := prescribe(report := check(cache.world(), run_with())).fixes:
+        apply(Plan("job.yaml", fixes), state=tmp_path / "state")
+    assert said(report) == [] and load(cache) == MODEL
+    assert server.served - served == len(MODEL[SHARD]) - 9000
+    assert list((cache.repo / "blobs").iterdir()) == []  # the older left-over as well
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has a file open")

@@ -180,5 +180,9 @@ def partials_of(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, i
 
 
 def is_alive(world: World, path: str, stat: Stat) -> bool:
-    """Whether a left-over download belongs to one that is running: it grew lately, or some process has it open."""
-    return world.now_ns() - stat.modified_ns < ALIVE_NS or world.is_open(path)
+    """Whether a left-over download belongs to one that is running: it grew lately, or some process has it open.
+
+    What a repair of ours left behind does not grow.
+    """
+    grew = world.now_ns() - stat.modified_ns < ALIVE_NS and not path.endswith(".zdoctor.incomplete")
+    return grew or world.is_open(path)
