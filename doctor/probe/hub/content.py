@@ -40,14 +40,20 @@ def known(value: Any) -> Any:
 
 
 def manifest(world: World, path: str) -> Mapping[str, Expected] | str | None:
-    """Files of `trees/<commit>.json` by name; None when there is none, else why it cannot be used."""
+    """Files of `trees/<commit>.json` by name; None when there is none, else why it cannot be used.
+
+    The client writes it for its user alone (mode 0600): in a cache that people share it counts as absent for others.
+    """
     stat = known(world.stat(path))
     if stat is None:
         return None
     if stat.kind != "file" or stat.size > MANIFEST_LIMIT:
         return "not a file list that the hub client wrote"
+    text = world.read(path, 0, MANIFEST_LIMIT)
+    if isinstance(text, Unknown):
+        return None
     try:
-        data = json.loads(known(world.read(path, 0, MANIFEST_LIMIT)))
+        data = json.loads(text)
         if data["format_version"] != 1:
             return None  # of a newer client: its meaning is not known, and the client ignores it as well
         files = {name: _expected(entry) for name, entry in data["files"].items()}

@@ -180,7 +180,7 @@ def _judged(revision: Revision, repo: CachedRepo, listing: Listing, files: tuple
     elif len(listing.present) >= MOST_FILES:
         reason = "it has more files than are looked at"
     elif not listing.has_manifest:
-        reason = "the client kept no list of its files, so what is missing cannot be told"
+        reason = "there is no list of its files that you may read, so what is missing cannot be told"
     elif absent and repo.kind != "model":
         reason = f"{absent} files of its list are not here, which may be on purpose"
     elif any(f.unread for f in files):

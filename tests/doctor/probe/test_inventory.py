@@ -18,7 +18,7 @@ from zdoctor.reports.waste import Advice, advice
 from zdoctor.tests.doctor.probe.test_hub import COMMIT, POSIX, cached, machine
 from zdoctor.tests.doctor.probe.test_hub import MODEL as SMALL
 from zdoctor.tests.hub_cases import BIG, CASES, IDS, MODEL, REPO, SHARD, Cache, Sickness, download, share
-from zdoctor.tests.hub_server import HubServer
+from zdoctor.tests.hub_server import HubServer, etag
 
 LAYOUTS = ("linked", "plain")
 OTHER = {"config.json": b"{}", "model.safetensors": MODEL[BIG]}
@@ -304,6 +304,19 @@ def test_what_the_system_refuses_is_said_and_the_rest_shown() -> None:
         ("acme/tiny", "verified", False),
     ]
     assert found.exit_code == 3
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_shared_cache_of_another_user(damaged: bool) -> None:
+    """The client writes its list of files with mode 0600; what blobs are named after is there for everybody."""
+    files = cached("linux", SMALL)
+    files[f"{POSIX}/models--acme--tiny/trees/{COMMIT}.json"] = {"size": 700, "ranges": []}
+    name = "vae/config.json"
+    if damaged:
+        files[f"{POSIX}/models--acme--tiny/blobs/{etag(name, SMALL[name].encode())}"] = {"text": "[]"}
+    found = probe_inventory(machine("linux", files))
+    assert only(found).health == ("damaged" if damaged else "unknown")
+    assert only(found).problem == "" and "that you may read" in only(found).live[0].reason
 
 
 @pytest.mark.parametrize("os_name", ["linux", "windows"])
