@@ -37,13 +37,15 @@ def copy_to(folder: Path) -> Path:
     return folder
 
 
-def run_of(model: str | Path, architecture: str = "zimage", **settings: Any) -> Run:
+def run_of(
+    model: str | Path, architecture: str = "zimage", *, network: dict[str, Any] | None = None, **settings: Any
+) -> Run:
     """An ai-toolkit LoRA run of this model. `settings` are extra keys of the model section."""
     section = {"name_or_path": str(model), "arch": architecture, **settings}
     process = {
         "type": "diffusion_trainer",
         "training_folder": "out",
-        "network": {"type": "lora", "linear": 4},
+        "network": network or {"type": "lora", "linear": 4},
         "train": {"dtype": "bf16", "steps": 10},
         "datasets": [{"folder_path": "images", "resolution": [256]}],
         "model": section,

@@ -394,6 +394,7 @@ class Facts:
     writes: Writes | Unknown = NOT_ASKED
     model: ModelFolder | Unknown = NOT_ASKED
     adapter: WeightFile | Unknown | None = NOT_ASKED
+    starting_lora: WeightFile | Unknown | None = NOT_ASKED
     hub: Hub | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED

@@ -26,15 +26,17 @@ class Family:
     """What the loader of one architecture opens.
 
     `parts` maps each part, in the order of a diffusers folder, to the classes its config.json may name, the one that
-    is built first. `single_file` is the repository that serves a single file with its other parts and its config,
-    None where no single file is opened. `bare` says whether a folder may be the transformer itself, `extras` whether
-    `extras_model` names the source of the other parts. `adapter_key` is the tensor from which the rank of a training
-    adapter is read, None where no adapter is taken. `vae_path` says whether that key names the source of the VAE.
+    is built first. `lora_names` is a pattern of the names in a LoRA that is read back. `single_file` is the
+    repository that serves a single file with its other parts and its config, None where no single file is opened.
+    `bare` says whether a folder may be the transformer itself, `extras` whether `extras_model` names the source of
+    the other parts. `adapter_key` is the tensor from which the rank of a training adapter is read, None where no
+    adapter is taken. `vae_path` says whether that key names the source of the VAE.
     """
 
     name: str
     parts: Mapping[str, tuple[str, ...]]
     fits: tuple[Fit, ...]
+    lora_names: str
     single_file: str | None = None
     bare: bool = False
     extras: bool = False
@@ -59,6 +61,7 @@ _ZIMAGE = Family(
         Fit("text_encoder", "hidden_size", ("cap_feat_dim",), 2560),
         Fit("vae", "latent_channels", ("in_channels",), 16),
     ),
+    lora_names=r"(diffusion_model|transformer)\.layers\.\d+\..+\.lora_(A|B|down|up)\.weight$",
     single_file="Tongyi-MAI/Z-Image-Turbo",
     bare=True,
     extras=True,
@@ -80,6 +83,7 @@ _FLUX = Family(
         Fit("text_encoder_2", "d_model", ("joint_attention_dim",), 4096),
         Fit("vae", "latent_channels", ("out_channels", "in_channels"), 64, factor=4),
     ),
+    lora_names=r"transformer\.(single_)?transformer_blocks\.\d+\..+\.lora_(A|B|down|up)\.weight$",
     adapter_key="transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight",
     vae_path=True,
 )

@@ -18,6 +18,7 @@ from .hub import claimed, probe_hub
 from .model import probe_adapter, probe_model
 from .room import probe_room
 from .skeletons import with_skeletons
+from .starting_lora import probe_starting_lora
 from .storage import probe_storage
 from .world import World
 from .writes import probe_writes
@@ -57,6 +58,7 @@ PROBES: Mapping[str, Probe] = {
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
     "model": _model,
     "adapter": probe_adapter,
+    "starting_lora": probe_starting_lora,
     "datasets": probe_datasets,
     "room": probe_room,
     "storage": probe_storage,

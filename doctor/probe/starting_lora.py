@@ -1,0 +1,19 @@
+"""The LoRA that a training starts from, as the trainer would open it."""
+
+from __future__ import annotations
+
+from ..model import Run, Unknown, WeightFile
+from .safetensors import read_weight_file
+from .world import Paths, World
+
+
+def probe_starting_lora(world: World, run: Run) -> WeightFile | Unknown | None:
+    """The header of the file behind `pretrained_lora_path`, a path in every case; None when the run names none."""
+    written = run.settings.get("network/pretrained_lora_path")
+    if written is None or not isinstance(written.value, str) or not written.value:
+        return None
+    if "\0" in written.value:
+        return Unknown("the path of the LoRA holds a null character")
+    paths = Paths(world.system)
+    place = paths.absolute(written.value)
+    return read_weight_file(world, place, paths.name(place))
