@@ -41,6 +41,13 @@ def run(options: argparse.Namespace) -> int:
         progress=console.progress(),
     )
     lines = [f"{options.source} lies in {options.target}, every file verified. Take it back: zdoctor undo {done.id}"]
+    if done.unverified:
+        one = done.unverified == 1
+        lines = [
+            f"{options.source} lies in {options.target}. Take it back: zdoctor undo {done.id}",
+            f"{done.unverified} file{'s' * (not one)} could not be verified: nothing on this machine says what "
+            f"{'it' if one else 'they'} should hold.",
+        ]
     if done.adopted:
         lines.append(
             f"{size(done.adopted)} of it lay finished there from an earlier run; {size(done.copied)} were added."

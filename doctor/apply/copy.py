@@ -83,6 +83,8 @@ def copy_file(
             meter(actual, name)
         else:
             started = time.time_ns()
+            if not shared and actual > BLOCK and is_steady(target):
+                _past_the_cache(writer, True)
             copied = _pump(reader, None if shared else writer, found, actual, lambda count: meter(count, name))
             if copied != actual:
                 raise ApplyError(f"{source} changed while it was copied: it was {actual} bytes long")
@@ -130,8 +132,6 @@ def _pump(reader: IO[bytes], writer: IO[bytes] | None, found: Any, size: int, co
 
     # Page-aligned: the kernel copies faster to such memory, and may write from it without a copy.
     buffers = [memoryview(mmap.mmap(-1, BLOCK)) for _ in range(2)]
-    if writer is not None:
-        _past_the_cache(writer, True)
     total = turn = 0
     working: list[Future[None]] = []
     # hashlib and the system calls release the lock of the interpreter.
@@ -152,6 +152,15 @@ def _pump(reader: IO[bytes], writer: IO[bytes] | None, found: Any, size: int, co
         for work in working:
             work.result()
     return total
+
+
+def is_steady(path: Path) -> bool:
+    """Whether it lies on a local file system of Linux: inode and times say when a file changes."""
+    from ..probe.live import STEADY_FILESYSTEMS, LiveWorld
+    from ..probe.world import Mount
+
+    mount = LiveWorld().mount(str(path))
+    return isinstance(mount, Mount) and mount.filesystem in STEADY_FILESYSTEMS
 
 
 def _past_the_cache(writer: IO[bytes], wanted: bool) -> bool:

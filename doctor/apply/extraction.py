@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from ..model import CopyItem, ExtractFiles, Unknown
+from ..model import CopyItem, ExtractFiles
 from ..probe.world import Mount
 from .actions import ensure_folder, hub_root, lies, put, sync_tree
-from .copy import Meter, copy_file
+from .copy import BLOCK, Meter, copy_file, is_steady
 from .errors import ApplyError, size
 from .journal import Journal
 from .link import can_link, link_file
@@ -59,8 +59,8 @@ def _bring(step: ExtractFiles, item: CopyItem, target: Path, meter: Meter, recei
     if step.hardlink:
         link_file(source, target, item.size, item.digest, meter)
     else:
-        trusted = receipts if _steady(source) else None
-        copy_file(source, target, item.size, item.digest, meter, item.name, trusted)
+        trusted = item.size > BLOCK and is_steady(source)
+        copy_file(source, target, item.size, item.digest, meter, item.name, receipts if trusted else None)
 
 
 def require_extractable(step: ExtractFiles, path: Path) -> None:
@@ -161,11 +161,3 @@ def _require_fit(step: ExtractFiles, path: Path) -> None:
 def beyond_the_limit(filesystem: str, items: tuple[CopyItem, ...]) -> CopyItem | None:
     """The first file that the file system cannot hold."""
     return next((item for item in items if filesystem.lower() in FAT and item.size > FAT_LIMIT), None)
-
-
-def _steady(source: Path) -> bool:
-    """Whether the file system keeps inode and times such that a receipt proves something."""
-    from ..probe.live import STEADY_FILESYSTEMS, LiveWorld
-
-    mount = LiveWorld().mount(str(source))
-    return not isinstance(mount, Unknown) and mount.filesystem in STEADY_FILESYSTEMS

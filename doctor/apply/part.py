@@ -1,10 +1,11 @@
 """The folder in which an extraction grows. What is finished in it outlives a kill; the next run goes on from there.
 
     <target>.zdoctor-part/manifest.jsonl    a header, then one receipt for each finished file, each forced to disk
+    <target>.zdoctor-part/lock              held by whoever works in the folder
     <target>.zdoctor-part/files/            becomes <target> by one rename, when it is complete
 
 A receipt holds what the file should be and its size, mtime and ctime. A file without a matching one was in the making
-and is made anew. Whoever works in the folder holds a lock on the manifest.
+and is made anew.
 """
 
 from __future__ import annotations
@@ -55,14 +56,16 @@ class Finished:
 
 
 def is_foreign(part: Path) -> bool:
-    """Whether something lies at `part` that no extraction made. An empty folder is as good as ours."""
+    """Whether something lies at `part` that no extraction made. What a power cut leaves of a manifest is ours."""
     try:
         if not stat.S_ISDIR(part.lstat().st_mode):
             return True
     except FileNotFoundError:
         return False
     header, _ = _read(part)
-    return header is None and bool(os.listdir(part))
+    with os.scandir(part) as entries:
+        ours = all(e.name == "lock" or (e.name == _manifest(part).name and not e.stat().st_size) for e in entries)
+    return header is None and not ours
 
 
 def finished(part: Path) -> dict[str, Finished]:
@@ -104,13 +107,13 @@ def made_folders(part: Path) -> list[str]:
 
 @contextmanager
 def held(part: Path, folders: Collection[Path] = ()) -> Iterator[IO[bytes]]:
-    """The manifest of the part folder, open for receipts and locked; made when there is none. Raises Busy."""
+    """The manifest of the part folder, which is made when there is none, open for receipts. Raises Busy."""
     if is_foreign(part):
         raise ApplyError(foreign(part))
     part.mkdir(exist_ok=True)
-    with _manifest(part).open("ab") as manifest:
+    with (part / "lock").open("ab") as lock, _manifest(part).open("ab") as manifest:
         try:
-            take_lock(manifest.fileno())
+            take_lock(lock.fileno())
         except (BlockingIOError, PermissionError) as error:
             raise Busy(f"Another zdoctor is at work in {part}. Wait until it is done.") from error
         except OSError:
@@ -198,6 +201,7 @@ def close(part: Path) -> None:
     """Remove what is left of a part folder when its files are in place."""
     with suppress(FileNotFoundError):
         _manifest(part).unlink(missing_ok=True)
+        (part / "lock").unlink(missing_ok=True)
         if not os.listdir(part):  # else someone has put something there
             part.rmdir()
         sync_folder(part.parent)

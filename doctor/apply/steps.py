@@ -168,7 +168,9 @@ def describe(step: Step) -> str:
             count = len(step.items)
             total = size(sum(item.size for item in step.items))
             verb = "hard-link" if step.hardlink else "copy"
-            return f"{verb} {count} file{'s' * (count != 1)}, {total}, into {step.target}, verifying each"
+            ready = sum(done.size for done in adopted(step, part_of(place(step))).values())
+            rest = f"; {size(ready)} of it lie ready from an earlier run" if ready else ""
+            return f"{verb} {count} file{'s' * (count != 1)}, {total}, into {step.target}, verifying each{rest}"
         case MirrorFolder():
             return f"make the writable folder {step.target} with a link to every file below {step.source}"
         case Quarantine():

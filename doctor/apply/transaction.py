@@ -40,13 +40,15 @@ Binding = Mapping[str, Key | None]
 class Applied:
     """A transaction that took place. `id` is what `undo` asks for, empty when the plan was empty.
 
-    `copied` and `adopted` are bytes; the latter lay finished where an earlier extraction was cut short.
+    `copied` and `adopted` are bytes; the latter lay finished where an earlier extraction was cut short. `unverified`
+    counts the extracted files of which nothing says what they should hold.
     """
 
     id: str
     what: tuple[str, ...]
     copied: int
     adopted: int = 0
+    unverified: int = 0
 
 
 def bind(plan: Plan) -> Binding:
@@ -133,7 +135,12 @@ def apply(
                 raise
             after = "Everything is as before." if not left else f"Not taken back: {'; '.join(left)}."
             raise ApplyError(f"{clause(error)}. {after}{kept}") from error
-        return Applied(journal.id, what, meter.done, meter.adopted)
+        return Applied(journal.id, what, meter.done, meter.adopted, _unverified(plan))
+
+
+def _unverified(plan: Plan) -> int:
+    extractions = [step for step in plan.steps if isinstance(step, ExtractFiles)]
+    return sum(item.digest is None for step in extractions for item in step.items)
 
 
 def _require_unchanged(plan: Plan, binding: Binding) -> None:

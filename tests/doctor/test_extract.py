@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
+from zdoctor.doctor.cli import main
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.extract import plan_extraction
-from zdoctor.doctor.model import ExtractFiles, Plan
+from zdoctor.doctor.model import CopyItem, ExtractFiles, Fix, Plan
+from zdoctor.doctor.probe.digests import Key
+from zdoctor.doctor.probe.live import STEADY_FILESYSTEMS, LiveWorld
+from zdoctor.doctor.receipts import Receipts
 from zdoctor.tests.hub_cases import BIG, MODEL, REPO, Cache, download
 from zdoctor.tests.hub_server import HubServer
 
@@ -115,6 +121,38 @@ def test_a_damaged_file_is_named_and_nothing_is_copied(cache: Cache, tmp_path: P
     blob.write_bytes(blob.read_bytes()[:-5])
     with pytest.raises(UserError, match=SHARD):
         plan_extraction(cache.world(), REPO, str(tmp_path / "model"))
+
+
+def test_the_command_says_what_could_not_be_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where links are refused and the client is old, no blob name and no file list says what a file should hold."""
+    with HubServer({REPO: MODEL}) as server:
+        cache = download(server, tmp_path / "plain", "plain")
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache.root))
+    assert main(["extract", REPO, str(tmp_path / "one"), "--only", "vae"]) == 0
+    assert "every file verified" in capsys.readouterr().out
+    cache.manifest.unlink()
+    assert main(["extract", REPO, str(tmp_path / "two"), "--only", "vae"]) == 0
+    said = capsys.readouterr().out
+    assert "2 files could not be verified" in said and "every file verified" not in said
+    assert (tmp_path / "two" / BIG).read_bytes() == MODEL[BIG]
+
+
+def test_a_deep_check_need_not_read_what_was_extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extraction hashed the files of the cache, and says so in receipts."""
+    source, digest = tmp_path / "large", "sha256:" + hashlib.sha256(bytes(5 << 20)).hexdigest()
+    source.write_bytes(bytes(5 << 20))
+    really = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: really() + 10 * 10**9)  # as if it had lain there for a while
+    plan = Plan(
+        "c", (Fix("t", (ExtractFiles(str(tmp_path / "m"), (CopyItem(str(source), "x", 5 << 20, digest),)),)),)
+    )
+    apply(plan, state=tmp_path / "state")
+    if LiveWorld().mount(str(source)).filesystem not in STEADY_FILESYSTEMS:  # type: ignore[union-attr]
+        pytest.skip("the temporary folder lies on a file system that is not trusted")
+    assert Receipts(tmp_path / "state").recall(Key.of(source.stat()), "sha256") == digest
+    assert Receipts(tmp_path / "state").recall(Key.of((tmp_path / "m" / "x").stat()), "sha256") is None
 
 
 @pytest.mark.parametrize(
