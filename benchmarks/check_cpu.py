@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,15 @@ def build(root: Path) -> Path:
         else:
             weight_file(Path(path), entry["tensors"])
     weight_file(root / "adapter.safetensors", adapter()["tensors"])
+    header = struct.pack(">IIBBBBB", 1024, 1024, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(1024 * 3073))), (b"IEND", b""))
+    picture = b"\x89PNG\r\n\x1a\n"
+    for kind, body in chunks:
+        picture += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     data = root / "data"
     data.mkdir()
     for number in range(40):
-        head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 1024, 1024, 8, 2, 0, 0, 0)
-        (data / f"{number}.png").write_bytes(head + bytes(4000))
+        (data / f"{number}.png").write_bytes(picture)
         (data / f"{number}.txt").write_text("a woman")
     config = write_config(root, name_or_path=str(folder), assistant_lora_path=str(root / "adapter.safetensors"))
     kaggle = (ROOT / "examples" / "kaggle_zimage.yaml").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from .world import World
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 _FIRST = 64
 _MOST_SEGMENTS = 200
-_MOST_CHUNKS = 20_000
+_MOST_CHUNKS = 4096
 _LARGEST = 32 << 20
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MARKUP = (b"<!doctype", b"<html", b"<head", b"<?xml", b"<svg")
@@ -92,7 +92,7 @@ def damage(world: World, path: str, size: int) -> str | None:
         return f"is cut off: {size:,} of {whole:,} bytes are there" if size + 1 < whole else None
     early = start.startswith(_PNG) and _png_ends_early(world, path, size)
     early = early or (start.startswith(b"\xff\xd8\xff") and _jpeg_ends_early(world, path, size))
-    return "is cut off: its end is missing" if early else None
+    return "is cut off or damaged: its end is missing" if early else None
 
 
 def _jpeg_ends_early(world: World, path: str, size: int) -> bool:
@@ -122,7 +122,7 @@ def _first_scan(content: bytes) -> int | None:
 
 
 def _png_ends_early(world: World, path: str, size: int) -> bool:
-    """Whether the last chunk that begins in the file does not end in it."""
+    """Whether the chunks do not lead to the last one."""
     tail = world.read(path, max(0, size - 12), 12)
     if not isinstance(tail, bytes) or tail[4:8] == b"IEND":
         return False
@@ -135,6 +135,8 @@ def _png_ends_early(world: World, path: str, size: int) -> bool:
             return True
         if head[4:8] == b"IEND":
             return False
+        if not head[4:8].isalpha():
+            return True  # what follows is no chunk, and Pillow says so
         offset += 12 + int.from_bytes(head[:4], "big")
         if offset > size:
             return True

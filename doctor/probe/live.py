@@ -11,6 +11,7 @@ import stat as modes
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -96,7 +97,7 @@ class LiveWorld:
     def stat(self, path: str) -> Stat | Unknown | None:
         try:
             found = os.lstat(path)
-            target = str(Path(path).readlink()) if modes.S_ISLNK(found.st_mode) else None
+            target = os.readlink(path) if modes.S_ISLNK(found.st_mode) else None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
@@ -239,10 +240,12 @@ class LiveWorld:
             return Unknown(f"{cloud} is {PLACEHOLDER}")
         real = os.path.realpath(files[0])
         line = mount_of(real, self._mount_lines)
+        device = self._device(real, mount.point if isinstance(mount, Mount) else "")
+        if device is not None and device.image is not None:
+            return self._of_image(device.image, files[0], filesystem)
         samples = measure(files, filesystem, line.options if line is not None else "")
         if isinstance(samples, Unknown):
             return samples
-        device = self._device(real, mount.point if isinstance(mount, Mount) else "")
         latency = sorted(samples.latencies)[len(samples.latencies) // 2] if samples.latencies else None
         caches = ", caches of the host included" if device is not None and device.virtual else ""
         return Speed(
@@ -256,6 +259,14 @@ class LiveWorld:
             f"{samples.how}{caches}",
             device=device.words if device is not None else "",
         )
+
+    def _of_image(self, image: str, file: str, filesystem: str) -> Speed | Unknown:
+        """The speed of the file behind a loop device, which is what can be read past the page cache."""
+        speed = self.speed([image])
+        if isinstance(speed, Unknown):
+            return Unknown(f"the files lie in the image {image}: {speed.reason}")
+        source = f"{speed.source}, of the image {image}"
+        return replace(speed, path=str(Path(file).parent), filesystem=filesystem, source=source)
 
     def _device(self, real: str, point: str) -> Device | None:
         if sys.platform == "win32":

@@ -45,6 +45,7 @@ CONTENTS: list[tuple[str, Callable[[], bytes], str]] = [
     ("film.jpg", lambda: b"\0\0\0\x18ftypisom" + bytes(900), "left out"),
     ("cut.webp", lambda: picture("WEBP")[:-40], "left out"),
     ("cut.png", lambda: picture("PNG")[:-400], "left out"),
+    ("zeroed.png", lambda: picture("PNG")[:60] + bytes(90_000), "left out"),
     ("stub.png", lambda: picture("PNG")[:33], "left out"),
     ("cut.jpg", lambda: picture("JPEG")[:-400], "left out"),
     ("stub.jpg", lambda: picture("JPEG")[:33], "left out"),

@@ -12,7 +12,8 @@ class Device:
 
     `words` name it ("nvme0n1, NVMe"). `seeks` is what the system says of moving heads, None when it says nothing;
     virtual disks on flash are often said to have them. `remote` when it is reached over a network, `memory` when it
-    is RAM, `virtual` when a host with caches of its own stands behind it.
+    is RAM, `virtual` when a host with caches of its own stands behind it. `image` is the file behind a loop device
+    that reads it through memory: however one reads what is in it, the page cache answers.
     """
 
     words: str
@@ -20,6 +21,7 @@ class Device:
     remote: bool = False
     memory: bool = False
     virtual: bool = False
+    image: str | None = None
 
 
 def together(devices: Sequence[tuple[str, str, Device]]) -> Device | None:
@@ -36,4 +38,5 @@ def together(devices: Sequence[tuple[str, str, Device]]) -> Device | None:
         remote=any(device.remote for _, _, device in devices),
         memory=all(device.memory for _, _, device in devices),
         virtual=any(device.virtual for _, _, device in devices),
+        image=next((device.image for _, _, device in devices if device.image), None),
     )

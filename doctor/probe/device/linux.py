@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import Device, together
 
@@ -109,7 +109,8 @@ def _of_number(number: str, mounts: Sequence[MountLine], sys: str, layers: int) 
             below = device_of(os.path.realpath(backing), mounts, sys, layers - 1)
             if below is None:
                 return None
-            found.append((below.words, "", below))
+            through_memory = _text(f"{disk}/loop/dio") != "1"
+            found.append((below.words, "", replace(below, image=backing) if through_memory else below))
         else:
             found.append(_describe(disk))
     return together(found)

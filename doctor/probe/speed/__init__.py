@@ -12,7 +12,7 @@ from typing import Literal
 
 from ...model import Unknown
 from ..device import Device
-from .readers import NoWay, Read, buffered, direct, not_in_memory
+from .readers import Hole, NoWay, Read, buffered, direct, not_in_memory
 
 SPEED_DEADLINE = 0.6
 HANGS = 5.0  # a single read that takes longer is a dead mount, as far as one can tell
@@ -46,6 +46,7 @@ class Samples:
     """Seconds of 4 KiB reads, and bytes/s of long ones. `how` names the way that kept memory out of it."""
 
     how: str = ""
+    holes: int = 0
     latencies: list[float] = field(default_factory=list)
     streams: list[float] = field(default_factory=list)
 
@@ -88,8 +89,10 @@ def _measure(files: Sequence[str], filesystem: str, options: str) -> Samples | U
         if samples.streams:
             samples.how = how
             return samples
-        if samples.latencies or sizes[0][0] < SMALLEST:
+        if sizes[0][0] < SMALLEST:
             return Unknown("the files are too small to measure")
+        if samples.holes:
+            return Unknown("the files consist of holes, of which nothing is stored")
         return Unknown("the files are all in memory; the next load comes from there, and the disk was not measured")
     return Unknown("what lies in memory cannot be told from what is read, so the disk was not measured")
 
@@ -103,15 +106,14 @@ def _sample(sizes: Sequence[tuple[int, str]], opener: Opener, buffer: memoryview
     length = SHORT
     for turn in range(TURNS):
         size, file = sizes[turn % len(sizes)]
-        if size >= BLOCK:
-            with opener(file, buffer) as read:
-                taken = read(_spread(turn, size, BLOCK), BLOCK)
-            found.latencies += [taken] if taken is not None else []
+        taken = _try(found, opener, file, buffer, _spread(turn, size, BLOCK), BLOCK) if size >= BLOCK else None
+        found.latencies += [taken] if taken is not None else []
         if turn % 3 == 0:
             size, file = large[turn // 3 % len(large)]
             wanted = min(length, size // BLOCK * BLOCK)
-            with opener(file, buffer) as read:
-                taken = read(_spread(turn, size, wanted), wanted) if wanted >= SMALLEST else None
+            # elsewhere than the small reads, which may bring their surroundings along
+            offset = _spread(turn + TURNS, size, wanted)
+            taken = _try(found, opener, file, buffer, offset, wanted) if wanted >= SMALLEST else None
             if taken is not None:
                 tried.append((wanted, wanted / max(taken, 1e-9)))
                 length = LONG if taken < 0.05 else length
@@ -120,6 +122,18 @@ def _sample(sizes: Sequence[tuple[int, str]], opener: Opener, buffer: memoryview
     enough = min(1 << 20, max((wanted for wanted, _ in tried), default=0))  # a short read measures the way there
     found.streams = [pace for wanted, pace in tried if wanted >= enough]
     return found
+
+
+def _try(found: Samples, opener: Opener, file: str, buffer: memoryview, offset: int, length: int) -> float | None:
+    """One timed read; behind the last data of a sparse file, one that is nearer to its beginning."""
+    with opener(file, buffer) as read:
+        for place in (offset, offset // 3, offset // 9):
+            try:
+                return read(place // BLOCK * BLOCK, length)
+            except Hole:
+                continue
+    found.holes += 1
+    return None
 
 
 def _spread(turn: int, size: int, length: int) -> int:

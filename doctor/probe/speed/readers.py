@@ -14,6 +14,10 @@ Read = Callable[[int, int], float | None]
 REFUSALS = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
+class Hole(Exception):
+    """Nothing is stored at this place of a sparse file, nor behind it: no disk would be asked."""
+
+
 class NoWay(Exception):
     """This file system, or this system, cannot keep memory out of it in this way."""
 
@@ -37,7 +41,7 @@ def direct(file: str, buffer: memoryview) -> Iterator[Read]:
             raise NoWay from None
         raise
     try:
-        yield lambda offset, length: _timed(handle, buffer[:length], offset, refused=NoWay)
+        yield lambda offset, length: _timed(handle, buffer[:length], stored(handle, offset, length), refused=NoWay)
     finally:
         os.close(handle)
 
@@ -57,6 +61,7 @@ def not_in_memory(file: str, buffer: memoryview) -> Iterator[Read]:
         fcntl.fcntl(handle, fcntl.F_NOCACHE, 1)
 
     def read(offset: int, length: int) -> float | None:
+        offset = stored(handle, offset, length)
         before = held(handle, offset, length, may_write)
         if before is None:
             raise NoWay
@@ -88,6 +93,23 @@ def buffered(file: str, buffer: memoryview) -> Iterator[Read]:
         yield lambda offset, length: _timed(handle, buffer[:length], offset)
     finally:
         os.close(handle)
+
+
+def stored(handle: int, offset: int, length: int) -> int:
+    """`offset`, or the next place of `length` bytes without a hole in them. Raises Hole where there is none."""
+    seek_data, seek_hole = getattr(os, "SEEK_DATA", None), getattr(os, "SEEK_HOLE", None)
+    if seek_data is None or seek_hole is None:
+        return offset
+    try:
+        for _ in range(64):
+            start = -(-os.lseek(handle, offset, seek_data) // 4096) * 4096
+            offset = os.lseek(handle, start, seek_hole)
+            if offset - start >= length:
+                return start
+    except OSError as error:
+        if error.errno in REFUSALS:  # a file system that does not tell
+            return offset
+    raise Hole
 
 
 def _timed(handle: int, into: memoryview, offset: int, refused: type[Exception] = OSError) -> float | None:

@@ -167,7 +167,7 @@ def test_an_image_lies_on_the_disk_of_its_file(filesystem: str, tmp_path: Path) 
         file.truncate(512 << 20)
     here = LiveWorld()._device(os.path.realpath(tmp_path), "")
     words = here.words if here else None
-    script = f"mkfs.{filesystem} -q {image}\nmount -o loop {image} {point}\ncp /etc/hosts {point}/a"
+    script = f"mkfs.{filesystem} -q {image} > {tmp_path}/said\nmount -o loop {image} {point}\ncp /etc/hosts {point}/a"
     assert looked_at(script, point / "a") == [f"{filesystem}|{words}"]
 
 

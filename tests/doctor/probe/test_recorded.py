@@ -87,6 +87,7 @@ def test_a_file_that_is_no_machine_is_refused(record: dict[str, Any]) -> None:
         ("gpus", [{"name": "T4"}], "gpus[0].memory_total is missing"),
         ("gpus", [{**GPU, "memory_free": "15 GB"}], "gpus[0].memory_free is '15 GB', not a whole number"),
         ("gpus", [GPU, {**GPU, "capability": 7.5}], "gpus[1].capability is 7.5, not a list or null"),
+        ("gpus", [{**GPU, "capability": ["7", 5]}], "gpus[0].capability is ['7', 5], not two whole numbers"),
         ("mounts", "/", "mounts is no list"),
         ("mounts", [{"filesystem": "ext4"}], "mounts[0].point is missing"),
         ("mounts", [{"point": "/", "free": "20G"}], "mounts[0].free is '20G', not a whole number or null"),

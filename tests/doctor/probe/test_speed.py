@@ -15,7 +15,7 @@ from zdoctor.checks.storage import slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
 from zdoctor.doctor.probe.device import Device
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.speed import speed_kind
+from zdoctor.doctor.probe.speed import readers, speed_kind
 
 LIMIT = 3 << 20
 BLKIO = Path("/sys/fs/cgroup/blkio")
@@ -195,6 +195,48 @@ def test_a_mount_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
         tmp_path,
     )
     assert "did not come back" in said
+
+
+def test_holes_are_not_read(tmp_path: Path) -> None:
+    """A hole is read at the speed of memory, whatever the disk."""
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(os.urandom(8192))
+        file.truncate(1 << 30)
+    answer = LiveWorld().speed([str(tmp_path / "sparse")])
+    assert isinstance(answer, Unknown) and ("holes" in answer.reason or "in memory" in answer.reason)
+    with (tmp_path / "sparse").open("r+b") as file:
+        file.seek(700 << 20)
+        file.write(os.urandom(16 << 20))
+    os.sync()
+    handle = os.open(tmp_path / "sparse", os.O_RDONLY)
+    try:
+        assert 700 << 20 <= readers.stored(handle, 5 << 20, 4 << 20) < 716 << 20
+        with pytest.raises(readers.Hole):
+            readers.stored(handle, 720 << 20, 4096)
+    except AssertionError:
+        if readers.stored(handle, 5 << 20, 4 << 20) == 5 << 20:
+            pytest.skip("this file system tells of no holes")
+        raise
+    finally:
+        os.close(handle)
+
+
+def test_an_image_that_is_read_through_memory_is_measured_itself(tmp_path: Path) -> None:
+    """What lies on a loop device comes from the page cache of the image, also with O_DIRECT."""
+    said = in_namespace(
+        """
+        (base / "point").mkdir()
+        with (base / "image").open("wb") as file:
+            file.write(os.urandom(48 << 20))
+        assert os.system(f"mkfs.ext4 -q -F {base}/image && mount -o loop {base}/image {base}/point") == 0
+        (base / "point" / "weights").write_bytes(os.urandom(16 << 20))
+        os.sync()
+        told(base / "point" / "weights")
+        print(Path("/proc/self/mountinfo").read_text().count("/dev/loop"))
+        """,
+        tmp_path,
+    )
+    assert said[0].endswith(f"of the image {tmp_path}/image") and "memory" not in said[0]
 
 
 def test_small_and_absent_files_have_no_speed(tmp_path: Path) -> None:
