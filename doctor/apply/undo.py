@@ -172,6 +172,11 @@ def _objections(chosen: list[Journal]) -> list[str]:
             elif lies(source) and source not in cleared:
                 objection = f"{source} exists again; its former contents are at {target}"
             cleared.discard(source)
+            cleared.add(target)
+        elif record["do"] == "folder":
+            folder = Path(record["path"])
+            if folder.is_dir() and cleared.issuperset(folder.iterdir()):
+                cleared.add(folder)
         if objection is not None:
             found.append(objection)
     return found

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from huggingface_hub import scan_cache_dir
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.apply import ApplyError, Busy, UndoRefused, apply, history, recover, undo
@@ -329,6 +329,7 @@ def settled(home: Path, step: Step) -> Step:
 
 @settings(max_examples=300, deadline=None)
 @given(TREES, STEPS)
+@example({"a": ("link", "b"), "c": ("file", "")}, [Quarantine("a"), WriteText("a/a", "")])
 def test_any_plan_on_any_tree_is_undone_exactly_or_never_happened(
     tree: dict[str, tuple[str, str]], steps: list[Step]
 ) -> None:
