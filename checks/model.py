@@ -43,6 +43,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
         return
     if model.components.keys() & {"cache", "whole"}:
         raise Unestablished(f"{model.source} is no model folder")
+    family = family_of(run)
+    if family is not None and family.single_file is None and model.layout == "single-file":
+        raise Unestablished(f"{run.trainer} opens no single file for {family.name}")
     said = False
     unjudged: list[str] = []
     for part in model.components.values():

@@ -13,7 +13,6 @@ from .model import files, foreign, grouped
 
 _SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8")
 _PREFIX = "model.diffusion_model."
-_FLUX_BLOCKS = (r"double_blocks\.\d+\.img_attn\.qkv\.weight", r"single_blocks\.\d+\.linear1\.weight")
 _HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
 
 
@@ -93,18 +92,15 @@ def _refused_file(run: Run, model: ModelFolder, family: Family | None) -> Findin
 
 def _flux_conversion(part: Component | None, family: Family) -> dict[str, object]:
     """What diffusers needs to convert a file that is a whole FLUX.1-dev or schnell."""
-    if part is None or family.single_file is not None:
+    if part is None or family.single_file is not None or not part.needed:
         return {}
-    tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in part.tensors.items()}
-    blocks = [sum(re.fullmatch(pattern, name) is not None for name in tensors) for pattern in _FLUX_BLOCKS]
-    picture = tensors.get("img_in.weight")
-    if blocks != [19, 38] or picture is None or picture.shape[-1] != 64:
+    if any(name not in part.tensors or part.tensors[name].shape != shape for name, shape in part.needed.items()):
         return {}
-    model = "FLUX.1-dev" if "guidance_in.in_layer.weight" in tensors else "FLUX.1-schnell"
+    guided = any(name.removeprefix(_PREFIX).startswith("guidance_in.") for name in part.needed)
     return {
         "file": part.weights[0].path,
         "convert": family.parts["transformer"][0],
-        "config": f"black-forest-labs/{model}",
+        "config": f"black-forest-labs/FLUX.1-{'dev' if guided else 'schnell'}",
         "alone": False,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..architectures import Shapes, needed_tensors, why_not
@@ -17,6 +17,7 @@ from .world import Paths, Stat, World, resolve
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPO_FILE = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
+_PREFIX = "model.diffusion_model."
 _PARTS = (
     "transformer",
     "transformer_2",
@@ -93,7 +94,9 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
     family, owner = look.family, repo.repo if repo else None
     components: dict[str, Component] = {}
     if family is None or family.single_file is None:
-        components["transformer"] = _of_file(folder, weight, owner, None, "no table fits a single file of this kind")
+        reason = "no table fits a single file of this kind"
+        part = _of_file(folder, weight, owner, None, reason)
+        components["transformer"] = part if family is None else replace(part, needed=_published(family, weight))
     else:
         extras = look.run.extras_model or family.single_file
         config = _single_config(look, extras, published=family.single_file)
@@ -122,6 +125,16 @@ def _of_file(
     return Component(
         "transformer", folder, class_name, config, (weight,), needed=needed, needed_reason=reason, repo=repo
     )
+
+
+def _published(family: Family, weight: WeightFile) -> Shapes | None:
+    """What the published models of this family have in their single files, if this is such a file."""
+    class_name = family.parts["transformer"][0]
+    prefix = _PREFIX if any(name.startswith(_PREFIX) for name in weight.tensors) else ""
+    guided = any(name.startswith(f"{prefix}guidance_in.") for name in weight.tensors)
+    shapes = original_layout(class_name, needed_tensors(class_name, {"guidance_embeds": guided}) or {})
+    needed = {prefix + name: shape for name, shape in shapes.items()}
+    return needed if 2 * sum(name in weight.tensors for name in needed) >= len(needed) else None
 
 
 def _as_written(class_name: str, needed: Shapes, weight: WeightFile) -> Shapes:

@@ -16,7 +16,7 @@ from zdoctor.checks.contents import contents
 from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
-from zdoctor.doctor.architectures.sizes import sizes_of
+from zdoctor.doctor.architectures.sizes import Sizes, sizes_of
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.flux import DEV, healthy_flux
@@ -245,6 +245,15 @@ def test_memory_is_that_of_the_same_model_in_a_folder(file: Path) -> None:
     whole = run_of(healthy())
     single = run_of(file, extras_name_or_path=str(healthy()))
     assert sizes_of(single, probed(single)) == sizes_of(whole, probed(whole))
+
+
+def test_the_dtype_on_disk_says_whether_the_weights_are_converted_in_memory(file: Path) -> None:
+    run = run_of(file, extras_name_or_path=str(healthy()))
+    wide = sizes_of(run, probed(run))
+    rewrite(file, lambda tensors: {n: v.to(torch.bfloat16) for n, v in tensors.items()})
+    narrow = sizes_of(run, probed(run))
+    assert isinstance(wide, Sizes) and isinstance(narrow, Sizes)
+    assert (wide.stored, narrow.stored) == (4, 2)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.checks.model_layout import checkpoint_layout_mismatch
 from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
-from zdoctor.doctor.model import Component, Fix, ModelFolder, Tensor, WeightFile
+from zdoctor.doctor.model import Fix, ModelFolder
+from zdoctor.doctor.probe.model import probe_model
+from zdoctor.doctor.probe.recorded import RecordedWorld
+from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.single_file import convert_to_a_folder
 from zdoctor.tests.checks.test_model import findings
 from zdoctor.tests.checks.test_single_file import (
@@ -31,7 +35,8 @@ from zdoctor.tests.checks.test_single_file import (
     vae,
     whole_model,
 )
-from zdoctor.tests.models import healthy, probed, run_of
+from zdoctor.tests.machines import machine, system
+from zdoctor.tests.models import NO_HUB, healthy, probed, run_of
 
 Tensors = dict[str, Any]
 
@@ -74,22 +79,27 @@ def test_no_command_for_a_name_that_shells_read_differently(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("config", "prefix", "repo"),
+    ("config", "prefix", "lost", "repo"),
     [
-        ({"guidance_embeds": True}, "", "FLUX.1-dev"),
-        ({}, "model.diffusion_model.", "FLUX.1-schnell"),
-        ({"num_layers": 8}, "", None),
-        ({"in_channels": 384, "guidance_embeds": True}, "", None),
+        ({"guidance_embeds": True}, "", "", "FLUX.1-dev"),
+        ({}, "model.diffusion_model.", "", "FLUX.1-schnell"),
+        ({}, "", "single_blocks.37.linear2.bias", None),
+        ({"num_layers": 8}, "", "", None),
+        ({"in_channels": 384, "guidance_embeds": True}, "", "", None),
     ],
 )
-def test_flux_comes_with_its_other_parts(config: dict[str, Any], prefix: str, repo: str | None) -> None:
+def test_flux_comes_with_its_other_parts(config: dict[str, Any], prefix: str, lost: str, repo: str | None) -> None:
     needed = needed_tensors("FluxTransformer2DModel", config) or {}
     original = original_layout("FluxTransformer2DModel", needed)
-    tensors = {prefix + name: Tensor("BF16", shape) for name, shape in original.items()}
-    weight = WeightFile("flux.safetensors", "/m/flux.safetensors", 1, tensors)
-    part = Component("transformer", "/m", None, None, (weight,))
-    model = ModelFolder("/m/flux.safetensors", "single-file", "/m", {"transformer": part})
-    (finding,) = checkpoint_layout_mismatch(run_of("/m/flux.safetensors", "flux"), model)
+    tensors = {prefix + name: ["BF16", list(shape)] for name, shape in original.items() if name != lost}
+    files = {"/m/flux.safetensors": {"tensors": {**tensors, "vae.decoder.conv_in.bias": ["BF16", [512]]}}}
+    run = run_of("/m/flux.safetensors", "flux")
+    world = RecordedWorld(machine("a test", system("linux", 1 << 34, "/home/a", "/home/a"), files))
+    model = probe_model(world, run, NO_HUB)
+    assert isinstance(model, ModelFolder)
+    (finding,) = checkpoint_layout_mismatch(run, model)
+    with pytest.raises(Unestablished, match="no single file"):
+        list(missing_checkpoint_tensors(run, model))
     made = list(convert_to_a_folder(finding))
     if repo is None:
         assert made == []
