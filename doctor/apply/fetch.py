@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callab
 
     def build(part: Path) -> None:
         folder = scratch(journal, aside(path, journal.id, "download"), _salvage(step, path))
-        got = _complete(step, folder, meter) or _whole(step, folder, meter)
+        got = _stream(step, folder, meter) or _whole(step, folder, meter)
         descriptor = os.open(got, os.O_RDWR)
         try:
             os.fsync(descriptor)
@@ -40,9 +41,9 @@ def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callab
 
 
 def _salvage(step: FetchFile, path: Path) -> Record | None:
-    """Where a completion that fails leaves its bytes: among the client's left-overs, under a name that says whose."""
+    """Where a download that fails leaves its bytes: among the client's left-overs, under a name that says whose."""
     root = hub_root(path)
-    if step.prefix is None or step.digest is None or root is None or "--" not in root.name:
+    if step.digest is None or root is None or "--" not in root.name:
         return None
     left = root / "blobs" / f"{step.digest.partition(':')[2]}.zdoctor.incomplete"
     return {"from": COMPLETED, "to": str(left), "size": step.prefix_size + WORTH}
@@ -50,12 +51,16 @@ def _salvage(step: FetchFile, path: Path) -> Record | None:
 
 def _whole(step: FetchFile, folder: Path, meter: Meter) -> Path:
     got = _download(step, folder)
+    _verify(step, got)
+    meter(got.stat().st_size, step.filename)
+    return got
+
+
+def _verify(step: FetchFile, got: Path) -> None:
     actual = got.stat().st_size
     if step.size is not None and actual != step.size:
         raise ApplyError(f"{step.filename} of {step.repo} came with {actual} bytes instead of {step.size}")
     require(step.digest, digest_of(got, step.digest), f"{step.filename} of {step.repo}, as it was downloaded,")
-    meter(actual, step.filename)
-    return got
 
 
 def _download(step: FetchFile, folder: Path) -> Path:
@@ -74,51 +79,73 @@ def _download(step: FetchFile, folder: Path) -> Path:
         )
 
 
-def _complete(step: FetchFile, folder: Path, meter: Meter) -> Path | None:
-    """The prefix and the rest that only the hub has, when both together are the file; None when they are not."""
-    if step.prefix is None or step.digest is None:
+def _stream(step: FetchFile, folder: Path, meter: Meter) -> Path | None:
+    """The prefix, if there is one, and after it what only the hub has.
+
+    None where both together are not the file, and where the client itself has a better way to the whole of it.
+    """
+    if step.digest is None or (step.prefix is None and not _is_plain(step)):
         return None
     got, done = folder / COMPLETED, meter.done
     try:
-        copy_file(Path(step.prefix), got, step.prefix_size, None, meter, step.filename)
+        if step.prefix is None:
+            got.touch()
+        else:
+            copy_file(Path(step.prefix), got, step.prefix_size, None, meter, step.filename)
         if step.size is None or step.prefix_size < step.size:
             _append(step, got, meter)
-        if digest_of(got, step.digest).hexdigest() == step.digest.partition(":")[2]:
-            return got
     except _NoSuchRest:
         pass
     except OSError as error:
+        got.unlink(missing_ok=True)  # a disk that is full is left with no more than it had
         if error.errno != errno.EIO:  # a bad sector in what was to be the beginning
-            got.unlink(missing_ok=True)  # a disk that is full is left with no more than it had
             raise
-    got.unlink()
+    else:
+        try:
+            _verify(step, got)
+            return got
+        except ApplyError:
+            if step.prefix is None:
+                got.unlink()
+                raise
+    got.unlink(missing_ok=True)
     meter(done - meter.done, step.filename)
     return None
 
 
+def _is_plain(step: FetchFile) -> bool:
+    """Whether the client would fetch the whole file by plain HTTP, each time from the beginning."""
+    from huggingface_hub import get_hf_file_metadata
+
+    if find_spec("hf_xet") is None:
+        return True
+    try:
+        return get_hf_file_metadata(_url(step)).xet_file_data is None
+    except Exception:  # of whichever HTTP library; asked for the whole file, the client says what is wrong
+        return False
+
+
 class _NoSuchRest(Exception):
-    """The server does not serve these bytes of the file."""
+    """The server does not serve these bytes."""
 
 
 def _append(step: FetchFile, target: Path, meter: Meter) -> None:
     """Download what follows the bytes of `target`. A server that ignores the range gives the whole file instead.
 
     After a broken connection it goes on where it was, as often as the client does that for a whole file. This is
-    plain HTTP also where hf_xet is installed: the client itself uses that for whole files only, and where the server
-    offers it.
+    plain HTTP also where hf_xet is installed: that fetches whole files only, and where the server offers it.
     """
-    from huggingface_hub import hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-    url = hf_hub_url(step.repo, step.filename, revision=step.revision, endpoint=_endpoint())
     # Ranges of a compressed answer would be others.
     headers = build_hf_headers() | {"Accept-Encoding": "identity"}
     with _explained(step), _no_second_bar(), _Counted(target, meter, step.filename) as file:
         file.seek(0, os.SEEK_END)
         try:
-            http_get(url, file, resume_size=step.prefix_size, headers=headers, expected_size=step.size)
+            size = None if step.prefix is None else step.size
+            http_get(_url(step), file, resume_size=step.prefix_size, headers=headers, expected_size=size)
         except HfHubHTTPError as error:
             if error.response.status_code < 500:  # the client says why, or finds another way, for the whole file
                 raise _NoSuchRest from error
@@ -182,6 +209,12 @@ def _no_second_bar() -> Iterator[None]:
         yield
     finally:
         enable_progress_bars(bar)
+
+
+def _url(step: FetchFile) -> str:
+    from huggingface_hub import hf_hub_url
+
+    return hf_hub_url(step.repo, step.filename, revision=step.revision, endpoint=_endpoint())
 
 
 def _endpoint() -> str | None:

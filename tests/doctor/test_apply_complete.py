@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,19 +189,23 @@ def salvaged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("salvaged")
+@pytest.mark.parametrize("have", [HAVE, 0])
 def test_what_was_downloaded_before_a_failure_is_not_downloaded_again(
-    hub: HubServer, blobs: Path, tmp_path: Path
+    hub: HubServer, blobs: Path, tmp_path: Path, have: int
 ) -> None:
+    """Of a file that is missing altogether as well: the client would begin anew each time."""
+    wanted = step(hub, blobs) if have else replace(step(hub, blobs), prefix=None, prefix_size=0)
     before = snapshot(blobs.parent)
     hub.cuts = [20_000] + [0] * 20
-    with pytest.raises(ApplyError, match=r"Everything is as before\. What was downloaded is kept in .*, 90\.0 kB: "):
-        apply(plan(step(hub, blobs)), state=tmp_path / "state")
-    assert ours(blobs).read_bytes() == DATA[: HAVE + 20_000]
+    kept = r"Everything is as before\. What was downloaded is kept in .*, (90|20)\.0 kB: the same command goes on"
+    with pytest.raises(ApplyError, match=kept):
+        apply(plan(wanted), state=tmp_path / "state")
+    assert ours(blobs).read_bytes() == DATA[: have + 20_000]
     assert {name: what for name, what in snapshot(blobs.parent).items() if ours(blobs).name not in name} == before
     hub.cuts = []
     apply(plan(step(hub, blobs, ours(blobs)), Quarantine(str(ours(blobs)))), state=tmp_path / "state")
     assert (blobs / sha256(DATA)).read_bytes() == DATA
-    assert hub.served == REST and not ours(blobs).exists()
+    assert hub.served == len(DATA) - have and not ours(blobs).exists()
 
 
 @pytest.mark.usefixtures("salvaged")
