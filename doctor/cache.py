@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import commands, console
@@ -32,7 +32,17 @@ def inventory(repo: str | None = None, *, deep: bool = False, progress: Any = No
     return probe_inventory(world, repo, deep=deep)
 
 
-def repair(repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None, reading: Any = None) -> Fixed:
+@dataclass(frozen=True)
+class Mended:
+    """The plan or what was done of it, and the repository as it was last seen: after the repairs that were made."""
+
+    fixed: Fixed
+    inventory: Inventory
+
+
+def repair(
+    repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None, reading: Any = None
+) -> Mended:
     """Plan the repairs of every cached copy of a model and, with `apply`, carry them out and check again."""
     world = commands.world_of(None)
     _require(world, repo)
@@ -41,14 +51,17 @@ def repair(repo: str, *, apply: bool = False, deep: bool = False, progress: Any 
             f"{repo} is no model; zdoctor repairs models.", f"hf cache verify {repo} names what is wrong."
         )
 
+    rules, seen = select(all_rules(), REPAIRED, ()), Inventory(())
+
     def look() -> Report:
+        nonlocal seen
         world = commands.world_of(None, deep=deep, progress=reading)
         seen = probe_inventory(world, repo, deep=deep)
         facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
-        rules = select(all_rules(), REPAIRED, ())
         return examine(facts, rules, all_repairs(), config=repo, trainer=None)
 
-    return commands.carry_out(look, apply=apply, progress=progress)
+    fixed = commands.carry_out(look, apply=apply, progress=progress)
+    return Mended(fixed, seen)
 
 
 def _require(world: World, repo: str | None) -> None:
@@ -83,20 +96,20 @@ def _fix(options: argparse.Namespace) -> int:
     from ..reports import terminal
 
     reading = console.reading() if options.deep else None
-    done = repair(options.repo, apply=options.apply, deep=options.deep, progress=console.progress(), reading=reading)
+    mended = repair(
+        options.repo, apply=options.apply, deep=options.deep, progress=console.progress(), reading=reading
+    )
+    done = mended.fixed
     again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
     shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
     plan = replace(done.plan, shown=shown)
     console.emit(terminal.render_plan(plan, done.diff, width=console.width(), color=console.color()))
-    if not done.applied:
-        if plan.fixes:
-            console.emit(f"\nnext: {again}\n")
-    else:
-        console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
-    found = inventory(options.repo, deep=options.deep, progress=reading)
     if done.applied:
-        _show(found)
-    return found.exit_code
+        console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
+        _show(mended.inventory)
+    elif plan.fixes:
+        console.emit(f"\nnext: {again}\n")
+    return mended.inventory.exit_code
 
 
 def _show(found: Inventory) -> None:

@@ -45,7 +45,7 @@ def _inventory(inventory: Inventory, width: int) -> Iterator[Line]:
     size = sum(cache.size for cache in caches)
     repo = f" {inventory.repo}" if inventory.repo else ""
     yield [
-        ("bold", f"zdoctor cache{repo}{' --deep' if inventory.deep else ''}"),
+        ("bold", f"zdoctor cache{repo}{_deep(inventory.deep)}"),
         ("dim", f"   {plural(len(caches), 'hub cache')}, {amount(size)} (measured, each file once)"),
     ]
     for number, cache in enumerate(caches):
@@ -77,7 +77,7 @@ def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> I
         yield [("dim", f"  {amount(cache.size)} in {repositories}{free}")]
     held = [repo for repo in cache.repos if repo.revisions or repo.problem or repo.loose]
     for repo in sorted(held, key=lambda r: (-HEALTHS.index(r.health), -r.size, r.repo)):
-        yield from _repo(repo, width)
+        yield from _repo(repo, inventory.deep, width)
     empty = [repo.repo for repo in cache.repos if repo not in held]
     if empty:
         names = ", ".join(empty[:4]) + (", …" if len(empty) > 4 else "")
@@ -99,7 +99,7 @@ def _why(why: str, active: bool) -> str:
     return "in use: the default, as neither HF_HUB_CACHE nor HF_HOME is set" if why == "default" else f"in use: {why}"
 
 
-def _repo(repo: CachedRepo, width: int) -> Iterator[Line]:
+def _repo(repo: CachedRepo, deep: bool, width: int) -> Iterator[Line]:
     kind = "" if repo.kind == "model" else f"{repo.kind} "
     lead = f"  {repo.health:<11} "
     size = "" if repo.problem else f"{'at least ' if repo.partly else ''}{amount(repo.size)}"
@@ -121,7 +121,11 @@ def _repo(repo: CachedRepo, width: int) -> Iterator[Line]:
     for revision in repo.live:
         yield from _revision(revision, width, inside)
     if repo.kind == "model" and repo.health in ("damaged", "incomplete"):
-        yield [("dim", f"{inside}repair: "), ("green", f"zdoctor cache {repo.repo} --fix")]
+        yield [("dim", f"{inside}repair: "), ("green", f"zdoctor cache {repo.repo} --fix{_deep(deep)}")]
+
+
+def _deep(deep: bool) -> str:
+    return " --deep" if deep else ""
 
 
 def _type(repo: CachedRepo) -> str:
@@ -200,7 +204,11 @@ def _next(inventory: Inventory) -> Iterator[Line]:
     style = "bold red" if inventory.exit_code == 1 else "" if inventory.exit_code else "bold"
     yield [(style, text)]
     if bad:
-        yield [("bold", "next: "), ("", f"zdoctor cache {bad[0].repo} --fix"), ("dim", "   shows the plan")]
+        yield [
+            ("bold", "next: "),
+            ("", f"zdoctor cache {bad[0].repo} --fix{_deep(inventory.deep)}"),
+            ("dim", "   shows the plan"),
+        ]
     elif not inventory.deep and dict(counts)["plausible"]:
         repo = f" {inventory.repo}" if inventory.repo else ""
         yield [("bold", "next: "), ("", f"zdoctor cache{repo} --deep"), ("dim", "   reads and compares every file")]

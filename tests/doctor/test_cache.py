@@ -110,9 +110,9 @@ def test_a_cure_without_a_config(
     cache = caches[layout].copy(tmp_path / "hub")
     sickness.spoil(cache)
     before, served = snapshot(cache.root), server.served
-    plan = repair(REPO, deep=sickness.deep).plan
+    plan = repair(REPO, deep=sickness.deep).fixed.plan
     assert {fix.rule for fix in plan.fixes} - {"HUB004"} == {sickness.rule} and snapshot(cache.root) == before
-    done = repair(REPO, deep=sickness.deep, apply=True)
+    done = repair(REPO, deep=sickness.deep, apply=True).fixed
     assert server.served - served == sickness.bytes
     assert load(cache) == MODEL
     found = inventory(REPO, deep=True)
@@ -120,6 +120,20 @@ def test_a_cure_without_a_config(
     assert (found.exit_code, found.repos[0].health) == (0, "unknown" if unlisted else "verified")
     assert main(["undo", done.applied[0]]) == 0
     assert snapshot(cache.root) == before
+
+
+def test_what_only_a_deep_look_finds_is_mended_by_what_it_says(
+    caches: Caches, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = caches["linked"].copy(tmp_path / "hub")
+    sickness = next(case for case, _ in CASES if case.deep)
+    sickness.spoil(cache)
+    assert run(REPO, "--deep") == 1
+    command = capsys.readouterr().out.split("next: zdoctor cache ", 1)[1].split("   ")[0]
+    assert run(*command.split()) == 1
+    again = capsys.readouterr().out.split("next: zdoctor cache ", 1)[1].split("\n")[0]
+    assert run(*again.split()) == 0
+    assert load(cache) == MODEL
 
 
 def test_files_that_no_trainer_loads_are_mended_too(caches: Caches, server: HubServer, tmp_path: Path) -> None:
