@@ -11,18 +11,16 @@ import stat as modes
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..model import Component, Gpu, Speed, System, Unknown
 from .cards import cards
-from .device import Device
-from .device.linux import MountLine, device_of, mount_of, read_mounts
+from .device.linux import MountLine, read_mounts
 from .device.windows import PLACEHOLDER, is_placeholder
 from .disks import folders_below
-from .speed import measure, speed_kind
+from .speed.verdict import speed_of
 from .world import Mount, Shapes, Stat
 
 if TYPE_CHECKING:
@@ -224,60 +222,8 @@ class LiveWorld:
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         asked = tuple(sorted(files))  # whatever the order, it is the same disk
         if asked not in self._speeds:
-            self._speeds[asked] = self._measure(tuple(files))
+            self._speeds[asked] = speed_of(files, self.mount, self._mount_lines)
         return self._speeds[asked]
-
-    def _measure(self, files: tuple[str, ...]) -> Speed | Unknown:
-        if not files:
-            return Unknown("there is no file to read")
-        mount = self.mount(files[0])
-        filesystem = mount.filesystem if isinstance(mount, Mount) else "unknown"
-        try:
-            cloud = next((file for file in files if is_placeholder(os.stat(file))), None)
-        except (OSError, ValueError) as error:
-            return Unknown(f"the files cannot be read ({_reason(error)})")
-        if cloud is not None:
-            return Unknown(f"{cloud} is {PLACEHOLDER}")
-        real = os.path.realpath(files[0])
-        line = mount_of(real, self._mount_lines)
-        device = self._device(real, mount.point if isinstance(mount, Mount) else "")
-        if device is not None and device.image is not None:
-            return self._of_image(device.image, files[0], filesystem)
-        samples = measure(files, filesystem, line.options if line is not None else "")
-        if isinstance(samples, Unknown):
-            return samples
-        latency = sorted(samples.latencies)[len(samples.latencies) // 2] if samples.latencies else None
-        caches = ", caches of the host included" if device is not None and device.virtual else ""
-        return Speed(
-            path=str(Path(files[0]).parent),
-            kind=speed_kind(filesystem, latency, max(samples.streams), device),
-            filesystem=filesystem,
-            latency=latency,
-            low=min(samples.streams),
-            high=max(samples.streams),
-            source=f"measured: {len(samples.latencies)} random 4 KiB and {len(samples.streams)} sequential reads "
-            f"{samples.how}{caches}",
-            device=device.words if device is not None else "",
-        )
-
-    def _of_image(self, image: str, file: str, filesystem: str) -> Speed | Unknown:
-        """The speed of the file behind a loop device, which is what can be read past the page cache."""
-        speed = self.speed([image])
-        if isinstance(speed, Unknown):
-            return Unknown(f"the files lie in the image {image}: {speed.reason}")
-        source = f"{speed.source}, of the image {image}"
-        return replace(speed, path=str(Path(file).parent), filesystem=filesystem, source=source)
-
-    def _device(self, real: str, point: str) -> Device | None:
-        if sys.platform == "win32":
-            from .device import windows
-
-            return windows.device_of(point)
-        if sys.platform == "darwin":
-            from .device import macos
-
-            return macos.device_of(point)
-        return device_of(real, self._mount_lines)
 
     def landmarks(self) -> tuple[str, ...]:
         import importlib.util

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .linux import MountLine
 
 
 @dataclass(frozen=True)
@@ -40,3 +45,18 @@ def together(devices: Sequence[tuple[str, str, Device]]) -> Device | None:
         virtual=any(device.virtual for _, _, device in devices),
         image=next((device.image for _, _, device in devices if device.image), None),
     )
+
+
+def device_below(real: str, point: str, lines: Sequence[MountLine]) -> Device | None:
+    """What a path without links lies on, below the mount `point`; None where this system does not say."""
+    if sys.platform == "win32":
+        from .windows import device_of as on_windows
+
+        return on_windows(point)
+    if sys.platform == "darwin":
+        from .macos import device_of as on_macos
+
+        return on_macos(point)
+    from .linux import device_of
+
+    return device_of(real, lines)

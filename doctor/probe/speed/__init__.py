@@ -8,10 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import Literal
 
 from ...model import Unknown
-from ..device import Device
 from .readers import Hole, NoWay, Read, buffered, direct, not_in_memory
 
 SPEED_DEADLINE = 0.6
@@ -19,22 +17,6 @@ HANGS = 5.0  # a single read that takes longer is a dead mount, as far as one ca
 BLOCK = 4096
 SMALLEST, SHORT, LONG = 64 << 10, 256 << 10, 4 << 20
 TURNS = 24
-MEMORY = ("tmpfs", "ramfs", "ramdisk")
-NETWORK = (
-    "nfs",
-    "cifs",
-    "smb",
-    "afp",
-    "webdav",
-    "lustre",
-    "ceph",
-    "afs",
-    "gpfs",
-    "beegfs",
-    "gluster",
-    "mapped drive",
-)
-HOST = ("9p", "drvfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs")
 # A cache of its own stands before the disk (ZFS), or direct reads quietly go through memory (the options).
 HIDDEN_CACHE = ("zfs", "compress", "data=journal")
 
@@ -139,20 +121,3 @@ def _try(found: Samples, opener: Opener, file: str, buffer: memoryview, offset: 
 def _spread(turn: int, size: int, length: int) -> int:
     """A whole block to begin at: golden-ratio steps repeat no range, without a random generator."""
     return min(int(size * ((turn + 1) * 0.6180339887 % 1)), max(0, size - length)) // BLOCK * BLOCK
-
-
-def speed_kind(
-    filesystem: str, latency: float | None, fastest: float, device: Device | None = None
-) -> Literal["ssd", "hdd", "network", "memory", "slow", "unknown"]:
-    """A verdict by measurement first: `queue/rotational` calls virtual flash an HDD, and a tired SSD is none."""
-    remote, memory = (device.remote, device.memory) if device is not None else (False, False)
-    if filesystem.startswith((*NETWORK, *HOST, "fuse.")) or filesystem == "fuse" or remote:
-        return "network"
-    if filesystem in MEMORY or memory:
-        return "memory"
-    if latency is None:
-        return "unknown"
-    seeks = device.seeks if device is not None else None
-    if (latency > 3e-3 and seeks is not False) or (seeks and latency > 1e-3 and fastest < 300e6):
-        return "hdd"
-    return "slow" if fastest < 100e6 or latency > 3e-3 else "ssd"

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from zdoctor.doctor.model import Unknown
-from zdoctor.doctor.probe.device import Device, linux, macos, windows
+from zdoctor.doctor.probe.device import Device, device_below, linux, macos, windows
 from zdoctor.doctor.probe.digests import digests
 from zdoctor.doctor.probe.live import LiveWorld
 
@@ -118,12 +118,19 @@ def test_what_this_machine_lies_on(tmp_path: Path) -> None:
     assert linux.device_of("/proc/self", linux.read_mounts(Path("/proc/self/mountinfo").read_text())) is None
 
 
+def below(folder: Path) -> str | None:
+    """What this test's own folder lies on."""
+    device = device_below(os.path.realpath(folder), "", LiveWorld()._mount_lines)
+    return device.words if device is not None else None
+
+
 LOOKS = """
 import sys
+from zdoctor.doctor.probe.device import device_below
 from zdoctor.doctor.probe.live import LiveWorld
 world = LiveWorld()
 for path in sys.argv[1:]:
-    device = world._device(path, "")
+    device = device_below(path, "", world._mount_lines)
     mount = world.mount(path)
     print(mount.filesystem, device.words if device else None, sep="|")
 """
@@ -153,8 +160,7 @@ def test_an_overlay_lies_on_the_disk_of_its_layers(tmp_path: Path) -> None:
     (tmp_path / "upper" / "b").write_text("b")
     layers = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
     merged = tmp_path / "merged"
-    here = LiveWorld()._device(os.path.realpath(tmp_path), "")
-    words = here.words if here else None
+    words = below(tmp_path)
     looked = looked_at(f"mount -t overlay overlay -o {layers} {merged}", merged / "deep" / "a", merged / "b")
     assert looked == [f"overlay|{words}"] * 2
 
@@ -165,8 +171,7 @@ def test_an_image_lies_on_the_disk_of_its_file(filesystem: str, tmp_path: Path) 
     point.mkdir()
     with image.open("wb") as file:
         file.truncate(512 << 20)
-    here = LiveWorld()._device(os.path.realpath(tmp_path), "")
-    words = here.words if here else None
+    words = below(tmp_path)
     script = f"mkfs.{filesystem} -q {image} > {tmp_path}/said\nmount -o loop {image} {point}\ncp /etc/hosts {point}/a"
     assert looked_at(script, point / "a") == [f"{filesystem}|{words}"]
 

@@ -15,7 +15,8 @@ from zdoctor.checks.storage import slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
 from zdoctor.doctor.probe.device import Device
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.speed import readers, speed_kind
+from zdoctor.doctor.probe.speed import readers
+from zdoctor.doctor.probe.speed.verdict import speed_kind
 
 LIMIT = 3 << 20
 BLKIO = Path("/sys/fs/cgroup/blkio")
