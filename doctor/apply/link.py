@@ -5,11 +5,21 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from ..model import PlaceCopy
 from .copy import Meter, copy_file, digest_of, require
 from .errors import ApplyError
 
 # another file system, one that has no hard links, one that has no room for another name, a protected file
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+def place(step: PlaceCopy, target: Path, meter: Meter) -> None:
+    """The new file `target`: a copy, or a second name, of what the step names. Errors as `copy_file`."""
+    source = Path(step.source).absolute()
+    try:
+        (link_file if step.link else copy_file)(source, target, step.size, step.digest, meter)
+    except ApplyError as error:
+        raise ApplyError(f"{error}; with --deep, such a copy is read before it is chosen") from error
 
 
 def link_file(source: Path, target: Path, size: int, digest: str | None, meter: Meter) -> None:

@@ -23,12 +23,12 @@ from ..model import (
     WriteText,
 )
 from .actions import aside, edit, hub_root, make, move
-from .copy import Meter, copy_file
+from .copy import Meter
 from .errors import ApplyError, size
 from .extraction import extract
 from .fetch import fetch
 from .journal import Journal
-from .link import link_file
+from .link import place as place_copy
 from .mirror import mirror, mirrored
 from .part import adopted, part_of
 
@@ -144,8 +144,7 @@ def perform(group: tuple[Step, ...], journal: Journal, meter: Meter, receipts: R
             if not (path.is_symlink() and str(path.readlink()) == step.target):
                 make(journal, path, lambda part: part.symlink_to(step.target), instead=True)
         case PlaceCopy():
-            source, place_copy = at(step.source), link_file if step.link else copy_file
-            make(journal, path, lambda part: place_copy(source, part, step.size, step.digest, meter), instead=True)
+            make(journal, path, lambda part: place_copy(step, part, meter), instead=True)
         case FetchFile():
             make(journal, path, fetch(step, path, journal, meter), instead=True)
 
