@@ -211,7 +211,7 @@ def can_reflink(source: Path, folder: Path) -> bool:
     if not hasattr(os, "O_TMPFILE"):
         return False
     try:
-        reader = os.open(source, os.O_RDONLY)
+        reader = os.open(source, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place would never open
     except OSError:
         return False
     try:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ..receipts import Receipts
 
 
+LARGEST_TEXT = 16 << 20
+
+
 def at(path: str) -> Path:
     """The absolute path of a step, links unresolved."""
     return Path(os.path.abspath(path))
@@ -63,6 +66,11 @@ def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
         else:
             groups.append((step,))
     return tuple(groups)
+
+
+def is_text_sized(path: Path) -> bool:
+    """Whether a regular file is there, links followed, that is small enough to keep a copy of."""
+    return path.is_file() and path.stat().st_size <= LARGEST_TEXT
 
 
 def place(step: Step) -> Path:
@@ -136,7 +144,7 @@ def perform(group: tuple[Step, ...], journal: Journal, meter: Meter, receipts: R
             move(journal, path, aside(path, journal.id, "quarantine"))
         case WriteText():
             data = step.text.encode("utf-8", "surrogateescape")
-            if path.is_file():
+            if is_text_sized(path):
                 edit(journal, path, data)
             else:
                 make(journal, path, lambda part: _write(part, data), instead=True)

@@ -30,7 +30,7 @@ from .extraction import require_extractable, room_of
 from .journal import Journal, locked, unfinished
 from .link import can_link
 from .locks import hold
-from .steps import behind, copies, describe, ordered, perform, place, sources
+from .steps import behind, copies, describe, is_text_sized, ordered, perform, place, sources
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]
@@ -65,8 +65,9 @@ def bind(plan: Plan) -> Binding:
 
 
 def _text_key(path: Path) -> Key | None:
+    """The hash of a text, of anything else what lstat tells: a pipe would never end, nor a file of 50 GB."""
     try:
-        return ("text", sha(path.read_bytes()), None, None)
+        return ("text", sha(path.read_bytes()), None, None) if is_text_sized(path) else key_of(path)
     except OSError:
         return key_of(path)
 
