@@ -56,12 +56,18 @@ class Finished:
 
 
 def is_foreign(part: Path) -> bool:
-    """Whether something lies at `part` that no extraction made. What a power cut leaves of a manifest is ours."""
+    """Whether something lies at `part` that no extraction of this user made: its receipts are believed.
+
+    What a power cut leaves of a manifest is ours. So is what belongs to the owner of the folder above: some file
+    systems give everything one owner, and whoever owns that folder could do as they like anyway.
+    """
     try:
-        if not stat.S_ISDIR(part.lstat().st_mode):
-            return True
+        info = part.lstat()
     except FileNotFoundError:
         return False
+    owners = (os.geteuid(), part.parent.stat().st_uid) if hasattr(os, "geteuid") else (info.st_uid,)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid not in owners or files_of(part).is_symlink():
+        return True
     header, _ = _read(part)
     with os.scandir(part) as entries:
         ours = all(e.name == "lock" or (e.name == _manifest(part).name and not e.stat().st_size) for e in entries)
@@ -126,7 +132,7 @@ def held(part: Path, folders: Collection[Path] = ()) -> Iterator[IO[bytes]]:
 
 
 def foreign(part: Path) -> str:
-    return f"{part} is in the way, and no extraction made it. Move it, or choose another target"
+    return f"{part} is in the way, and no extraction of yours made it. Move it, or choose another target"
 
 
 def receipt(manifest: IO[bytes], part: Path, item: CopyItem) -> None:

@@ -187,7 +187,30 @@ def test_a_folder_that_no_extraction_made_is_left_alone(home: Path, name: str) -
     (part / name).parent.mkdir(parents=True)
     (part / name).write_text("mine")
     before = snapshot(home)
-    with pytest.raises(ApplyError, match="no extraction made it"):
+    with pytest.raises(ApplyError, match="no extraction of yours made it"):
+        extract(home, wanted)
+    assert snapshot(home) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="gives files away, which takes root")
+def test_what_another_user_has_prepared_is_not_believed(home: Path) -> None:
+    wanted = step(home)
+    part = cut_short(home, wanted)
+    os.chown(part, 65534, 65534)
+    before = snapshot(home)
+    with pytest.raises(ApplyError, match="no extraction of yours made it"):
+        extract(home, wanted)
+    assert snapshot(home) == before
+
+
+def test_files_that_were_moved_elsewhere_are_left_alone(home: Path) -> None:
+    wanted = step(home)
+    part = cut_short(home, wanted)
+    files_of(part).rename(home / "moved")
+    (home / "moved" / "mine").touch()
+    files_of(part).symlink_to(home / "moved")
+    before = snapshot(home)
+    with pytest.raises(ApplyError, match="no extraction of yours made it"):
         extract(home, wanted)
     assert snapshot(home) == before
 
