@@ -15,7 +15,7 @@ from zdoctor.checks.storage import slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
 from zdoctor.doctor.probe.device import Device
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.speed import readers
+from zdoctor.doctor.probe.speed import readers, residency
 from zdoctor.doctor.probe.speed.verdict import speed_kind
 
 LIMIT = 3 << 20
@@ -238,6 +238,27 @@ def test_an_image_that_is_read_through_memory_is_measured_itself(tmp_path: Path)
         tmp_path,
     )
     assert said[0].endswith(f"of the image {tmp_path}/image") and "memory" not in said[0]
+
+
+def test_two_ways_to_ask_what_lies_in_memory_agree(tmp_path: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("mincore and cachestat are asked on Linux")
+    file = tmp_path / "weights"
+    file.write_bytes(os.urandom(1 << 20))
+    os.sync()
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        filesystem = LiveWorld().mount(str(file))
+        if residency._cachestat(handle, 0, 1 << 20) is None or getattr(filesystem, "filesystem", "") == "overlay":
+            pytest.skip("no cachestat (Linux before 6.5), or an overlay, on which it sees nothing")
+        for advice, bounds in ((os.POSIX_FADV_DONTNEED, (0, 0)), (os.POSIX_FADV_NORMAL, (256, 256))):
+            os.posix_fadvise(handle, 0, 0, advice)
+            if bounds[1]:
+                os.pread(handle, 1 << 20, 0)
+            told = residency._mincore(handle, 0, 1 << 20), residency._cachestat(handle, 0, 1 << 20)
+            assert told == bounds
+    finally:
+        os.close(handle)
 
 
 def test_small_and_absent_files_have_no_speed(tmp_path: Path) -> None:
