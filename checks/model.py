@@ -50,6 +50,8 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     unjudged: list[str] = []
     for part in model.components.values():
         if not part.weights:
+            if part.problem is not None and not part.name.startswith("tokenizer"):
+                unjudged.append(f"{part.name}: {part.problem}")
             continue
         if part.needed is None:
             unjudged.append(f"{part.name}: {part.needed_reason}")

@@ -182,7 +182,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
         }
         return ModelFolder(look.source, "diffusers", folder, parts, owner, commit)
     above = paths.parent(folder)
-    if bare and not family.bare and paths.name(folder) == "transformer":
+    if bare and not family.bare and repo is None and paths.name(folder) == "transformer":
         beside = listed(world, above)
         if isinstance(beside, tuple) and {"transformer", *family.others} <= set(beside):
             whole = Component("whole", above, None, None, (), problem="the folder above")

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
-from zdoctor.doctor.model import SetValue
+from zdoctor.doctor.model import Hub, HubRepo, SetValue
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.model import name_the_whole_model
 from zdoctor.tests.flux import DEV, AutoencoderKL, copy_flux, healthy_flux, load_flux
@@ -343,6 +343,15 @@ def test_parts_that_are_not_here_are_not_judged(tmp_path: Path) -> None:
     run = run_of(folder, "flux_kontext", extras_name_or_path="acme/Flux")
     with pytest.raises(Unestablished, match="text_encoder_2: not found on this machine"):
         list(missing_checkpoint_tensors(run, probed(run)))
+
+
+def test_a_repository_that_lacks_the_parts_is_not_passed(tmp_path: Path) -> None:
+    """As a hub id of a repository that holds a transformer alone: the hub rules know its files, not the trainer."""
+    snapshot = str(healthy_flux() / "transformer")
+    repo = HubRepo("acme/flux", "/hub", "/hub/x", "main", "ok", "", "", "0" * 40, snapshot, False, ())
+    run = run_of("acme/flux", "flux")
+    with pytest.raises(Unestablished, match="transformer: missing"):
+        list(missing_checkpoint_tensors(run, probed(run, Hub((), (repo,)))))
 
 
 def test_the_index_lists_what_a_config_has() -> None:

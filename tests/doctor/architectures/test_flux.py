@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
-from zdoctor.doctor.architectures import in_the_dialect_of, needed_tensors, parameters
+from zdoctor.doctor.architectures import in_the_dialect_of, needed_tensors, parameters, why_not
 from zdoctor.doctor.architectures.single_file import original_layout
 
 from .test_tables import tree
@@ -124,6 +124,16 @@ def test_names_that_the_text_encoders_accept() -> None:
     assert in_the_dialect_of("CLIPTextModel", clip, published) == published
     assert in_the_dialect_of("CLIPTextModel", clip, [*published][1:]) == published
     assert in_the_dialect_of("CLIPTextModel", clip, clip) == clip
+
+
+@pytest.mark.parametrize("name", ["FluxTransformer2DModel", "T5EncoderModel", "CLIPTextModel", "CLIPModel"])
+@pytest.mark.parametrize("value", ["x", -1, 0, 10**9, 10**400, [], {}, True, 1.5, None])
+def test_any_value_is_survived(name: str, value: object) -> None:
+    keys = ("num_layers", "num_single_layers", "attention_head_dim", "out_channels", "guidance_embeds", "d_model")
+    for key in (*keys, "feed_forward_proj", "num_hidden_layers", "hidden_size", "text_config", "vocab_size"):
+        shapes = needed_tensors(name, {key: value})
+        assert shapes is None or len(shapes) < 100_000
+        assert shapes is not None or why_not(name, {key: value})
 
 
 def meta(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
