@@ -16,11 +16,11 @@ PATIENCE = 0.1  # seconds: enough for a try or two, since a download holds its l
 
 
 def lock_of(step: Step) -> Path | None:
-    """The lock of the hub client for the content that a step replaces; None for a file outside the hub caches."""
+    """The lock of the hub client for what a step replaces; None for a file that the client has nothing to do with."""
     path = place(step)
     root = hub_root(path)
     if root is None:
-        return None
+        return _lock_of_folder(path) if isinstance(step, FetchFile | PlaceCopy) else None
     repo = root.name
     match step:
         case FetchFile(digest=str(digest)):
@@ -32,6 +32,15 @@ def lock_of(step: Step) -> Path | None:
         case _:
             return None
     return root.parent / ".locks" / repo / f"{address}.lock" if "--" in repo else None
+
+
+def _lock_of_folder(path: Path) -> Path | None:
+    """The lock of one file below a folder that was downloaded with --local-dir."""
+    for folder in path.parents:
+        notes = folder / ".cache" / "huggingface" / "download"
+        if notes.is_dir():
+            return notes / f"{path.relative_to(folder)}.lock"
+    return None
 
 
 def hold(steps: Iterable[Step], journal: Journal, held: ExitStack) -> None:

@@ -328,6 +328,8 @@ def test_shared_store_is_cured_for_every_repository(
     payload = cache.blob(SHARD).resolve()
     assert payload.parent.parent == cache.root / "blobs"
     payload.write_bytes(payload.read_bytes()[:-100])
+    served = server.served
     apply(prescribe(check(cache.world(), run_with())), state=tmp_path / "state")
+    assert server.served - served == 100
     assert cache.blob(SHARD).is_symlink() and payload.read_bytes() == MODEL[SHARD]
     assert load(cache) == MODEL

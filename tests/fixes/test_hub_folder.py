@@ -11,16 +11,28 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import hf_hub_download, snapshot_download
+from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 from safetensors import safe_open
 
-from zdoctor.doctor.apply import apply, undo
+from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.engine import prescribe
 from zdoctor.doctor.model import Report
 from zdoctor.tests.fixes.test_hub import picture
 from zdoctor.tests.hub_cases import BIG, MODEL, REPO, SHARD, SICK, VAE, Cache, Sickness, check, run_with, said
-from zdoctor.tests.hub_server import HubServer
+from zdoctor.tests.hub_server import HubServer, etag
 
-NAMES = ("truncated", "tail", "flipped", "flipped-big", "empty", "page", "page-json", "missing")
+NAMES = (
+    "truncated",
+    "truncated-early",
+    "truncated-flipped",
+    "tail",
+    "flipped",
+    "flipped-big",
+    "empty",
+    "page",
+    "page-json",
+    "missing",
+)
 CASES = [sickness for sickness in SICK if sickness.name in NAMES]
 LATER = 60 * 10**9
 
@@ -122,12 +134,36 @@ def test_cure(
     assert picture(tmp_path / "here") == before
     served = server.served
     applied = apply(plan, state=tmp_path / "state")
-    assert 0 < server.served - served <= len(MODEL[sickness.file])
+    assert server.served - served == sickness.bytes
 
     assert said(look(folder)) == []
     assert load(folder) == MODEL
     undo(applied.id, state=tmp_path / "state")
     assert picture(tmp_path / "here") == before
+
+
+def test_left_over_download_is_gone_on_with(
+    healthy: Folder, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    folder = healthy.copy(tmp_path / "here")
+    folder.file(SHARD).unlink()
+    notes = folder.model / ".cache" / "huggingface" / "download" / "transformer"
+    partial = notes / f"Zm9v.{etag(SHARD, MODEL[SHARD])}.0123abcd.incomplete"
+    partial.write_bytes(MODEL[SHARD][:20_000])
+    os.utime(partial, (1e9, 1e9))
+    served = server.served
+    apply(prescribe(look(folder)), state=tmp_path / "state")
+    assert server.served - served == len(MODEL[SHARD]) - 20_000
+    assert said(look(folder)) == [] and load(folder) == MODEL and not partial.exists()
+
+
+def test_a_running_download_to_the_folder_is_left_alone(healthy: Folder, tmp_path: Path) -> None:
+    folder = healthy.copy(tmp_path / "here")
+    spoil(folder, next(s for s in SICK if s.name == "truncated"))
+    lock = folder.model / ".cache" / "huggingface" / "download" / f"{SHARD}.lock"
+    with WeakFileLock(lock), pytest.raises(ApplyError, match="downloading this content right now"):
+        apply(prescribe(look(folder)), state=tmp_path / "state")
 
 
 def test_the_client_trusts_its_notes(healthy: Folder, server: HubServer, tmp_path: Path) -> None:
