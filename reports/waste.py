@@ -32,7 +32,7 @@ def advice(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool) ->
             plural(count, "unreferenced payload") + " of the shared store", text, False, f"hf cache prune{where}"
         )
     if waste.kind == "running":
-        text = "Something was written to it in the last ten minutes: leave it alone."
+        text = "A process has it open, or wrote to it in the last ten minutes: leave it alone."
         return Advice(plural(count, "running download"), text, True)
     if waste.kind == "left-over":
         return _left_over(waste, repo, count)
