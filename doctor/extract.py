@@ -40,7 +40,7 @@ def plan_extraction(
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
         raise UserError(
             f"{repo.repo} is not whole in the cache {repo.cache}: {names}{more} ({bad[0].state}).",
-            f"hf download {repo.repo} fetches what is missing.",
+            f"zdoctor cache {repo.repo} --fix --apply repairs it, file by file.",
         )
     items = tuple(_items(files, model_only))
     if not items:

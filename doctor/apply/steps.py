@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ..receipts import Receipts
 
 
+ADDRESS = re.compile(r"\b([0-9a-f]{8})(?:[0-9a-f]{32}|[0-9a-f]{56})\b")
 LARGEST_TEXT = 16 << 20
 
 
@@ -165,7 +167,11 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def describe(step: Step) -> str:
-    """The step as one line for a person."""
+    """The step as one line for a person; content addresses and commits are shortened as git does."""
+    return ADDRESS.sub(r"\1…", _in_words(step))
+
+
+def _in_words(step: Step) -> str:
     match step:
         case SetValue():
             return f"set {step.pointer} to {step.value!r} in {step.path}"
@@ -194,7 +200,8 @@ def describe(step: Step) -> str:
             return f"{verb} {step.source}, {size(step.size)}, to {step.path}, verifying it"
         case FetchFile(prefix=str(prefix)):
             rest = size(step.size - step.prefix_size) if step.size is not None else "rest"
-            return f"download the missing {rest} of {step.filename} of {step.repo} to {step.path}, after {prefix}"
+            after = "what is there" if prefix == step.path else prefix
+            return f"download the missing {rest} of {step.filename} of {step.repo} to {step.path}, after {after}"
         case FetchFile():
             amount = f", {size(step.size)}," if step.size is not None else ""
             return f"download {step.filename}{amount} of {step.repo} to {step.path}"
