@@ -40,8 +40,9 @@ class HubServer:
     """Repositories by id, each a list of commits (the last is `main`). `served` counts the bytes of file bodies.
 
     `cuts` are the bytes after which the next bodies break off, `refused` status and error code by file name, `false`
-    what is served in place of files, `ranges` whether a part can be had, `redirects` whether large files lie
-    elsewhere, as on a content delivery network. `tokens` are the authorizations that came with requests for files.
+    what is served in place of files, `ranges` whether a part can be had, `elsewhere` the address of another server
+    that has the large files, as a content delivery network has them. `tokens` are the authorizations that came with
+    requests for files.
     """
 
     def __init__(self, repos: Mapping[str, Files]) -> None:
@@ -53,7 +54,7 @@ class HubServer:
         self.refused: dict[str, tuple[int, str]] = {}
         self.false: dict[str, bytes] = {}
         self.ranges = True
-        self.redirects = False
+        self.elsewhere = ""
         for repo, files in repos.items():
             self.push(repo, files)
         owner = self
@@ -105,12 +106,11 @@ class HubServer:
             commit = self._commit(found[1], found[2])
             if commit is not None:
                 return self._json(request, self._tree(self.commits[found[1]][commit]), body)
-        elif found := re.fullmatch(r"(cdn/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            commit = self._commit(found[2], found[3])
+        elif found := re.fullmatch(r"([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            commit = self._commit(found[1], found[2])
             if commit is not None:
                 self.tokens.add(request.headers.get("Authorization"))
-                data = self.commits[found[2]][commit].get(found[4])
-                return self._file(request, commit, found[4], data, body, away=self.redirects and not found[1])
+                return self._file(request, commit, found[3], self.commits[found[1]][commit].get(found[3]), body)
         self._send(request, 404, {"X-Error-Code": "RepoNotFound"}, b"", body)
 
     def _commit(self, repo: str, revision: str) -> str | None:
@@ -135,9 +135,7 @@ class HubServer:
     def _json(self, request: BaseHTTPRequestHandler, value: Any, body: bool) -> None:
         self._send(request, 200, {"Content-Type": "application/json"}, json.dumps(value).encode(), body)
 
-    def _file(
-        self, request: BaseHTTPRequestHandler, commit: str, name: str, data: bytes | None, body: bool, *, away: bool
-    ) -> None:
+    def _file(self, request: BaseHTTPRequestHandler, commit: str, name: str, data: bytes | None, body: bool) -> None:
         status, code = self.refused.get(name, (404, "EntryNotFound") if data is None else (0, ""))
         if data is None or status:
             return self._send(request, status, {"X-Error-Code": code, "X-Repo-Commit": commit}, b"", body)
@@ -145,8 +143,8 @@ class HubServer:
         large = name.endswith(".safetensors")
         if large:
             headers |= {"X-Linked-Etag": f'"{sha256(data)}"', "X-Linked-Size": str(len(data))}
-        if away and large:
-            return self._send(request, 302, {**headers, "Location": f"{self.url}/cdn{request.path}"}, b"", body)
+        if self.elsewhere and large:
+            return self._send(request, 302, {**headers, "Location": self.elsewhere + request.path}, b"", body)
         status, part = 200, self.false.get(name, data)
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range", ""))
         if asked and self.ranges:

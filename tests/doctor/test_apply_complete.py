@@ -113,18 +113,18 @@ def test_a_server_that_ignores_ranges_sends_it_whole(hub: HubServer, blobs: Path
     assert (hub.served, done.copied) == (WHOLE, WHOLE)
 
 
-@pytest.mark.parametrize("complete", [True, False])
-def test_elsewhere_by_a_redirect_with_a_token(
-    hub: HubServer, blobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complete: bool
+@pytest.mark.parametrize("have", [HAVE, 0])
+def test_a_token_is_for_the_hub_and_not_for_where_it_sends_us(
+    hub: HubServer, blobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, have: int
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_mine")
-    hub.redirects = True
-    if not complete:
-        (blobs / sha256(DATA)).write_bytes(b"")
-    apply(plan(step(hub, blobs)), state=tmp_path / "state")
+    wanted = step(hub, blobs) if have else replace(step(hub, blobs), prefix=None, prefix_size=0)
+    with HubServer({REPO: {NAME: DATA, SMALL: b'{"a": 1}'}}) as other:
+        hub.elsewhere = other.url
+        apply(plan(wanted), state=tmp_path / "state")
     assert (blobs / sha256(DATA)).read_bytes() == DATA
-    assert hub.served == (REST if complete else WHOLE)
-    assert "Bearer hf_mine" in hub.tokens
+    assert (hub.served, other.served) == (0, len(DATA) - have)
+    assert (hub.tokens, other.tokens) == ({"Bearer hf_mine"}, {None})
 
 
 @pytest.mark.parametrize("complete", [True, False])
