@@ -56,6 +56,7 @@ def speed_of(
         return samples
     latency = sorted(samples.latencies)[len(samples.latencies) // 2] if samples.latencies else None
     caches = ", caches of the host included" if device is not None and device.virtual else ""
+    caches = ", caches of the program behind the mount included" if filesystem.startswith("fuse") else caches
     return Speed(
         path=str(Path(files[0]).parent),
         kind=speed_kind(filesystem, latency, max(samples.streams), device),

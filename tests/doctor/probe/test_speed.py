@@ -126,7 +126,6 @@ def test_memory_never_passes_for_a_disk(tmp_path: Path) -> None:
         layers = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"
         assert os.system(f"mount -t overlay overlay -o {layers} {base}/merged") == 0
         weights = base / "merged" / "weights"
-        speed.HIDDEN_CACHE = ("overlay",)  # as where the file system refuses O_DIRECT
         weights.read_bytes()
         told(weights)
         drop(weights)
@@ -153,7 +152,7 @@ def test_a_cache_that_cannot_be_seen_is_not_measured(tmp_path: Path) -> None:
         """
         from zdoctor.doctor.probe.speed import residency
         residency.held = lambda *range: 0
-        speed.HIDDEN_CACHE = ("",)
+        speed.DIRECT = ()
         (base / "weights").write_bytes(os.urandom(8 << 20))
         told(base / "weights")
         """,
@@ -178,7 +177,8 @@ def test_a_fuse_mount_by_its_name(refuse: bool, tmp_path: Path) -> None:
         tmp_path,
     )
     assert said[0].startswith("a FUSE mount (zdoctor): measured:")
-    assert said[0].endswith("of what was not in memory" if refuse else "past the page cache")
+    assert ("of what was not in memory" if refuse else "past the page cache") in said[0]
+    assert said[0].endswith("caches of the program behind the mount included")
     assert said[1].startswith("the files are all in memory" if refuse else "a FUSE mount (zdoctor)")
 
 
@@ -238,6 +238,35 @@ def test_an_image_that_is_read_through_memory_is_measured_itself(tmp_path: Path)
         tmp_path,
     )
     assert said[0].endswith(f"of the image {tmp_path}/image") and "memory" not in said[0]
+
+
+def test_direct_reads_of_btrfs_leave_their_pages_in_memory(tmp_path: Path) -> None:
+    """Why btrfs is not read with O_DIRECT: what was read once would be read from memory the next time."""
+    said = in_namespace(
+        """
+        from zdoctor.doctor.probe.speed import readers
+        with (base / "image").open("wb") as file:
+            file.truncate(512 << 20)
+        (base / "point").mkdir()
+        assert os.system(f"mkfs.btrfs -q {base}/image > {base}/said") == 0, "no mkfs.btrfs"
+        loop = os.popen(f"losetup --direct-io=on -f --show {base}/image").read().strip()
+        assert os.system(f"mount {loop} {base}/point && losetup -d {loop}") == 0  # it goes with the mount
+        weights = base / "point" / "weights"
+        weights.write_bytes(os.urandom(16 << 20))
+        drop(weights)
+        buffer = memoryview(__import__("mmap").mmap(-1, 4 << 20))
+        with readers.direct(str(weights), buffer) as read:
+            read(0, 4 << 20)
+        print(resident(weights))
+        told(weights)
+        weights.read_bytes()
+        told(weights)
+        """,
+        tmp_path,
+    )
+    left, cold, warm = said
+    assert int(left) in (0, 1024)
+    assert "of what was not in memory" in cold and warm.startswith("the files are all in memory")
 
 
 def test_two_ways_to_ask_what_lies_in_memory_agree(tmp_path: Path) -> None:
