@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..doctor.model import HubFile
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Duplicate, Inventory, Revision, Waste
 from .terminal import Line, paint, wrap
-from .waste import MANY, advice, plural
+from .waste import MANY, advice, plural, quoted
 
 STYLES = {
     "verified": "bold green",
@@ -75,6 +75,8 @@ def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> I
         count = len(cache.repos)
         repositories = f"{count:,} repositor{'y' if count == 1 else 'ies'}"
         yield [("dim", f"  {amount(cache.size)} in {repositories}{free}")]
+        if not active:
+            yield [("dim", f"  HF_HUB_CACHE={quoted(cache.path)} makes it the one in use")]
     held = [repo for repo in cache.repos if repo.revisions or repo.problem or repo.loose]
     for repo in sorted(held, key=lambda r: (-HEALTHS.index(r.health), -r.size, r.repo)):
         yield from _repo(repo, inventory.deep, width)

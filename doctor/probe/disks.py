@@ -23,6 +23,7 @@ Mounts = Sequence[tuple[str, str, str]]  # (mount point, file system, source), t
 
 def folders_below(mounts: Mounts, places: Sequence[str]) -> Iterator[str]:
     """Those of `places` ("hf/hub") that are folders below the root of a local disk. Looks at 32 roots at most."""
+    kinds = {point: filesystem for point, filesystem, _ in reversed(mounts)}
     for root in dict.fromkeys(islice(_roots(mounts), MOST)):
         known: dict[str, bool] = {}
         for place in places:
@@ -30,7 +31,7 @@ def folders_below(mounts: Mounts, places: Sequence[str]) -> Iterator[str]:
             for part in place.split("/"):
                 path = os.path.join(path, part)
                 if path not in known:
-                    known[path] = (not mounts or _is_local(path, mounts)) and _is_folder(path)
+                    known[path] = (path not in kinds or kinds[path] in LOCAL) and _is_folder(path)
                 if not (found := known[path]):
                     break
             if found:
