@@ -78,7 +78,7 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
             evidence={"components": [part.name for part in absent]},
             folder=_parent(absent[0].folder),
             parts=", ".join(f"{part.name}/" for part in absent),
-            error=_absence(absent[0], [part.name for part in absent]),
+            error=_absence(run, absent[0], [part.name for part in absent]),
         )
     for part in local:
         if part in absent:
@@ -123,7 +123,10 @@ def _parent(folder: str) -> str:
     return re.sub(r"[/\\][^/\\]*$", "", folder) or folder
 
 
-def _absence(part: Component, names: list[str]) -> str:
+def _absence(run: Run, part: Component, names: list[str]) -> str:
+    family = family_of(run)
+    if part.name == "transformer" and family is not None and not family.bare:
+        return f"OSError: … {part.folder} is not the path to a directory containing a config.json file"
     if part.name == "scheduler":
         return f"OSError: Error no file named scheduler_config.json found in directory {_parent(part.folder)}"
     if "tokenizer" in names and "transformer" not in names:

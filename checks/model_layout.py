@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import Family, family_of
+from ..doctor.model.families import Family, architecture_of, family_of
 from ..doctor.rules import rule
 from .contents import contents
 from .model import files, foreign, grouped
@@ -52,6 +52,8 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
         kind = _another_kind(run, model, part, family, expected)
         if kind is not None:
             yield kind
+            if "arch" in kind.evidence:
+                return  # the other parts are of that other model too
         else:
             yield from _shapes(run, model, part)
     yield from _fit_together(run, model, family)
@@ -124,11 +126,16 @@ def _another_kind(
     single = model.layout == "single-file" and part.name == "transformer"
     wrong_class = part.class_name is not None and part.class_name not in expected
     if family is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
+        other = architecture_of(part.class_name) if part.name == "transformer" else None
         return found(
             place,
-            "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder}).",
+            "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
+            if other is None
+            else "This is a model for arch {other}: its {component} is a {actual}, but {family} needs a {expected} "
+            "(config.json in {folder}).",
             otherwise="Loading fails, or builds a model that these weights do not fill.",
-            evidence=evidence,
+            evidence=evidence | ({"arch": other} if other else {}),
+            other=other,
             component=part.name,
             actual=part.class_name,
             family=family.name,

@@ -119,6 +119,15 @@ def _no_room(run: Run, repo: HubRepo) -> Fix:
     return Fix(title, (), "show", command=f'cp -rL "{repo.snapshot}" "<folder>"')
 
 
+@repair("MDL002")
+def name_the_architecture(finding: Finding, run: Run) -> Iterator[Fix]:
+    """A model of another family: either the path is wrong or the architecture."""
+    architecture = finding.evidence.get("arch")
+    if isinstance(architecture, str):
+        step = _use(run, "architecture", architecture)
+        yield Fix(f"train it as what it is, arch {architecture}", (step,), "ask", "changes-result", order=2)
+
+
 @repair("MDL003")
 def name_the_whole_model(finding: Finding, run: Run) -> Iterator[Fix]:
     """The folder above the transformer's holds every part that the trainer opens."""

@@ -106,3 +106,8 @@ _FAMILIES = {
 def family_of(run: Run) -> Family | None:
     """How this run's architecture is loaded; None where that is not known here."""
     return _FAMILIES.get(run.architecture or "")
+
+
+def architecture_of(class_name: str | None) -> str | None:
+    """The architecture, as ai-toolkit spells it, whose transformer this class is."""
+    return next((name for name, family in _FAMILIES.items() if class_name in family.parts["transformer"]), None)

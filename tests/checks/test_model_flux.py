@@ -18,11 +18,12 @@ from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
 from zdoctor.doctor.model import Hub, HubRepo, SetValue
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.fixes.model import name_the_whole_model
+from zdoctor.fixes.model import name_the_architecture, name_the_whole_model
 from zdoctor.tests.flux import DEV, AutoencoderKL, copy_flux, healthy_flux, load_flux
 from zdoctor.tests.models import INDEX, edit_json, healthy, probed, rewrite, run_of, shard_of
 
 from .test_model import findings as findings_of
+from .test_model import load as load_zimage
 
 FluxTransformer2DModel: Any = transformer_flux.FluxTransformer2DModel
 NAME = "single_transformer_blocks.1.proj_mlp.weight"
@@ -263,11 +264,18 @@ def test_parts_of_different_models(part: str, key: str, value: int, tmp_path: Pa
     assert f"{part} has {key} {value}" in texts
 
 
-def test_models_under_each_others_architecture() -> None:
-    (finding, *_) = findings(healthy(), "flux")["MDL002"]
-    assert "ZImageTransformer2DModel" in finding.text() and "Flux" in finding.text()
-    (finding, *_) = findings(healthy_flux(), "zimage")["MDL002"]
-    assert "FluxTransformer2DModel" in finding.text() and "Z-Image" in finding.text()
+@pytest.mark.parametrize(
+    ("folder", "written", "meant"), [(healthy, "flux", "zimage"), (healthy_flux, "zimage", "flux")]
+)
+def test_a_model_under_another_architecture(folder: Callable[[], Path], written: str, meant: str) -> None:
+    with pytest.raises((OSError, ValueError, RuntimeError, TypeError)):
+        (load_flux if written == "flux" else load_zimage)(folder())
+    (finding,) = findings(folder(), written)["MDL002"]
+    assert f"arch {meant}" in finding.text()
+    (fix,) = name_the_architecture(finding, run_of(folder(), written))
+    assert (fix.safety, fix.training_effect) == ("ask", "changes-result")
+    (step,) = fix.steps
+    assert isinstance(step, SetValue) and step.value == meant and findings(folder(), step.value) == {}
 
 
 def test_the_transformer_alone_is_no_flux_model(tmp_path: Path) -> None:
