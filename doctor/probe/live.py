@@ -11,6 +11,7 @@ import stat as modes
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -130,18 +131,22 @@ class LiveWorld:
             return Unknown(f"{path}: {_reason(error)}")
 
     def is_open(self, path: str) -> bool:
+        return os.path.realpath(path) in self._open_files
+
+    @cached_property
+    def _open_files(self) -> frozenset[str]:
+        """Names of the files that processes have open. By name: to stat what others have open could block."""
+        found: set[str] = set()
         try:
-            final = os.path.realpath(path)
             processes = [entry.path for entry in os.scandir("/proc") if entry.name.isdigit()]
-        except (OSError, ValueError):
-            return False
+        except OSError:
+            return frozenset()
         for process in processes:
-            try:  # by name: to stat what others have open could block
-                if any(os.readlink(handle) == final for handle in os.scandir(f"{process}/fd")):
-                    return True
-            except OSError:  # of another user, or gone
-                continue
-        return False
+            with suppress(OSError):  # of another user, or gone
+                for handle in os.scandir(f"{process}/fd"):
+                    with suppress(FileNotFoundError):
+                        found.add(os.readlink(handle))
+        return frozenset(found)
 
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         from .digests import digests
