@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import HubFile
-from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Duplicate, Inventory, Revision, Waste
+from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
 from .terminal import Line, paint, wrap
-from .waste import MANY, advice, plural, quoted
+from .waste import MANY, advice, plural, quoted, twins
 
 STYLES = {
     "verified": "bold green",
@@ -54,7 +54,7 @@ def _inventory(inventory: Inventory, width: int) -> Iterator[Line]:
             yield from _cache(cache, active=number == 0, inventory=inventory, width=width)
     if inventory.duplicates:
         yield []
-        yield from _duplicates(inventory.duplicates, width)
+        yield from _duplicates(inventory, width)
     careful = list(_prune(caches[0])) if caches else []
     if careful:
         yield []
@@ -169,7 +169,8 @@ def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool, wi
         yield [("green", f"{inside}$ {said.command}")]
 
 
-def _duplicates(duplicates: tuple[Duplicate, ...], width: int) -> Iterator[Line]:
+def _duplicates(inventory: Inventory, width: int) -> Iterator[Line]:
+    duplicates = inventory.duplicates
     total = sum(duplicate.waste for duplicate in duplicates)
     yield [
         ("bold", f"the same content in several files: {amount(total)} too much"),
@@ -181,8 +182,12 @@ def _duplicates(duplicates: tuple[Duplicate, ...], width: int) -> Iterator[Line]
             yield [("dim", f"{' ' * 14}{path}")]
     if len(duplicates) > 5:
         yield [("dim", f"{' ' * 14}and {plural(len(duplicates) - 5, 'more content')}: --format json lists them")]
-    text = "Each is used where it lies. Delete a revision or a cache that you do not need, not one of the files."
+    text = "Each is used where it lies: delete a revision or a repository that you do not need, not one of the files."
     yield from wrap(text, width, " " * 14, style="dim")
+    for repo, cache, command in twins(inventory):
+        text = f"{repo.repo} is whole in the cache in use; its copy in {cache.path} is safe to delete unless a config"
+        yield from wrap(f"{text} names that path.", width, " " * 14, style="dim")
+        yield [("green", f"{' ' * 14}$ {command}")]
 
 
 def _prune(cache: Cache) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from ..doctor.model import HubFile
 from ..doctor.model.caches import Cache, CachedRepo, Duplicate, Inventory, Revision, Waste
 from .json import dumps
-from .waste import advice
+from .waste import advice, twins
 
 SCHEMA = "zdoctor.cache/1"
 
@@ -25,6 +25,10 @@ def as_data(inventory: Inventory) -> dict[str, Any]:
         "deep": inventory.deep,
         "caches": [_cache(cache, active=number == 0) for number, cache in enumerate(inventory.caches)],
         "duplicates": [_duplicate(duplicate) for duplicate in inventory.duplicates],
+        "twins": [
+            {"repo": repo.repo, "cache": cache.path, "size": repo.size, "command": command}
+            for repo, cache, command in twins(inventory)
+        ],
     }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..doctor.model.caches import Cache, CachedRepo, Waste
+from ..doctor.model.caches import Cache, CachedRepo, Inventory, Waste
 
 MANY = 3  # more paths than this are listed in the JSON report
 
@@ -61,6 +62,22 @@ def _detached(waste: Waste, where: str) -> Advice:
     broken = waste.health in ("damaged", "incomplete")
     text = "Safe to delete" if broken else "Safe to delete unless a config names this commit"
     return Advice(what, f"{text}.", not broken, f"hf cache rm {waste.id}{where}")
+
+
+def twins(inventory: Inventory) -> Iterator[tuple[CachedRepo, Cache, str]]:
+    """Repositories that the active cache holds as well, whole: with the cache they lie in and how to delete them."""
+    active, others = inventory.caches[:1], inventory.caches[1:]
+    good = {
+        (repo.kind, repo.repo, revision.commit)
+        for cache in active
+        for repo in cache.repos
+        for revision in repo.revisions
+        if revision.health in ("verified", "plausible")
+    }
+    for cache in others:
+        for repo in cache.repos:
+            if repo.revisions and all((repo.kind, repo.repo, revision.commit) in good for revision in repo.revisions):
+                yield repo, cache, f"hf cache rm {repo.kind}/{repo.repo} --cache-dir {quoted(cache.path)}"
 
 
 def _delete(waste: Waste) -> str:
