@@ -236,6 +236,12 @@ class HubRepo:
         return not self.cache
 
     @property
+    def is_unlinked(self) -> bool:
+        """Whether the snapshot is gone, while the content of its files is still in the cache."""
+        gone = self.update_of is None and all(file.state == "missing" for file in self.files)
+        return gone and any(file.good_copy is not None for file in self.files)
+
+    @property
     def hub_id(self) -> str | None:
         """The repository to fetch its files from, None where nobody knows."""
         return self.origin if self.is_folder else self.repo

@@ -253,6 +253,24 @@ def test_dev_with_the_config_of_schnell_forgets_its_guidance(tmp_path: Path) -> 
     assert "guidance" in finding.text()
 
 
+def test_scales_of_an_eight_bit_t5_are_dropped(tmp_path: Path) -> None:
+    """As ComfyUI's t5xxl files are, put into text_encoder_2/ under the name that the loader asks for."""
+    folder = copy_flux(tmp_path / "m")
+    name = "encoder.block.0.layer.1.DenseReluDense.wo.weight"
+    rewrite(
+        folder / "text_encoder_2" / "model.safetensors",
+        lambda t: {
+            **{n: (v / 2).to(torch.float8_e4m3fn) if n == name else v for n, v in t.items()},
+            name.replace("weight", "scale_weight"): torch.tensor(2.0),
+            "scaled_fp8": torch.zeros(0).to(torch.float8_e4m3fn),
+        },
+    )
+    made, right = (load_flux(place)["text_encoder_2"].state_dict()[name] for place in (folder, healthy_flux()))
+    assert 0.4 < made.float().norm() / right.float().norm() < 0.6
+    (finding,) = findings(folder)["MDL002"]
+    assert "scales" in finding.text() and "garbage" in finding.consequence()
+
+
 @pytest.mark.parametrize(
     ("part", "key", "value"),
     [("text_encoder", "hidden_size", 48), ("text_encoder_2", "d_model", 48), ("vae", "latent_channels", 16)],
