@@ -18,7 +18,7 @@ def progress() -> Callable[[int, int, str], None] | None:
 
     def show(done: int, total: int, name: str) -> None:
         part = done / total if total else 1.0
-        text = f"copying {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {name}"
+        text = f"copying {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {printable(name)}"
         end = "\n" if done >= total else ""
         print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
 

@@ -47,7 +47,10 @@ def plan_extraction(
         raise UserError(f"nothing of {repo.repo} is in the cache {repo.cache}.", f"hf download {repo.repo}")
     verb = "hard-link" if hardlink else "copy"
     title = f"{verb} {repo.repo} at {(repo.commit or '')[:8]} to {target}"
-    folder = str(Path(target).expanduser().absolute())
+    try:
+        folder = str(Path(target).expanduser().absolute())
+    except RuntimeError:
+        raise UserError(f"{target}: there is no such user.") from None
     return Plan(source, (Fix(title, (ExtractFiles(folder, items, hardlink),), order=1),))
 
 

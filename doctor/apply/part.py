@@ -63,7 +63,7 @@ def is_foreign(part: Path) -> bool:
     """
     try:
         info = part.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     owners = (os.geteuid(), part.parent.stat().st_uid) if hasattr(os, "geteuid") else (info.st_uid,)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid not in owners or files_of(part).is_symlink():

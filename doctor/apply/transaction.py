@@ -56,7 +56,7 @@ def bind(plan: Plan) -> Binding:
     seen: dict[str, Key | None] = {}
     for step in plan.steps:
         path = place(step)
-        seen[str(path)] = key_of(path)
+        seen[str(path)] = _key_at(path)
         for source in sources(step):
             seen[str(source)] = _key_behind(source)
         if isinstance(step, SetValue | ReplaceText | WriteText):
@@ -67,9 +67,17 @@ def bind(plan: Plan) -> Binding:
 def _text_key(path: Path) -> Key | None:
     """The hash of a text, of anything else what lstat tells: a pipe would never end, nor a file of 50 GB."""
     try:
-        return ("text", sha(path.read_bytes()), None, None) if is_text_sized(path) else key_of(path)
+        return ("text", sha(path.read_bytes()), None, None) if is_text_sized(path) else _key_at(path)
     except OSError:
+        return _key_at(path)
+
+
+def _key_at(path: Path) -> Key | None:
+    """The key of what is there; a path that the system refuses to look at is refused when the plan is carried out."""
+    try:
         return key_of(path)
+    except OSError as error:
+        return ("refused", 0, 0, error.strerror)
 
 
 def _key_behind(path: Path) -> Key | None:

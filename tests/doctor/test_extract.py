@@ -156,6 +156,33 @@ def test_a_deep_check_need_not_read_what_was_extracted(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("x" * 300, "File name too long. Nothing was done."),
+        ("x" * 250, "zdoctor-part: File name too long. Nothing was done."),
+        ("~no-such-user/x", "there is no such user"),
+        ("file/x", "file is no folder. Nothing was done."),
+        ("", "already exists"),
+        (".", "already exists"),
+        ("hub/mine", "lies inside the hub cache"),
+    ],
+)
+def test_a_target_that_cannot_be_is_one_clear_line(
+    cache: Cache,
+    tmp_path: Path,
+    target: str,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache.root))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert main(["extract", REPO, target]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("source", "says"),
     [("nobody/nothing", "in no hub cache"), ("one-word", "names no repository"), ("../x", "no hub cache|names no")],
 )
