@@ -163,8 +163,8 @@ def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool, wi
     yield [("", f"  {amount(waste.size):>11} "), ("yellow" if said.keep else "", f"{said.what}{owner}")]
     inside = " " * 14
     yield from wrap(said.text, width, inside, style="dim")
-    if waste.kind == "orphan" and len(waste.paths) > MANY:
-        yield [("dim", f"{inside}the paths: zdoctor cache {waste.repo} --format json")]
+    if waste.kind in ("orphan", "leaked") and len(waste.paths) > MANY:
+        yield [("dim", f"{inside}the paths: {' '.join(filter(None, ('zdoctor cache', waste.repo)))} --format json")]
     if said.command:
         yield [("green", f"{inside}$ {said.command}")]
 

@@ -32,6 +32,11 @@ def advice(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool) ->
         return Advice(
             plural(count, "unreferenced payload") + " of the shared store", text, False, f"hf cache prune{where}"
         )
+    if waste.kind == "leaked":
+        text = (
+            "Used by no repository, and hf cache prune never deletes it: its note of users is gone. Safe to delete."
+        )
+        return Advice(f"{plural(count, 'leaked payload')} of the shared store", text, False, _delete(waste))
     if waste.kind == "running":
         text = "A process has it open, or wrote to it in the last ten minutes: leave it alone."
         return Advice(plural(count, "running download"), text, True)

@@ -15,7 +15,7 @@ from .record import dataclass
 Health = Literal["verified", "plausible", "unknown", "incomplete", "damaged"]
 HEALTHS: tuple[Health, ...] = ("verified", "plausible", "unknown", "incomplete", "damaged")  # the worst last
 Kind = Literal["model", "dataset", "space", "kernel"]
-WasteKind = Literal["orphan", "detached", "left-over", "running", "quarantine", "unreferenced"]
+WasteKind = Literal["orphan", "detached", "left-over", "running", "quarantine", "unreferenced", "leaked"]
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,10 @@ def left_in(
 
 
 def store_waste(world: World, paths: Paths, store: str, tree: Tree, used: set[str]) -> Iterator[Waste]:
-    """Payloads of a cache's shared store that no repository links to, and what repairs put aside there."""
+    """Payloads of a cache's shared store that no repository links to, and what repairs put aside there.
+
+    The client deletes only those beside which it noted who uses them (.refs); the others are leaked.
+    """
     if paths.join(store, STORE_MARK) not in tree:
         return
     now = world.now_ns()
@@ -95,8 +98,12 @@ def store_waste(world: World, paths: Paths, store: str, tree: Tree, used: set[st
         and path not in used
         and now - stat.modified_ns >= ALIVE_NS
     ]
-    if free:
-        yield Waste("unreferenced", "", tuple(free), sum(sizes_of(world, tree, free)))
+    noted = [path for path in free if f"{path}.refs" in tree]
+    if noted:
+        yield Waste("unreferenced", "", tuple(noted), sum(sizes_of(world, tree, noted)))
+    leaked = [path for path in free if f"{path}.refs" not in tree]
+    if leaked:
+        yield Waste("leaked", "", tuple(leaked), sum(sizes_of(world, tree, leaked)))
     yield from _quarantine(world, paths, "", store, tree)
 
 

@@ -157,6 +157,13 @@ def quarantine(cache: Cache, server: HubServer) -> None:
 
 
 def unreferenced(cache: Cache, server: HubServer) -> None:
+    leaked(cache, server)
+    payload = cache.root / "blobs" / "cc" / ("c" * 64)
+    payload.with_name(f"{payload.name}.refs").write_text("models--acme--gone/blobs/x\n")
+
+
+def leaked(cache: Cache, server: HubServer) -> None:
+    """As after a crash of the client between the payload and its note of who uses it."""
     share(cache)
     payload = cache.root / "blobs" / "cc" / ("c" * 64)
     payload.parent.mkdir(exist_ok=True)
@@ -190,6 +197,7 @@ def interrupted_update(cache: Cache, server: HubServer) -> None:
         (running, "running", 1000, True, ""),
         (quarantine, "quarantine", 1000, True, "rm -r "),
         (unreferenced, "unreferenced", 1000, False, "hf cache prune"),
+        (leaked, "leaked", 1000, False, "rm "),
         (detached, "detached", None, True, "hf cache rm "),
         (interrupted_update, "detached", None, True, ""),
     ],
@@ -225,6 +233,25 @@ def test_prune_would_delete_the_only_whole_revision(
     assert "hf cache prune would delete it" in text.text
     (seen,) = scan_cache_dir(cache.root).repos
     assert {revision.commit_hash for revision in seen.revisions if not revision.refs} == {waste.id}
+
+
+@pytest.mark.parametrize("spoil", [orphan, quarantine, unreferenced, leaked, detached])
+def test_what_is_said_to_be_typed_frees_what_is_said(
+    spoil: Callable[[Cache, HubServer], None], caches: dict[str, Cache], server: HubServer, tmp_path: Path
+) -> None:
+    """The commands that are shown, run by a shell and the real client, free the bytes and break nothing."""
+    cache = caches["linked"].copy(tmp_path / "hub")
+    spoil(cache, server)
+    before = look(cache).caches[0].size
+    ((waste, text),) = said(cache)
+    words = text.command.split()
+    if words[0] == "hf":
+        words = [sys.executable, "-m", "huggingface_hub.cli.hf", *words[1:], "--yes", "--cache-dir", str(cache.root)]
+    subprocess.run(words, check=True)
+    found = look(cache, deep=True)
+    assert not said(cache) and only(found).health == "verified"
+    freed = before - found.caches[0].size
+    assert waste.size <= freed <= waste.size + 10_000  # with the list of files of a revision
 
 
 @pytest.mark.parametrize("spoil", [orphan, left_over])
