@@ -6,7 +6,7 @@ from collections import Counter
 
 from ..model import DatasetFolder, Image, Run, Unknown
 from .components import listed
-from .image import IMAGES, damage, dimensions
+from .image import IMAGES, beginning, damage, dimensions
 from .world import Paths, Stat, World, resolve
 
 MOST_IMAGES = 2000
@@ -72,8 +72,9 @@ def _read(world: World, paths: Paths, key: str, root: str, caption: str) -> Data
             if isinstance(stat, Stat) and stat.kind == "folder":
                 waiting.extend([path] if final == path else [])
                 continue
-            size = dimensions(world, path)
-            harm = damage(world, path, stat.size) if isinstance(stat, Stat) else None
+            start = beginning(world, path) if isinstance(stat, Stat) else None
+            size = dimensions(world, path, start) if start is not None else None
+            harm = damage(world, path, stat.size, start) if isinstance(stat, Stat) and start is not None else None
             if stat is None:
                 unreadable[path] = "is a link to something that is gone"
             elif harm is not None:

@@ -9,17 +9,22 @@ _FIRST = 64
 _MOST_SEGMENTS = 200
 _MOST_CHUNKS = 4096
 _LARGEST = 32 << 20
+_PNG_HEADER = 33
+_CHECKSUMS = 20  # at the end of a PNG's data: Pillow does without
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MARKUP = (b"<!doctype", b"<html", b"<head", b"<?xml", b"<svg")
 # Start-of-frame markers of JPEG: all of C0..CF but the tables C4, C8 and CC.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
-def dimensions(world: World, path: str) -> tuple[int, int] | None:
-    """(width, height) of a PNG, JPEG or WebP file by its content, None when its header is none of these."""
+def beginning(world: World, path: str) -> bytes | None:
+    """What the two questions below look at first; read once, for every look at a network file takes its time."""
     start = world.read(path, 0, _FIRST)
-    if not isinstance(start, bytes):
-        return None
+    return start if isinstance(start, bytes) else None
+
+
+def dimensions(world: World, path: str, start: bytes) -> tuple[int, int] | None:
+    """(width, height) of a PNG, JPEG or WebP file by its content, None when its header is none of these."""
     if start.startswith(_PNG) and start[12:16] == b"IHDR":
         return _positive(int.from_bytes(start[16:20], "big"), int.from_bytes(start[20:24], "big"))
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
@@ -65,14 +70,11 @@ def _positive(width: int, height: int) -> tuple[int, int] | None:
     return (width, height) if width > 0 and height > 0 else None
 
 
-def damage(world: World, path: str, size: int) -> str | None:
+def damage(world: World, path: str, size: int, start: bytes) -> str | None:
     """Why Pillow cannot decode this file of `size` bytes.
 
     None where it may well do: it knows more formats than these three. Tried with Pillow 13.
     """
-    start = world.read(path, 0, _FIRST)
-    if not isinstance(start, bytes):
-        return None
     if size == 0 or not start:
         return "is empty"
     if not any(start):
@@ -97,9 +99,11 @@ def damage(world: World, path: str, size: int) -> str | None:
 
 def _jpeg_ends_early(world: World, path: str, size: int) -> bool:
     """Whether no end marker follows the header."""
-    tail = world.read(path, max(0, size - 2), 2)
-    if size > _LARGEST or not isinstance(tail, bytes) or len(tail) < 2 or tail == b"\xff\xd9":
+    tail = world.read(path, max(0, size - _FIRST), _FIRST)
+    if size > _LARGEST or not isinstance(tail, bytes) or tail.endswith(b"\xff\xd9"):
         return False
+    if len(set(tail)) < 2:
+        return False  # padded: Pillow may take the padding for what is missing
     # Cameras append things behind the end marker: look for it in the whole file, but for the thumbnail's.
     content = world.read(path, 0, size)
     if not isinstance(content, bytes) or len(content) < size:
@@ -122,22 +126,18 @@ def _first_scan(content: bytes) -> int | None:
 
 
 def _png_ends_early(world: World, path: str, size: int) -> bool:
-    """Whether the chunks do not lead to the last one."""
+    """Whether the last chunk of data is cut."""
     tail = world.read(path, max(0, size - 12), 12)
-    if not isinstance(tail, bytes) or tail[4:8] == b"IEND":
-        return False
+    if not isinstance(tail, bytes) or tail[4:8] == b"IEND" or len(set(tail)) < 2:
+        return False  # whole, or padded: Pillow may take the padding for what is missing
     offset = len(_PNG)
     for _ in range(_MOST_CHUNKS):
         head = world.read(path, offset, 8)
         if not isinstance(head, bytes):
             return False
-        if len(head) < 8:
-            return True
-        if head[4:8] == b"IEND":
-            return False
-        if not head[4:8].isalpha():
-            return True  # what follows is no chunk, and Pillow says so
+        if not head[4:8].isalpha() or head[4:8] == b"IEND":
+            return offset <= _PNG_HEADER  # behind the data Pillow takes no offence
         offset += 12 + int.from_bytes(head[:4], "big")
-        if offset > size:
+        if offset > size + _CHECKSUMS:
             return True
     return False

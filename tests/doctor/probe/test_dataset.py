@@ -46,7 +46,7 @@ def test_dimensions_are_what_pillow_says(
     file = tmp_path / name
     Pictures.new("RGB", size, (9, 99, 199)).save(file, **options)  # type: ignore[arg-type]
     with Pictures.open(file) as opened:
-        assert dimensions(LiveWorld(), str(file)) == opened.size == size
+        assert dimensions(LiveWorld(), str(file), file.read_bytes()[:64]) == opened.size == size
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_dimensions_are_what_pillow_says(
 def test_broken_headers_have_no_dimensions(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "a.jpg"
     file.write_bytes(content)
-    assert dimensions(LiveWorld(), str(file)) is None
+    assert dimensions(LiveWorld(), str(file), file.read_bytes()[:64]) is None
     seen = probed(tmp_path)
     assert set(seen.unreadable) == {str(file)} or seen.more == 1  # odd, and then Pillow is not spoken for
 
