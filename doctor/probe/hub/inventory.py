@@ -120,7 +120,7 @@ def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bo
     )
     partials = tuple(partials_of(world, paths, paths.join(repo.folder, "blobs")))
     broken = {_address(f.digest) for found in files.values() for f in found if f.state != "ok"}
-    unlinked = _without_snapshot(world, paths, repo.folder, tree, {x.commit for x in listings})
+    unlinked = _without_snapshot(world, paths, repo.folder, tree, {x.commit for x in listings if x.present})
     waste = tuple(left_in(world, paths, summary, tree, broken | unlinked, partials))
     if not listings:
         blobs = [paths.join(repo.folder, "blobs", address) for address in unlinked]
@@ -172,8 +172,11 @@ def _files(
 def _judged(revision: Revision, repo: CachedRepo, listing: Listing, files: tuple[HubFile, ...]) -> Revision:
     damaged = [f for f in files if f.state in _BAD]
     gaps = [f for f in files if f.state in ("missing", "dangling") or (f.hidden and f.needed)]
+    begun = {_inside(f) for f in files if f.state != "missing"}
+    away = [f for f in gaps if f.state == "missing" and listing.present and _inside(f) not in begun]
+    gaps = [f for f in gaps if f.state != "missing" or not listing.present or _inside(f) in begun]
     unread = [f for f in files if f.state == "ok" and not f.verified]
-    absent = len(listing.expected.keys() - {f.name for f in files})
+    absent = len(listing.expected.keys() - {f.name for f in files}) + len(away)
     reason = ""
     if listing.broken_manifest is not None:
         reason = f"the client's list of its files cannot be used: it {listing.broken_manifest}"
@@ -181,6 +184,9 @@ def _judged(revision: Revision, repo: CachedRepo, listing: Listing, files: tuple
         reason = "it has more files than are looked at"
     elif not listing.has_manifest:
         reason = "there is no list of its files that you may read, so what is missing cannot be told"
+    elif away:
+        folders = ", ".join(dict.fromkeys(f"{_inside(f)}/" for f in away))
+        reason = f"nothing of {folders} is here, which may be on purpose"
     elif absent and repo.kind != "model":
         reason = f"{absent} files of its list are not here, which may be on purpose"
     elif any(f.unread for f in files):
@@ -196,12 +202,16 @@ def _judged(revision: Revision, repo: CachedRepo, listing: Listing, files: tuple
         else "plausible"
         if unread
         else "verified",
-        faults=(*damaged, *(f for f in gaps if f not in damaged)),
+        faults=(*damaged, *(f for f in gaps if f.state not in _BAD)),
         absent=absent,
         unread=len(unread),
         unread_bytes=sum(f.actual_size or 0 for f in unread),
         reason=reason,
     )
+
+
+def _inside(file: HubFile) -> str:
+    return file.name.rpartition("/")[0]
 
 
 def _with_sizes(

@@ -114,6 +114,16 @@ def test_a_download_of_a_part_is_no_fault(server: HubServer, tmp_path: Path) -> 
     assert only(found).revisions[0].absent == 2
 
 
+def test_single_components_are_no_fault(server: HubServer, tmp_path: Path) -> None:
+    """Somebody took the VAE from another model: whether the rest is wanted, nobody here can know."""
+    root = tmp_path / "hub"
+    snapshot_download(REPO, endpoint=server.url, cache_dir=root, allow_patterns=["vae/*", "model_index.json"])
+    found = look(Cache(root, server.head(REPO)), deep=True)
+    (revision,) = only(found).revisions
+    assert (revision.health, found.exit_code, revision.absent) == ("unknown", 0, len(MODEL) - 3)
+    assert "nothing of text_encoder/, tokenizer/, transformer/ is here" in revision.reason
+
+
 def test_a_repository_that_was_only_asked_about_is_empty(caches: dict[str, Cache], tmp_path: Path) -> None:
     """Loaders ask for files that do not exist; the client notes that, and moves the ref."""
     cache = caches["linked"].copy(tmp_path / "hub")
