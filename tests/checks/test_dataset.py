@@ -132,8 +132,8 @@ def test_what_is_named_is_refused_however_it_was_broken(form: str, at: float, ha
     if form == "JPEG" and isinstance(harm, bytes):
         harm = harm[: max(0, len(whole) - 2 - int(at * len(whole)))]
     place = int(at * len(whole))
-    scribbled = isinstance(harm, bytes)
-    content = whole[:place] + (harm + whole[place + len(harm) :] if scribbled else bytes(harm or 0))
+    rest = harm + whole[place + len(harm) :] if isinstance(harm, bytes) else bytes(harm or 0)
+    content = whole[:place] + rest
     with TemporaryDirectory() as folder:
         (Path(folder) / "a.jpg").write_bytes(content)
         named = bool(seen(Path(folder))[0].unreadable)
