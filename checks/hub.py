@@ -147,6 +147,9 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         if repo.update_of is not None:
             yield from _update(run, repo, heals)
             gaps = [f for f in gaps if f.state != "missing"]
+        if repo.is_unlinked:
+            yield _unlinked(run, repo, heals)
+            gaps = [f for f in gaps if f.good_copy is None]
         if heals:
             started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
             gaps = [f for f in gaps if folder_of(f) in started or f.prefix is not None]
@@ -194,6 +197,23 @@ def _update(run: Run, repo: HubRepo, heals: bool) -> Iterator[Finding]:
         total=len(repo.files),
         same=sum(f.good_copy is not None for f in lost),
         size=amount(sum(f.size or 0 for f in lost)),
+    )
+
+
+def _unlinked(run: Run, repo: HubRepo, heals: bool) -> Finding:
+    """The snapshot's folder was deleted, the blobs were not."""
+    there = [f for f in repo.files if f.good_copy is not None]
+    return found(
+        run.where(repo.used_by[0]),
+        "The snapshot {commit} of {repo} is gone; the contents of {count} of its files are still in the cache.",
+        severity="warning" if heals else None,
+        otherwise="Online the client links them again at the next start; with the hub out of reach the run stops."
+        if heals
+        else "The run stops while it loads the model.",
+        evidence={"commit": repo.commit, "paths": [f.path for f in there]},
+        repo=repo.repo,
+        commit=(repo.commit or "")[:8],
+        count=len(there),
     )
 
 

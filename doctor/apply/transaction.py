@@ -23,14 +23,14 @@ from ..model import (
     Step,
     WriteText,
 )
-from .actions import Key, key_of, lies, sha, tidy
+from .actions import QUARANTINE, Key, hub_root, key_of, lies, sha, tidy
 from .copy import Meter, Progress, can_reflink
 from .errors import ApplyError, StalePlan, clause, size
 from .extraction import require_extractable, room_of
 from .journal import Journal, locked, unfinished
 from .link import can_link
 from .locks import hold
-from .steps import behind, copies, describe, is_text_sized, ordered, perform, place, sources
+from .steps import at, behind, copies, describe, is_text_sized, ordered, perform, place, sources
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]
@@ -167,6 +167,7 @@ def _precheck(steps: list[Step]) -> int:
     total = 0
     for step in steps:
         path = place(step)
+        _require_inside(step, path)
         before = _require_apart(step, path, taken)
         _require_sources(step, made)
         match step:
@@ -190,6 +191,17 @@ def _precheck(steps: list[Step]) -> int:
     for folder, count, files in needs.values():
         _require_room(folder, count, files)
     return total
+
+
+def _require_inside(step: Step, path: Path) -> None:
+    """Refuse to follow a link out of a hub cache, where the files of somebody else would be written to."""
+    named = at(step.target if isinstance(step, ExtractFiles | MirrorFolder) else step.path)
+    root = hub_root(named)
+    if root is None:
+        return
+    for target in (path, behind(root / QUARANTINE)):
+        if behind(root) not in target.parents:
+            raise ApplyError(f"{named} leads out of the cache, to {target}. Nothing was done.")
 
 
 def _require_apart(step: Step, path: Path, taken: dict[Path, Step]) -> Step | None:

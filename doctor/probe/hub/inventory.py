@@ -15,7 +15,7 @@ from ...model.caches import Cache, CachedRepo, Duplicate, Inventory, Kind, Revis
 from ..world import Mount, Paths, World
 from .caches import origins
 from .content import Unreadable, digest_of_blob, kind_of, known, manifest
-from .listings import MARK, MOST_FILES, Listing, commits_of, listing_of
+from .listings import MARK, MOST_FILES, Listing, listings_of
 from .needs import needed
 from .repos import files_of, partials_of
 from .waste import Identity, Tree, identity, left_in, sizes_of, store_waste, tree_of
@@ -93,8 +93,8 @@ def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bo
     """Everything about one repository; one that the system does not let us look at says so in its `problem`."""
     try:
         tree, partly = tree_of(world, paths, repo.folder)
-        listings = [listing_of(world, paths, repo.folder, c) for c in commits_of(world, paths, repo.folder)]
-        listings = sorted((x for x in listings if x.expected), key=lambda x: x.modified_ns, reverse=True)
+        listings = list(listings_of(world, paths, repo.folder).values())
+        listings.sort(key=lambda x: x.modified_ns, reverse=True)
         refs, bad_refs = _refs(world, paths, repo.folder, tree, {x.commit for x in listings})
     except Unreadable as error:
         return RepoLook(replace(repo, problem=str(error)))
@@ -108,7 +108,7 @@ def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bo
             files[listing.commit] = _files(world, paths, cache, repo, listing, hashed, read)
             revisions.append(_judged(revision, repo, listing, files[listing.commit]))
         except Unreadable as error:
-            revisions.append(replace(revision, reason=str(error)))
+            revisions.append(replace(revision, reason=f"It cannot be looked at: {error}."))
     payloads = frozenset(_payloads(paths, tree, paths.join(repo.folder, "blobs")))
     size = sum(sizes_of(world, tree, [path for path, stat in tree.items() if stat.kind == "file"] + [*payloads]))
     summary = replace(
@@ -179,18 +179,18 @@ def _judged(revision: Revision, repo: CachedRepo, listing: Listing, files: tuple
     absent = len(listing.expected.keys() - {f.name for f in files}) + len(away)
     reason = ""
     if listing.broken_manifest is not None:
-        reason = f"the client's list of its files cannot be used: it {listing.broken_manifest}"
+        reason = f"The client's list of its files cannot be used: it {listing.broken_manifest}."
     elif len(listing.present) >= MOST_FILES:
-        reason = "it has more files than are looked at"
+        reason = "It has more files than are looked at."
     elif not listing.has_manifest:
-        reason = "there is no list of its files that you may read, so what is missing cannot be told"
+        reason = "There is no list of its files that you may read, so what is missing cannot be told."
     elif away:
         folders = ", ".join(dict.fromkeys(f"{_inside(f)}/" for f in away))
-        reason = f"nothing of {folders} is here, which may be on purpose"
+        reason = f"Nothing of {folders} is here, which may be on purpose."
     elif absent and repo.kind != "model":
-        reason = f"{absent} files of its list are not here, which may be on purpose"
+        reason = f"{absent} files of its list are not here, which may be on purpose."
     elif any(f.unread for f in files):
-        reason = next(f"{f.name}: {f.unread}" for f in files if f.unread)
+        reason = next(f"{f.name} could not be verified: {f.unread}." for f in files if f.unread)
     return replace(
         revision,
         health="damaged"

@@ -17,7 +17,10 @@ MARK = ".zdoctor-"  # what a repair put aside is no partial download
 
 @dataclass(frozen=True)
 class Listing:
-    """The files a snapshot should hold. `present` are those with something at their path, dangling links included."""
+    """The files a snapshot should hold. `present` are those with something at their path, dangling links included.
+
+    `is_lost` is true where only the list of files and the blobs are left of it.
+    """
 
     commit: str
     folder: str
@@ -27,9 +30,32 @@ class Listing:
     has_manifest: bool
     broken_manifest: str | None
     modified_ns: int
+    is_lost: bool = False
 
 
-def commits_of(world: World, paths: Paths, folder: str) -> Iterator[str]:
+def listings_of(world: World, paths: Paths, folder: str) -> dict[str, Listing]:
+    """The listing of every snapshot, by commit. Where none is left, of those whose list of files and blobs are."""
+    found = {commit: listing_of(world, paths, folder, commit) for commit in _commits(world, paths, folder)}
+    return {commit: listing for commit, listing in found.items() if listing.expected} or dict(
+        _lost(world, paths, folder)
+    )
+
+
+def _lost(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, Listing]]:
+    trees = paths.join(folder, "trees")
+    names = known(world.names(trees)) if known(world.stat(trees)) is not None else ()
+    for name in names:
+        commit = name.removesuffix(".json")
+        found = manifest(world, paths.join(trees, name)) if COMMIT.fullmatch(commit) else None
+        if not isinstance(found, Mapping):
+            continue
+        addresses = [wants.digest.partition(":")[2] for wants in found.values() if wants.digest]
+        if any(world.stat(paths.join(folder, "blobs", address)) is not None for address in addresses):
+            place = paths.join(folder, "snapshots", commit)
+            yield commit, Listing(commit, place, found, frozenset(), frozenset(), True, None, 0, True)
+
+
+def _commits(world: World, paths: Paths, folder: str) -> Iterator[str]:
     snapshots = paths.join(folder, "snapshots")
     if known(world.stat(snapshots)) is not None:
         yield from (name for name in known(world.names(snapshots)) if COMMIT.fullmatch(name))

@@ -11,7 +11,7 @@ from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, repo_folder
 from .content import examine, known
-from .listings import Listing, commits_of, listing_of, walk
+from .listings import Listing, listings_of, walk
 from .needs import needed
 from .search import Search
 from .updates import begun, taken_over
@@ -39,8 +39,7 @@ def look(
     used_by = tuple(dict.fromkeys(u.key for u in uses))
     insides = tuple(dict.fromkeys(u.inside for u in uses))
     state, content, asked = _ref(world, ref_path, use.commit)
-    listings = {commit: listing_of(world, paths, folder, commit) for commit in commits_of(world, paths, folder)}
-    listings = {commit: listing for commit, listing in listings.items() if listing.expected}
+    listings = listings_of(world, paths, folder)
     if state == "ok" and asked not in listings:
         state = "dangling"
     wanted = {
@@ -68,6 +67,7 @@ def look(
     files: tuple[HubFile, ...] = ()
     partials = tuple(partials_of(world, paths, paths.join(folder, "blobs")))
     if listing is not None:
+        rest |= frozenset(listing.expected) if listing.is_lost else frozenset()
         files = tuple(files_of(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}, rest))
         others = {listings[c].folder: listings[c].expected for c in by_age if c != serving}
         twins = [
@@ -149,7 +149,7 @@ def files_of(
         for name, expected in sorted(listing.expected.items())
         if name in wanted or name in listing.present or name in rest
     ]
-    linked = any(file.blob is not None for file in files)
+    linked = listing.is_lost or any(file.blob is not None for file in files)
     denied = paths.join(folder, ".no_exist", listing.commit)
     if known(world.stat(denied)) is not None:
         marks = set(walk(world, paths, denied))

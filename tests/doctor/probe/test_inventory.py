@@ -121,7 +121,7 @@ def test_single_components_are_no_fault(server: HubServer, tmp_path: Path) -> No
     found = look(Cache(root, server.head(REPO)), deep=True)
     (revision,) = only(found).revisions
     assert (revision.health, found.exit_code, revision.absent) == ("unknown", 0, len(MODEL) - 3)
-    assert "nothing of text_encoder/, tokenizer/, transformer/ is here" in revision.reason
+    assert "Nothing of text_encoder/, tokenizer/, transformer/ is here" in revision.reason
 
 
 def test_a_repository_that_was_only_asked_about_is_empty(caches: dict[str, Cache], tmp_path: Path) -> None:
