@@ -242,11 +242,13 @@ def _require_sources(step: Step, made: set[Path]) -> None:
         if {settled, behind(source), *settled.parents} & made:
             continue
         try:
-            actual = source.stat().st_size
+            info = source.stat()
         except OSError as error:
             raise ApplyError(f"{source} cannot be read: {clause(error)}. Nothing was done.") from error
-        if actual != expected:
-            raise ApplyError(f"{source} is {actual} bytes long and should be {expected}. Nothing was done.")
+        if not stat.S_ISREG(info.st_mode):
+            raise ApplyError(f"{source} is no file. Nothing was done.")
+        if info.st_size != expected:
+            raise ApplyError(f"{source} is {info.st_size} bytes long and should be {expected}. Nothing was done.")
 
 
 def _need_room(step: Step, path: Path, needs: dict[int, tuple[Path, int, int]]) -> int:

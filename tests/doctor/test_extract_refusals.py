@@ -189,13 +189,20 @@ def _folder(home: Path) -> Path:
     return home / "folder"
 
 
-@pytest.mark.parametrize("make", [_gone, _loop, _folder])
+def _pipe(home: Path) -> Path:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no pipes with names there")
+    os.mkfifo(home / "pipe")
+    return home / "pipe"
+
+
+@pytest.mark.parametrize("make", [_gone, _loop, _folder, _pipe])
 def test_a_source_that_is_no_file(home: Path, tmp_path: Path, make: Callable[[Path], Path]) -> None:
     source = make(home)
-    before = snapshot(home)
-    with pytest.raises(ApplyError, match=rf"{source.name}.*(Nothing was done|Everything is as before)\.$"):
-        extract(home / "out", CopyItem(str(source), "x", 0 if source.is_dir() else 5), state=tmp_path / "state")
-    assert snapshot(home) == before
+    before = sorted(path.name for path in home.iterdir())
+    with pytest.raises(ApplyError, match=rf"{source.name} (is no file|cannot be read).*Nothing was done\.$"):
+        extract(home / "out", CopyItem(str(source), "x", 0), state=tmp_path / "state")
+    assert sorted(path.name for path in home.iterdir()) == before
 
 
 def test_a_target_below_a_loop_of_links(home: Path, tmp_path: Path) -> None:
