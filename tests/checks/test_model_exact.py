@@ -81,7 +81,7 @@ def test_single_files(plan: list[tuple[Change, int]], blocks: set[int]) -> None:
         seen = findings(file, extras_name_or_path=str(healthy()))
         try:
             load(file)
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # the other is of a fused tensor that does not come apart in three
             assert seen
         else:
             assert seen == {}
@@ -116,7 +116,7 @@ def test_flux_folders(plan: list[tuple[Change, int]]) -> None:
 def test_text_encoders(part: str, loader: Any) -> None:
     """These fill what is missing with random numbers: whole are those that hold the numbers of the file."""
     numbers = {n: torch.randn(v.shape) for n, v in load_file(healthy_flux() / part / "model.safetensors").items()}
-    right = {**numbers, "encoder.embed_tokens.weight": numbers.get("shared.weight")}
+    right = {name.replace("shared.", "encoder.embed_tokens."): value for name, value in numbers.items()} | numbers
 
     @settings(max_examples=25, deadline=None)
     @given(plans, some.sampled_from(["", "text_model." if part == "text_encoder" else "transformer."]))
