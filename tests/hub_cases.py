@@ -99,11 +99,15 @@ class Cache:
 
 
 def download(server: HubServer, root: Path, layout: str) -> Cache:
-    """A cache as the real client makes it, with links or (as on Windows without the right to make them) without."""
+    """A cache as the real client makes it, with links or (as on Windows without the right to make them) without.
+
+    Or "shared": with the weights in the store that all repositories of a cache have in common.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DISABLE_SYMLINKS", layout == "plain")
         snapshot_download(REPO, endpoint=server.url, cache_dir=root)
-    return Cache(root, server.head(REPO))
+    cache = Cache(root, server.head(REPO))
+    return share(cache) if layout == "shared" else cache
 
 
 def share(cache: Cache) -> Cache:
@@ -200,6 +204,9 @@ def _what(finding: Finding) -> str:
     return str(finding.args.get("file", ""))
 
 
+LAYOUTS = ("linked", "plain", "shared")
+
+
 @dataclass(frozen=True)
 class Sickness:
     """One way to break a cache. `raises` is what an offline load then says, None when it says nothing.
@@ -213,7 +220,7 @@ class Sickness:
     file: str
     spoil: Callable[[Cache], None]
     raises: str | None
-    layouts: tuple[str, ...] = ("linked", "plain")
+    layouts: tuple[str, ...] = LAYOUTS
     deep: bool = False
     download: bool = False
     missing: int | None = None
@@ -280,7 +287,7 @@ HTML = b"<!DOCTYPE html><html>rate limited</html>" * 9
 CUT = "incomplete metadata"
 GONE = "is incomplete"
 NO_REF = "Cannot find an appropriate"
-LINKED = ("linked",)
+LINKED = ("linked", "shared")
 SIZE = len(MODEL[SHARD])
 SICK = (
     Sickness("truncated", "HUB001", SHARD, _content(SHARD, lambda d: d[:-100]), CUT, download=True, missing=100),

@@ -18,6 +18,7 @@ from zdoctor.tests.hub_cases import (
     BIG,
     CASES,
     IDS,
+    LAYOUTS,
     MODEL,
     REPO,
     SHARD,
@@ -44,7 +45,7 @@ def server() -> Iterator[HubServer]:
 @pytest.fixture(scope="module")
 def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cache]:
     root = tmp_path_factory.mktemp("hub")
-    return {layout: download(server, root / layout, layout) for layout in ("linked", "plain")}
+    return {layout: download(server, root / layout, layout) for layout in LAYOUTS}
 
 
 def picture(folder: Path) -> dict[str, object]:
@@ -88,6 +89,25 @@ def test_cure(
     assert load(cache) == MODEL
     undo(applied.id, state=tmp_path / "state")
     assert picture(cache.root) == before
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_snapshots_that_are_gone_are_linked_again(
+    caches: dict[str, Cache], server: HubServer, tmp_path: Path, offline: bool
+) -> None:
+    """The list of files and the blobs tell all of it."""
+    cache = caches["linked"].copy(tmp_path / "hub")
+    whole = picture(cache.root)
+    shutil.rmtree(cache.repo / "snapshots")
+    environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
+    report = check(cache.world(**environment), run_with())
+    assert [(f.rule, f.severity) for f in report.findings] == [("HUB002", "error" if offline else "warning")]
+    served = server.served
+    applied = apply(prescribe(report), state=tmp_path / "state")
+    assert (server.served, load(cache), picture(cache.root)) == (served, MODEL, whole)
+    assert said(check(cache.world(**environment), run_with(), deep=True)) == []
+    undo(applied.id, state=tmp_path / "state")
+    assert not (cache.repo / "snapshots").exists()
 
 
 @pytest.mark.parametrize("place", ["repository", "folder"])

@@ -49,6 +49,13 @@ class Search:
             if should is None or should.digest in (None, file.digest):
                 yield join(folder, *file.name.split("/"))
 
+    def _link_name(self, path: str) -> str | None:
+        """What a snapshot's link promises. The first hop counts: names in the shared store are of another kind."""
+        stat = self.world.stat(path)
+        promised = self.paths.name(stat.target or "") if isinstance(stat, Stat) and stat.kind == "link" else ""
+        in_blobs = self.paths.name(self.paths.parent(path)) == "blobs"
+        return None if in_blobs else digest_of_blob(promised)
+
     def _is_good(self, path: str, file: HubFile, own: tuple[str, Stat | Unknown | None] | None) -> bool:
         """Right size, not the bad file itself, and the right digest where that is cheap to say."""
         final, stat = resolve(self.world, self.paths, path)
@@ -56,7 +63,7 @@ class Search:
             return False
         if file.size is not None and stat.size != file.size:
             return False
-        if digest_of_blob(self.paths.name(final)) not in (None, file.digest) and final != path:
+        if self._link_name(path) not in (None, file.digest):
             return False  # a link to the content of another version
         if own is not None and isinstance(own[1], Stat):
             same_inode = stat.inode != 0 and (stat.device, stat.inode) == (own[1].device, own[1].inode)
