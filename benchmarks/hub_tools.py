@@ -22,7 +22,7 @@ from pathlib import Path
 
 from zdoctor import __version__
 from zdoctor.tests.configs_on_disk import write_config
-from zdoctor.tests.hub_cases import LINKED, MODEL, REPO, SHARD, SICK, Cache, Sickness, download
+from zdoctor.tests.hub_cases import CASES, LINKED, MODEL, REPO, SHARD, SICK, Cache, Sickness, download
 from zdoctor.tests.hub_server import HubServer
 
 PAGE = Path(__file__).parent.parent / "docs" / "hub-tools.md"
@@ -232,8 +232,9 @@ HEAD = """\
 Made by `python benchmarks/hub_tools.py` with zdoctor {zdoctor}, {versions},
 Python {python}, {system}; not edited by hand. The model has {files} files of {size:,} bytes; the hub is a server on
 loopback that counts the bytes of files that it sends (B). `linked` is the usual cache, `plain` one without symbolic
-links (Windows). Offline: HF_HUB_OFFLINE=1. Each command that may write gets a new copy. The defects are those of
-[tests/hub_cases.py](../tests/hub_cases.py); the last rows of each cache are others, which the sums leave out.
+links (Windows), `shared` one with its weights in the store of all repositories. Offline: HF_HUB_OFFLINE=1. Each
+command that may write gets a new copy. The defects are those of [tests/hub_cases.py](../tests/hub_cases.py); the last
+rows of each cache are others, which the sums leave out.
 """
 COLUMNS = (
     "`hf cache verify`",
@@ -311,7 +312,7 @@ def summary(rows: dict[tuple[str, str], list[str]]) -> list[str]:
 def main(names: list[str]) -> None:
     rows: dict[tuple[str, str], list[str]] = {}
     with tempfile.TemporaryDirectory() as folder, HubServer({REPO: MODEL}) as server:
-        for layout in ("linked", "plain"):
+        for layout in dict.fromkeys(layout for _, layout in CASES):
             root = Path(folder) / layout
             bench = Bench(root, server, download(server, root / "hub", layout), layout)
             for sickness in MORE:

@@ -77,7 +77,7 @@ def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> I
         yield [("dim", f"  {amount(cache.size)} in {repositories}{free}")]
         if not active:
             yield [("dim", f"  HF_HUB_CACHE={quoted(cache.path)} makes it the one in use")]
-    held = [repo for repo in cache.repos if repo.revisions or repo.problem or repo.loose]
+    held = [repo for repo in cache.repos if repo.revisions or repo.problem]
     for repo in sorted(held, key=lambda r: (-HEALTHS.index(r.health), -r.size, r.repo)):
         yield from _repo(repo, inventory.deep, width)
     empty = [repo.repo for repo in cache.repos if repo not in held]
@@ -110,13 +110,6 @@ def _repo(repo: CachedRepo, deep: bool, width: int) -> Iterator[Line]:
     inside = " " * len(lead)
     if repo.problem:
         yield from wrap(f"It cannot be looked at: {repo.problem}.", width, inside)
-    if repo.loose:
-        text = (
-            f"Its snapshot is gone. {amount(repo.loose)} of its files are still here: downloading links them again."
-        )
-        yield from wrap(text, width, inside)
-        yield [("dim", f"{inside}repair: "), ("green", f"hf download {repo.repo}{_type(repo)}")]
-        return
     for name, content in repo.bad_refs:
         said = f"reads {content!r}" if content else "is empty"
         yield from wrap(f"refs/{name} {said}: of that, no snapshot is here.", width, inside)
@@ -128,10 +121,6 @@ def _repo(repo: CachedRepo, deep: bool, width: int) -> Iterator[Line]:
 
 def _deep(deep: bool) -> str:
     return " --deep" if deep else ""
-
-
-def _type(repo: CachedRepo) -> str:
-    return "" if repo.kind == "model" else f" --repo-type {repo.kind}"
 
 
 def _revision(revision: Revision, width: int, inside: str) -> Iterator[Line]:
@@ -152,9 +141,9 @@ def _revision(revision: Revision, width: int, inside: str) -> Iterator[Line]:
 
 def _fault(fault: HubFile) -> str:
     if fault.detail and fault.state != "wrong-content":
-        return f"{fault.name}: {fault.detail}"
+        return f"{fault.name}: {fault.detail}."
     text = FAULTS.get(fault.state, "")
-    return f"{fault.name} {text.format(actual=fault.actual_size, size=fault.size)}"
+    return f"{fault.name} {text.format(actual=fault.actual_size, size=fault.size)}."
 
 
 def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool, width: int) -> Iterator[Line]:
@@ -202,9 +191,9 @@ def _prune(cache: Cache) -> Iterator[str]:
 
 
 def _next(inventory: Inventory) -> Iterator[Line]:
-    bad = [r for r in inventory.repos if r.kind == "model" and r.live and r.health in ("damaged", "incomplete")]
+    bad = [r for r in inventory.repos if r.kind == "model" and r.health in ("damaged", "incomplete")]
     counts = [
-        (health, sum(bool(r.revisions or r.problem or r.loose) and r.health == health for r in inventory.repos))
+        (health, sum(bool(r.revisions or r.problem) and r.health == health for r in inventory.repos))
         for health in HEALTHS
     ]
     text = ", ".join(f"{count} {health}" for health, count in reversed(counts) if count) or "nothing cached"

@@ -54,7 +54,6 @@ def _repo(repo: CachedRepo, cache: Cache, active: bool) -> dict[str, Any]:
         "problem": repo.problem or None,
         "size": repo.size,
         "partly": repo.partly,
-        "loose": repo.loose,
         "bad_refs": [{"ref": name, "content": content} for name, content in repo.bad_refs],
         "revisions": [_revision(revision) for revision in repo.revisions],
         "waste": [_waste(waste, cache, repo, active) for waste in repo.waste],

@@ -64,7 +64,6 @@ class CachedRepo:
 
     `size` counts all of its folder, and its payloads in the shared store. `problem` says why it could not be looked
     at, "" when it could; then nothing else is known of it. `partly` is true where it has more files than are counted.
-    `loose` are the bytes of blobs whose snapshot is gone, although the client's list of its files is here.
     """
 
     kind: Kind
@@ -76,7 +75,6 @@ class CachedRepo:
     waste: tuple[Waste, ...] = ()
     problem: str = ""
     partly: bool = False
-    loose: int = 0
 
     @property
     def live(self) -> tuple[Revision, ...]:
@@ -87,7 +85,7 @@ class CachedRepo:
     def health(self) -> Health:
         """The worst of the live revisions; a ref that leads nowhere makes the repository damaged."""
         if self.problem or not self.revisions:
-            return "incomplete" if self.loose else "unknown"
+            return "unknown"
         return "damaged" if self.bad_refs else max((r.health for r in self.live), key=HEALTHS.index)
 
 

@@ -27,7 +27,7 @@ def server() -> Iterator[HubServer]:
 @pytest.fixture(scope="module")
 def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Caches:
     root = tmp_path_factory.mktemp("hub")
-    return {layout: download(server, root / layout, layout) for layout in ("linked", "plain")}
+    return {layout: download(server, root / layout, layout) for layout in {layout for _, layout in CASES}}
 
 
 @pytest.fixture(autouse=True)

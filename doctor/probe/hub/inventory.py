@@ -122,9 +122,6 @@ def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bo
     broken = {_address(f.digest) for found in files.values() for f in found if f.state != "ok"}
     unlinked = _without_snapshot(world, paths, repo.folder, tree, {x.commit for x in listings if x.present})
     waste = tuple(left_in(world, paths, summary, tree, broken | unlinked, partials))
-    if not listings:
-        blobs = [paths.join(repo.folder, "blobs", address) for address in unlinked]
-        summary = replace(summary, loose=sum(sizes_of(world, tree, [path for path in blobs if path in tree])))
     return RepoLook(replace(summary, waste=waste), tree, files, payloads)
 
 

@@ -22,7 +22,7 @@ from zdoctor.tests.doctor.probe.test_hub import MODEL as SMALL
 from zdoctor.tests.hub_cases import BIG, CASES, IDS, MODEL, REPO, SHARD, Cache, Sickness, download, share
 from zdoctor.tests.hub_server import HubServer, etag
 
-LAYOUTS = ("linked", "plain")
+LAYOUTS = tuple(dict.fromkeys(layout for _, layout in CASES))
 OTHER = {"config.json": b"{}", "model.safetensors": MODEL[BIG]}
 REVISED = {**MODEL, "README.md": b"# A newer image model\n"}
 
@@ -71,7 +71,7 @@ def test_every_defect_is_seen(sickness: Sickness, layout: str, caches: dict[str,
     assert not [waste for waste in repo.waste if waste.kind == "orphan"]
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, "shared"])
+@pytest.mark.parametrize("layout", ["linked", "plain", "shared"])
 def test_a_whole_repository_is_verified_only_when_all_was_read(
     layout: str, caches: dict[str, Cache], tmp_path: Path
 ) -> None:
