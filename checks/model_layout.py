@@ -114,7 +114,7 @@ def _conversion(run: Run, part: Component) -> dict[str, object]:
     scaled = any(name.endswith(_SCALES) for name in names)
     if family is None or family.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
         return {}
-    config = run.extras_model or family.single_file
+    config = family.single_file if run.extras_model in (None, run.base_model) else run.extras_model
     return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}
 
 

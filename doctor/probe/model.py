@@ -98,7 +98,8 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
         part = _of_file(folder, weight, owner, None, reason)
         components["transformer"] = part if family is None else replace(part, needed=_published(family, weight))
     else:
-        extras = look.run.extras_model or family.single_file
+        written = look.run.extras_model
+        extras = family.single_file if written in (None, look.source) else written
         config = _single_config(look, extras, published=family.single_file)
         class_name = family.parts["transformer"][0]
         components["transformer"] = _of_file(
