@@ -92,12 +92,15 @@ def _repositories(world: World, paths: Paths, cache: str, repo: str | None) -> I
 def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bool, hashed: Hashed) -> RepoLook:
     """Everything about one repository; one that the system does not let us look at says so in its `problem`."""
     try:
-        tree, partly = tree_of(world, paths, repo.folder)
-        listings = list(listings_of(world, paths, repo.folder).values())
-        listings.sort(key=lambda x: x.modified_ns, reverse=True)
-        refs, bad_refs = _refs(world, paths, repo.folder, tree, {x.commit for x in listings})
+        return _seen(world, paths, cache, repo, asked, hashed)
     except Unreadable as error:
         return RepoLook(replace(repo, problem=str(error)))
+
+
+def _seen(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bool, hashed: Hashed) -> RepoLook:
+    tree, partly = tree_of(world, paths, repo.folder)
+    listings = sorted(listings_of(world, paths, repo.folder).values(), key=lambda x: x.modified_ns, reverse=True)
+    refs, bad_refs = _refs(world, paths, repo.folder, tree, {x.commit for x in listings})
     read = asked or (repo.kind == "model" and sum(len(x.present) for x in listings) <= MOST_READ)
     files: dict[str, tuple[HubFile, ...]] = {}
     revisions = []
@@ -109,18 +112,14 @@ def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bo
             revisions.append(_judged(revision, repo, listing, files[listing.commit]))
         except Unreadable as error:
             revisions.append(replace(revision, reason=f"It cannot be looked at: {error}."))
-    payloads = frozenset(_payloads(paths, tree, paths.join(repo.folder, "blobs")))
+    blobs = paths.join(repo.folder, "blobs")
+    payloads = frozenset(_payloads(paths, tree, blobs))
     size = sum(sizes_of(world, tree, [path for path, stat in tree.items() if stat.kind == "file"] + [*payloads]))
-    summary = replace(
-        repo,
-        size=size,
-        revisions=tuple(_with_sizes(world, tree, revisions, files)),
-        bad_refs=bad_refs,
-        partly=partly,
-    )
-    partials = tuple(partials_of(world, paths, paths.join(repo.folder, "blobs")))
+    sized = tuple(_with_sizes(world, tree, revisions, files))
+    summary = replace(repo, size=size, revisions=sized, bad_refs=bad_refs, partly=partly)
     broken = {_address(f.digest) for found in files.values() for f in found if f.state != "ok"}
     unlinked = _without_snapshot(world, paths, repo.folder, tree, {x.commit for x in listings if x.present})
+    partials = tuple(partials_of(world, paths, blobs))
     waste = tuple(left_in(world, paths, summary, tree, broken | unlinked, partials))
     return RepoLook(replace(summary, waste=waste), tree, files, payloads)
 
