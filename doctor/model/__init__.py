@@ -7,25 +7,18 @@ from .facts import (
     Facts,
     Files,
     Gpu,
-    Hub,
-    HubFile,
-    HubRepo,
     Image,
     Memory,
     ModelFolder,
     Phase,
-    Place,
-    Room,
-    Speed,
-    Storage,
     System,
     Tensor,
-    Unknown,
     WeightFile,
     WritePlace,
     Writes,
 )
 from .findings import SEVERITIES, Finding, Outcome, Report, Severity, found
+from .hub import Hub, HubFile, HubRepo
 from .plans import (
     CopyItem,
     ExtractFiles,
@@ -44,6 +37,8 @@ from .plans import (
     WriteText,
 )
 from .run import Config, Dataset, Problem, Run, SamplePrompt, Value, Where
+from .storage import Place, Room, Speed, Storage
+from .unknown import Unknown
 
 __all__ = [
     "SEVERITIES",

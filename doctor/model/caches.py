@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .facts import HubFile
+from .hub import HubFile
 from .record import dataclass
 
 # verified: nothing is missing and every content was held against its digest; plausible: sizes, links and headers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from zdoctor.doctor.model import facts, findings, plans, run
+from zdoctor.doctor.model import facts, findings, hub, plans, run, storage
 from zdoctor.doctor.model.record import dataclass
 
 
@@ -37,7 +37,7 @@ def test_every_noun_is_a_record() -> None:
     """Made by the standard decorator, a class would cost every start what the others spare."""
     nouns = [
         noun
-        for module in (facts, findings, plans, run)
+        for module in (facts, findings, hub, plans, run, storage)
         for noun in vars(module).values()
         if isinstance(noun, type) and dataclasses.is_dataclass(noun)
     ]
