@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..model import Component, Gpu, Speed, System, Unknown
 from .cards import cards
+from .computer import container_limit, memory, os_name, release
 from .device.linux import MountLine, read_mounts
 from .device.windows import PLACEHOLDER, is_placeholder
 from .disks import folders_below
@@ -74,13 +75,13 @@ class LiveWorld:
         return self._system
 
     def _look_at_system(self) -> System:
-        total, available = _memory()
-        limit = _container_limit()
+        total, available = memory()
+        limit = container_limit()
         if limit is not None:
             total, available = min(total, limit[0]), min(available, max(0, limit[0] - limit[1]))
         return System(
-            os=_os(),
-            release=_release(),
+            os=os_name(),
+            release=release(),
             python=".".join(map(str, sys.version_info[:3])),
             cwd=self._cwd,
             home=self._home,
@@ -274,10 +275,6 @@ class LiveWorld:
         return found
 
 
-def _os() -> Literal["linux", "windows", "darwin"]:
-    return "windows" if sys.platform == "win32" else "darwin" if sys.platform == "darwin" else "linux"
-
-
 def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
     if modes.S_ISLNK(mode):
         return "link"
@@ -290,42 +287,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return f"{errno.errorcode.get(error.errno, error.errno)}: {error.strerror}"
     return str(error) or type(error).__name__
-
-
-def _release() -> str:
-    if sys.platform == "win32":
-        import platform  # slow to import; elsewhere one system call tells
-
-        return f"{platform.system()} {platform.release()}"
-    found = os.uname()
-    return f"{found.sysname} {found.release}"
-
-
-def _memory() -> tuple[int, int]:
-    """(total, available) bytes of RAM. Linux says both in one file; importing psutil for it would cost 15 ms."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        found = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in lines)}
-        return found["MemTotal"], found["MemAvailable"]
-    except (OSError, ValueError, KeyError, IndexError):
-        import psutil
-
-        memory = psutil.virtual_memory()
-        return memory.total, memory.available
-
-
-def _container_limit() -> tuple[int, int] | None:
-    """(limit, used) of this process's control group in bytes, None without a limit (docs: cgroup v2, then v1)."""
-    pairs = (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    )
-    for limit, used in pairs:
-        try:
-            return int(Path(limit).read_text()), int(Path(used).read_text())
-        except (OSError, ValueError):
-            continue
-    return None
 
 
 def _immutable(folder: str) -> str | None:
