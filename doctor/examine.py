@@ -18,6 +18,7 @@ from .configs import Reading, read_config
 from .engine import examine, merge, prescribe
 from .errors import UserError
 from .model import Facts, ReplaceText, Report, Run, Unknown
+from .model.families import TRAINED
 from .probe.gather import gather
 from .probe.world import World
 from .rules import Rule, all_repairs, all_rules
@@ -92,6 +93,7 @@ def examine_config(
         elapsed_ms=elapsed,
         machine=world.system.recorded,
         deep=deep,
+        trainable=all(run.architecture in TRAINED for run in reading.runs),
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
     return Examination(report, tuple(facts), reading, chosen)

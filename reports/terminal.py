@@ -139,7 +139,7 @@ def _next(report: Report) -> tuple[str, str]:
         return f"zdoctor fix {report.config}{_deep(report)} --allow result", "shows the repairs that change training"
     if report.errors:
         return f"zdoctor explain {report.errors[0].rule}", ""
-    return ("", "") if report.crashed else (f"zdoctor train {report.config}", "")
+    return (f"zdoctor train {report.config}", "") if report.trainable and not report.crashed else ("", "")
 
 
 def _plan(plan: Plan, diff: str, width: int) -> Iterator[Line]:

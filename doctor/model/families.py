@@ -103,6 +103,9 @@ _FAMILIES = {
 }
 
 
+TRAINED = ("zimage",)  # the architectures of zdoctor's own runner
+
+
 def family_of(run: Run) -> Family | None:
     """How this run's architecture is loaded; None where that is not known here."""
     return _FAMILIES.get(run.architecture or "")

@@ -65,7 +65,7 @@ class Outcome:
 @dataclass(frozen=True)
 class Report:
     """What a check found. `outputs` are the folders that the runs will write to, as the config names them; `deep`
-    when the model's files were read as a whole.
+    when the model's files were read as a whole; `trainable` when zdoctor's own runner knows the architecture.
     """
 
     config: str
@@ -78,6 +78,7 @@ class Report:
     machine: str | None = None
     outputs: tuple[str, ...] = ()
     deep: bool = False
+    trainable: bool = True
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -24,6 +24,7 @@ CASES = {
     "windows": ("windows_hdd", "tests/configs/windows_escapes.yaml"),
     "wsl": ("wsl_laptop", "tests/configs/wsl_hub.yaml"),
     "healthy": ("healthy", "tests/configs/server_healthy.yaml"),
+    "flux": ("flux_workstation", "tests/configs/flux_healthy.yaml"),
 }
 
 
