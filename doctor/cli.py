@@ -85,6 +85,8 @@ def parser() -> argparse.ArgumentParser:
     made = command("train", _train, "check, and train when everything is green")
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
 
+    made.add_argument("--max-minutes", metavar="N", type=_minutes, help="save and exit before N minutes are over")
+
     made = command("undo", _undo, "take back the last repair, byte for byte")
     made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
     command("history", _history, "what was repaired, and when")
@@ -115,6 +117,16 @@ def parser() -> argparse.ArgumentParser:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+    return minutes
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -199,7 +211,7 @@ def _train(options: argparse.Namespace) -> int:
     from .train import TrainError
 
     try:
-        result = commands.run_training(seen)
+        result = commands.run_training(seen, max_minutes=options.max_minutes)
     except TrainError as error:
         print(f"zdoctor: {error}", file=sys.stderr)
         return 1

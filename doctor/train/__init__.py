@@ -25,6 +25,7 @@ def train(
     dataset_folders: Mapping[str, str],
     output_folder: str,
     device: str | None = None,
+    max_minutes: float | None = None,
     progress: Progress | None = None,
 ) -> TrainResult:
     """Train the LoRA that `run` describes and write it to `output_folder`.
@@ -32,6 +33,7 @@ def train(
     All paths are absolute. `model_folder` is a diffusers folder with transformer/ (or the transformer's own folder);
     `extras_folder` comes first for text_encoder/, tokenizer/ and vae/, then the model folder; `dataset_folders`
     maps each Dataset.key to its folder. An output folder with the state of this run is gone on with.
+    With `max_minutes` it ends as if stopped before the process is that old.
     Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
     """
     shown = progress or default_progress()
@@ -39,7 +41,7 @@ def train(
         reasons = refuse(run)
         if reasons:
             raise TrainError("This runner cannot train the config. " + " ".join(reasons))
-        with interruptible() as stop, alone(Path(output_folder), run.name):
+        with interruptible(max_minutes) as stop, alone(Path(output_folder), run.name):
             try:
                 from .loop import run_training
             except ImportError as error:

@@ -20,7 +20,7 @@ from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .errors import TrainError
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import add_lora, add_removal, targets
-from .names import DTYPES, KINDS, SAVE_DTYPES
+from .names import DTYPES, KINDS
 from .preview import Preview, previews, prompts
 from .progress import Progress
 from .result import TrainResult
@@ -28,15 +28,11 @@ from .save import (
     check_owner,
     file_digest,
     final_file,
-    metadata,
-    prune,
     read_state,
     state_file,
-    step_file,
     sweep,
-    write_lora,
-    write_state,
 )
+from .steps import Steps, saved
 from .stop import Stop
 from .tensorfiles import check_complete, collect, weight_files
 from .trainer import Trainer
@@ -127,57 +123,16 @@ def run_training(
             trainer.restore(state)
             progress.note(f"The run goes on from step {state.step}.")
         stop.gentle = True
-        stopped = _steps(run, trainer, preview, output, identity, progress, stop)
+        stopped = Steps(run, trainer, preview, output, identity, progress, stop).go()
     progress.close()
     return TrainResult(
-        lora=str(_saved(run, output, trainer.step)),
+        lora=str(saved(run, output, trainer.step)),
         steps=trainer.step,
         losses=tuple(trainer.losses),
         samples=tuple(preview.files),
         seconds=time.monotonic() - began,
         stopped=stopped,
     )
-
-
-def _steps(
-    run: Run,
-    trainer: Trainer,
-    preview: Preview,
-    output: Path,
-    identity: dict[str, str],
-    progress: Progress,
-    stop: Stop,
-) -> Any:
-    progress.phase(f"Training {run.steps} steps")
-    if trainer.step == 0 and not run.skip_first_sample:
-        preview.paint(stop)
-    rate = 0.0
-    while trainer.step < run.steps and not stop.is_set():
-        begin = time.monotonic()
-        loss = trainer.advance()
-        took = time.monotonic() - begin
-        rate = 1.0 / took if rate == 0.0 else 1.0 / (0.8 / rate + 0.2 * took)
-        progress.step(trainer.step, run.steps, loss, rate)
-        last = trainer.step == run.steps
-        if run.save_every > 0 and trainer.step % run.save_every == 0 and not last:
-            _save(run, trainer, output, identity, step_file(output, run.name, trainer.step))
-            prune(output, run.name, run.keep_saves)
-        if not last and run.sample_every > 0 and trainer.step % run.sample_every == 0:
-            preview.paint(stop)
-    _save(run, trainer, output, identity, _saved(run, output, trainer.step))
-    if trainer.step >= run.steps:
-        preview.paint(stop)
-    return "interrupted" if stop.is_set() else "finished"
-
-
-def _saved(run: Run, output: Path, step: int) -> Path:
-    return final_file(output, run.name) if step >= run.steps else step_file(output, run.name, step)
-
-
-def _save(run: Run, trainer: Trainer, output: Path, identity: dict[str, str], file: Path) -> None:
-    dtype = getattr(torch, SAVE_DTYPES[run.save_dtype])
-    write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch))
-    write_state(state_file(output, run.name), trainer.state(identity))
 
 
 def _device(device: str | None, run: Run, progress: Progress) -> torch.device:

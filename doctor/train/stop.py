@@ -1,23 +1,44 @@
-"""Ctrl-C and SIGTERM: at once while things are loaded, after the step and a checkpoint once training has begun."""
+"""Ctrl-C and SIGTERM: at once while things are loaded, after the step and a checkpoint once training has begun.
+
+A limit of minutes (`--max-minutes`) ends a run in the same way, early enough for the checkpoint.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+# What is left before the limit is this many times the slowest step and the slowest save: neither is the same twice.
+MARGIN = 2.0
+# When the launcher of several processes began, in seconds since 1970; theirs is its age.
+BEGAN = "ZDOCTOR_BEGAN"
+
 
 class Stop:
-    """Whether the run was asked to stop. `gentle` is set while the runner looks at it by itself."""
+    """Whether the run was asked to stop. `gentle` is set while the runner looks at it by itself.
 
-    def __init__(self) -> None:
+    `until` is the limit on `time.monotonic()`, None without one; `step` and `save` are the most seconds that one of
+    them has taken.
+    """
+
+    def __init__(self, until: float | None = None) -> None:
         self.gentle = False
         self.asked = False
+        self.until = until
+        self.step = 0.0
+        self.save = 0.0
 
     def is_set(self) -> bool:
-        return self.asked
+        return self.asked or self.is_late()
+
+    def is_late(self) -> bool:
+        """Whether another step and a checkpoint might not fit before the limit."""
+        return self.until is not None and time.monotonic() + MARGIN * (self.step + self.save) >= self.until
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         """The handler: raises KeyboardInterrupt, but the first signal to a gentle runner only sets the flag."""
@@ -26,10 +47,18 @@ class Stop:
         self.asked = True
 
 
+def limit(minutes: float) -> float:
+    """The moment on `time.monotonic()` that is `minutes` after the start of this process (or of its launcher)."""
+    import psutil
+
+    began = float(os.environ.get(BEGAN) or psutil.Process().create_time())
+    return time.monotonic() - max(0.0, time.time() - began) + 60.0 * minutes
+
+
 @contextmanager
-def interruptible() -> Iterator[Stop]:
+def interruptible(max_minutes: float | None = None) -> Iterator[Stop]:
     """A Stop that SIGINT and SIGTERM reach until the end of the block. Only the main thread can take signals."""
-    stop = Stop()
+    stop = Stop(None if max_minutes is None else limit(max_minutes))
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

@@ -82,6 +82,7 @@ def go(
     extras: Path | None = None,
     progress: Recorder | None = None,
     fresh: bool = False,
+    **options: Any,
 ) -> TrainResult:
     """Train on `images`. What an earlier call encoded of them is used again, unless `fresh`."""
     assert threading.current_thread() is threading.main_thread()
@@ -98,6 +99,7 @@ def go(
             output_folder=str(output),
             device="cpu",
             progress=progress or Recorder(),
+            **options,
         )
     finally:
         if cache.is_dir():

@@ -77,6 +77,21 @@ def test_an_adapter_that_is_not_there_is_never_left_out(here: Path, tiny: Path, 
     assert not (here / "out").exists()
 
 
+def test_the_limit_of_minutes_ends_as_a_stop_does(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This process is older than the limit."""
+    words = ["train", config(tiny, circles)]
+    assert main([*words, "--max-minutes", "0.0001"]) == 130
+    assert "To go on from there: zdoctor train config.yaml" in capsys.readouterr().out
+    assert main(words) == 0
+    for wrong in ("0", "-3", "nan", "soon"):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--max-minutes", wrong])
+        assert ended.value.code == 2
+        assert "is not a number of minutes above 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_next_start_goes_on(
     here: Path, tiny: Path, circles: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]

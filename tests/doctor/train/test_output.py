@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from glob import glob
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.lock import alone
-from zdoctor.doctor.train.stop import Stop, interruptible
+from zdoctor.doctor.train.stop import BEGAN, Stop, interruptible
 
 from .patient import Recorder, go, run_with
 
@@ -122,6 +123,28 @@ def test_signals_before_the_first_step_stop_at_once() -> None:
         stop.ask(2, None)
     with interruptible() as other:
         assert not other.is_set()
+
+
+def test_a_limit_leaves_room_for_a_step_and_a_save() -> None:
+    stop = Stop(time.monotonic() + 1000)
+    stop.step, stop.save = 50, 400
+    assert not stop.is_set()
+    stop.step = 101
+    assert stop.is_set() and not stop.asked
+
+
+def test_a_limit_of_minutes_saves_and_the_next_start_goes_on(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BEGAN, str(time.time()))
+    recorder = Recorder()
+    halted = go(run_with(steps=10**6), tiny, circles, tmp_path, progress=recorder, max_minutes=0.05)
+    assert halted.stopped == "interrupted" and Path(halted.lora).name == f"circles_{halted.steps:09d}.safetensors"
+    assert any("--max-minutes is near (measured: " in note for note in recorder.notes)
+    goal = halted.steps + 2
+    straight = go(run_with(steps=goal), tiny, circles, tmp_path / "straight")
+    resumed = go(run_with(steps=goal), tiny, circles, tmp_path, max_minutes=60 * 24 * 365)
+    assert (resumed.stopped, resumed.losses) == ("finished", straight.losses)
 
 
 def test_what_a_killed_run_had_begun_to_write_is_removed(tiny: Path, circles: Path, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""The steps of a run, one after the other, and what is saved and painted between them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from ..model.run import Run
+from .names import SAVE_DTYPES
+from .preview import Preview
+from .progress import Progress
+from .save import final_file, metadata, prune, state_file, step_file, write_lora, write_state
+from .stop import Stop
+from .trainer import Trainer
+
+
+@dataclass
+class Steps:
+    """What a loaded run needs to go to its end. `identity` is what the state is known by."""
+
+    run: Run
+    trainer: Trainer
+    preview: Preview
+    output: Path
+    identity: dict[str, str]
+    progress: Progress
+    stop: Stop
+
+    def go(self) -> Literal["finished", "interrupted"]:
+        """Train until the last step or until asked to stop; the LoRA and the state are saved in either case."""
+        run, trainer, stop = self.run, self.trainer, self.stop
+        self.progress.phase(f"Training {run.steps} steps")
+        if trainer.step == 0 and not run.skip_first_sample:
+            self.preview.paint(stop)
+        rate = 0.0
+        while trainer.step < run.steps and not stop.is_set():
+            begin = time.monotonic()
+            loss = trainer.advance()
+            took = time.monotonic() - begin
+            stop.step = max(stop.step, took)
+            if stop.until is not None and stop.save == 0.0:
+                self._time_a_save()
+            rate = 1.0 / took if rate == 0.0 else 1.0 / (0.8 / rate + 0.2 * took)
+            self.progress.step(trainer.step, run.steps, loss, rate)
+            last = trainer.step == run.steps
+            if run.save_every > 0 and trainer.step % run.save_every == 0 and not last:
+                self._save(step_file(self.output, run.name, trainer.step))
+                prune(self.output, run.name, run.keep_saves)
+            if not last and run.sample_every > 0 and trainer.step % run.sample_every == 0:
+                self.preview.paint(stop)
+        if stop.is_late() and not stop.asked and trainer.step < run.steps:
+            self.progress.note(
+                f"The limit of --max-minutes is near (measured: {stop.step:.1f} s the slowest step, "
+                f"{stop.save:.1f} s the slowest save; twice that is kept free). The run is saved now."
+            )
+        self._save(saved(run, self.output, trainer.step))
+        if trainer.step >= run.steps:
+            self.preview.paint(stop)
+        return "interrupted" if stop.is_set() else "finished"
+
+    def _time_a_save(self) -> None:
+        """After the first step of a run with a limit: how long the checkpoint at its end will take."""
+        begin = time.monotonic()
+        write_state(state_file(self.output, self.run.name), self.trainer.state(self.identity))
+        self.stop.save = time.monotonic() - begin
+
+    def _save(self, file: Path) -> None:
+        begin = time.monotonic()
+        dtype = getattr(torch, SAVE_DTYPES[self.run.save_dtype])
+        trainer = self.trainer
+        write_lora(file, trainer.weights(), dtype, metadata(self.run, trainer.step, trainer.epoch))
+        write_state(state_file(self.output, self.run.name), trainer.state(self.identity))
+        self.stop.save = max(self.stop.save, time.monotonic() - begin)
+
+
+def saved(run: Run, output: Path, step: int) -> Path:
+    """The LoRA that is written when a run ends after `step` steps."""
+    return final_file(output, run.name) if step >= run.steps else step_file(output, run.name, step)
