@@ -124,8 +124,9 @@ def main() -> None:
         hub.listing = build(cache, hub.head(REPO), mib)
         blobs = [str(p) for p in sorted((cache / ("models--" + REPO.replace("/", "--")) / "blobs").iterdir())]
         config = str(write_config(root, name_or_path=REPO))
+        # Without bytecode every start would compile the package anew, which no user's does.
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             "HF_HUB_CACHE": str(cache),
             "HF_ENDPOINT": hub.url,
             "ZDOCTOR_STATE": str(state),
