@@ -17,7 +17,7 @@ _STATES = {
     "lion8bit": 1.1,
     "lion": 4.0,
     "adagrad": 4.0,
-    "adafactor": 0.2,
+    "adafactor": 0.25,  # one number a row and a column: of a LoRA, 4 / rank
     "automagic": 2.1,
     "prodigy8bit": 10.1,
     "prodigy": 16.0,

@@ -24,15 +24,42 @@ KINDS: dict[str | None, str] = {
     "qfloat8_e4m3fn": "float8",
 }
 
-OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adam8bit")
-OPTIMIZER_SETTINGS = ("weight_decay", "betas", "eps")
+_ADAM = ("weight_decay", "betas", "eps")
+# The settings that each optimizer takes.
+OPTIMIZERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("adamw", "adam", "adamw8bit", "adam8bit"), _ADAM),
+    "adafactor": (
+        *("weight_decay", "beta1", "eps", "clip_threshold", "decay_rate"),
+        *("scale_parameter", "relative_step", "warmup_init"),
+    ),
+    "lion": ("weight_decay", "betas"),
+    "lion8bit": ("weight_decay", "betas"),
+    "prodigy": (
+        *_ADAM,
+        *("beta3", "decouple", "use_bias_correction", "safeguard_warmup", "d0", "d_coef", "growth_rate", "slice_p"),
+    ),
+    "adagrad": ("weight_decay", "lr_decay", "eps", "initial_accumulator_value"),
+}
+# Optimizers from a package of their own: the module, and what pip calls it.
+PACKAGES: dict[str, tuple[str, str]] = {
+    "lion": ("lion_pytorch", "lion-pytorch"),
+    "lion8bit": ("lion_pytorch", "lion-pytorch"),
+    "prodigy": ("prodigyopt", "prodigyopt"),
+}
+# ai-toolkit clips no gradients for these: they bound their updates themselves.
+UNCLIPPED = ("adafactor",)
+# The settings that each schedule takes, all of them numbers.
 SCHEDULERS: dict[str, tuple[str, ...]] = {
     "constant": ("factor", "total_iters"),
     "constant_with_warmup": ("num_warmup_steps",),
     "linear": ("total_iters", "start_factor", "end_factor"),
     "cosine": ("total_iters", "eta_min"),
-    "cosine_with_restarts": ("total_iters", "eta_min"),
+    "cosine_with_restarts": ("total_iters", "eta_min", "T_mult"),
+    "step": ("step_size", "gamma"),
+    "polynomial": ("total_iters", "num_warmup_steps", "lr_end", "power"),
 }
+# Settings of schedules that divide or count: whole numbers above 0.
+COUNTS = ("total_iters", "step_size", "T_mult")
 SCHEMES = ("sigmoid", "linear", "weighted", "shift")
 FAVOURS = ("balanced", "content", "style")
 LOSSES = ("mse", "mae")

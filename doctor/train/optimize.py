@@ -1,20 +1,26 @@
-"""The optimizer and the learning rate by step."""
+"""The optimizer: torch's own, or the package that ai-toolkit takes it from."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from .names import OPTIMIZER_SETTINGS
+from .errors import TrainError
 
-EIGHT_BIT = ("adamw8bit", "adam8bit")
-WARMUP = 1000
+# The plain optimizer that an eight-bit one is, but for the rounding of its state.
+PLAIN = {"adamw8bit": "adamw", "adam8bit": "adam", "lion8bit": "lion"}
+EIGHT_BIT = {"adamw8bit": "AdamW8bit", "adam8bit": "Adam8bit", "lion8bit": "Lion8bit"}
+WORDS = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion"}
+# 32-bit state beyond the eight-bit one, in bytes per trained weight.
+MORE = {"adamw": 6, "adam": 6, "lion": 3}
+# ai-toolkit's, where it is not the optimizer's own 1e-8.
 EPS = 1e-6
+WITH_EPS = ("adamw", "adam", "adamw8bit", "adam8bit", "prodigy")
 
 
 def make_optimizer(
@@ -25,51 +31,65 @@ def make_optimizer(
     device: torch.device,
     note: Callable[[str], None],
 ) -> torch.optim.Optimizer:
-    """Adam or AdamW, eps 1e-6 unless set. Eight-bit kinds need bitsandbytes on CUDA; else plain, said by `note`."""
-    keywords = {"lr": rate, "eps": EPS, **{key: settings[key] for key in settings if key in OPTIMIZER_SETTINGS}}
-    if "betas" in keywords:
+    """The optimizer of that name as ai-toolkit makes it; TrainError where it does not take its settings.
+
+    Eight-bit kinds need bitsandbytes on CUDA; elsewhere the plain one is taken, said by `note`.
+    """
+    trained = list(parameters)
+    keywords: dict[str, Any] = {"lr": rate, **({"eps": EPS} if name in WITH_EPS else {}), **settings}
+    if isinstance(keywords.get("betas"), list):
         keywords["betas"] = tuple(keywords["betas"])
     if name in EIGHT_BIT:
-        broken = ""
-        plain = "AdamW" if name == "adamw8bit" else "Adam"
-        if device.type == "cuda" and importlib.util.find_spec("bitsandbytes") is not None:
-            try:
-                import bitsandbytes  # type: ignore[import-not-found]
-
-                make: Any = getattr(bitsandbytes.optim, f"{plain}8bit")
-                eight_bit: torch.optim.Optimizer = make(list(parameters), **keywords)
-                return eight_bit
-            except (ImportError, OSError, RuntimeError, AttributeError) as error:
-                broken = f"it does not work here ({error})"
-        why = (
-            "it is not installed here"
-            if device.type == "cuda"
-            else f"that needs CUDA, but this runs on the {device.type}"
-        )
+        made, why = _eight_bit(name, trained, keywords, device)
+        if made is not None:
+            return made
+        name = PLAIN[name]
         note(
-            f"{name} needs bitsandbytes, and {broken or why}. Plain {plain} is used with the same learning rate, eps "
-            "and weight decay: the same updates without the 8-bit rounding, 6 more bytes per trained weight."
+            f"{name}8bit needs bitsandbytes, and {why}. Plain {WORDS[name]} is used with the same settings: the same "
+            f"updates without the 8-bit rounding, {MORE[name]} more bytes per trained weight."
         )
-        name = plain.lower()
-    if name == "adamw":
-        return torch.optim.AdamW(list(parameters), **keywords)
-    return torch.optim.Adam(list(parameters), **keywords)
+    if name == "prodigy" and rate < 0.1:
+        note(
+            f"Prodigy finds the step size and multiplies it by the learning rate, here {rate:g} (as in ai-toolkit, "
+            "whatever that prints). It is made for lr: 1."
+        )
+    try:
+        return _plain(name, trained, keywords)
+    except (TypeError, ValueError, IndexError, AssertionError) as error:
+        raise TrainError(f"The optimizer {name} does not take its settings {dict(settings)}: {error}.") from error
 
 
-def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: int, total: int) -> float:
-    """What the learning rate is multiplied by at `step` (from 0) of `total`.
+def _plain(name: str, parameters: list[nn.Parameter], keywords: dict[str, Any]) -> torch.optim.Optimizer:
+    make: Any
+    if name == "adafactor":
+        from transformers.optimization import Adafactor
 
-    constant; constant_with_warmup rises over num_warmup_steps (1000); linear falls to zero; cosine falls to eta_min,
-    cosine_with_restarts does the same and starts again after total_iters.
-    """
-    if name == "constant_with_warmup":
-        warmup = int(settings.get("num_warmup_steps", WARMUP))
-        return min(1.0, (step + 1) / max(1, warmup))
-    if name == "linear":
-        return max(0.0, 1.0 - step / max(1, total))
-    if name in ("cosine", "cosine_with_restarts"):
-        period = max(1, int(settings.get("total_iters", total)))
-        place = step % period if name == "cosine_with_restarts" else min(step, period)
-        floor = float(settings.get("eta_min", 0.0)) / rate if rate else 0.0
-        return floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * place / period))
-    return 1.0
+        make = Adafactor
+        eps = keywords.get("eps", (1e-30, 1e-3))
+        keywords["eps"] = tuple(eps) if isinstance(eps, list | tuple) else (eps, 1e-3)
+        # Without these it would set its own learning rate.
+        keywords = {"relative_step": False, "scale_parameter": False, **keywords}
+    elif name == "lion":
+        make = importlib.import_module("lion_pytorch").Lion
+    elif name == "prodigy":
+        make = importlib.import_module("prodigyopt").Prodigy
+    elif name == "adagrad":
+        make = torch.optim.Adagrad
+    else:
+        make = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
+    optimizer: torch.optim.Optimizer = make(parameters, **keywords)
+    return optimizer
+
+
+def _eight_bit(
+    name: str, parameters: list[nn.Parameter], keywords: Mapping[str, Any], device: torch.device
+) -> tuple[torch.optim.Optimizer | None, str]:
+    """The optimizer of bitsandbytes, or None and why not."""
+    if device.type != "cuda":
+        return None, f"that needs CUDA, but this runs on the {device.type}"
+    if importlib.util.find_spec("bitsandbytes") is None:
+        return None, "it is not installed here"
+    try:
+        return getattr(importlib.import_module("bitsandbytes.optim"), EIGHT_BIT[name])(parameters, **keywords), ""
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        return None, f"it does not work here ({error})"

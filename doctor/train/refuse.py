@@ -1,15 +1,19 @@
-"""What the runner cannot do, said before anything is loaded. Needs neither torch nor the files."""
+"""What the runner cannot do, said before anything is loaded. Imports no torch and reads none of the run's files."""
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Iterator
+
 from ..model.run import Run
 from .names import (
+    COUNTS,
     DTYPES,
     FAVOURS,
     KINDS,
     LOSSES,
-    OPTIMIZER_SETTINGS,
     OPTIMIZERS,
+    PACKAGES,
     SAVE_DTYPES,
     SCHEDULERS,
     SCHEMES,
@@ -114,17 +118,8 @@ def refuse(run: Run) -> list[str]:
             "quantization",
             f"The quantization {run.quantization} is not supported; use qfloat8, float8, qint8, int8 or none",
         )
-    if run.optimizer not in OPTIMIZERS:
-        no("optimizer", f"The optimizer {run.optimizer} is not supported; use {', '.join(OPTIMIZERS)}")
-    for key in run.optimizer_settings:
-        if key not in OPTIMIZER_SETTINGS:
-            no("optimizer_settings", f"The optimizer setting {key} is not supported")
-    if run.scheduler not in SCHEDULERS:
-        no("scheduler", f"The learning-rate schedule {run.scheduler} is not supported; use {', '.join(SCHEDULERS)}")
-    else:
-        for key in run.scheduler_settings:
-            if key not in SCHEDULERS[run.scheduler]:
-                no("scheduler_settings", f"The setting {key} of the schedule {run.scheduler} is not supported")
+    for name, what in (*_optimizer(run), *_schedule(run)):
+        no(name, what)
     if run.timestep_type not in SCHEMES:
         no("timestep_type", f"The timestep type {run.timestep_type} is not supported; use {', '.join(SCHEMES)}")
     if run.content_or_style not in FAVOURS:
@@ -162,6 +157,45 @@ def refuse(run: Run) -> list[str]:
     if most is not None and isinstance(most.value, int) and most.value < 999:
         no("train/max_denoising_steps", "max_denoising_steps below 999 is not supported")
     return list(dict.fromkeys(reasons))
+
+
+def _optimizer(run: Run) -> Iterator[tuple[str, str]]:
+    if run.optimizer not in OPTIMIZERS:
+        yield "optimizer", f"The optimizer {run.optimizer} is not supported; use {', '.join(OPTIMIZERS)}"
+        return
+    for key, value in run.optimizer_settings.items():
+        what = f"The setting {key} of the optimizer {run.optimizer}"
+        parts = value if isinstance(value, list | tuple) and key in ("betas", "eps") else [value]
+        if key not in OPTIMIZERS[run.optimizer]:
+            yield "optimizer_settings", f"{what} is not supported"
+        elif not all(isinstance(part, int | float) for part in parts):
+            yield "optimizer_settings", f"{what} is {value!r}, which is no number"
+        elif key in ("relative_step", "warmup_init") and value:
+            yield "optimizer_settings", f"{what} sets a rate of its own, which cannot be combined with lr"
+    if run.optimizer in PACKAGES:
+        module, package = PACKAGES[run.optimizer]
+        if importlib.util.find_spec(module) is None:
+            yield (
+                "optimizer",
+                f"The optimizer {run.optimizer} needs a package that is not here; type: pip install {package}",
+            )
+
+
+def _schedule(run: Run) -> Iterator[tuple[str, str]]:
+    name = run.scheduler
+    if name not in SCHEDULERS:
+        yield "scheduler", f"The learning-rate schedule {name} is not supported; use {', '.join(SCHEDULERS)}"
+        return
+    for key, value in run.scheduler_settings.items():
+        what = f"The setting {key} of the schedule {name}"
+        if key not in SCHEDULERS[name]:
+            yield "scheduler_settings", f"{what} is not supported"
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            yield "scheduler_settings", f"{what} is {value!r}, which is no number"
+        elif key in COUNTS and (value < 1 or value != int(value)):
+            yield "scheduler_settings", f"{what} is {value}, but must be a whole number above 0"
+    if name == "step" and "step_size" not in run.scheduler_settings:
+        yield "scheduler", "The learning-rate schedule step needs lr_scheduler_params: {step_size: …}"
 
 
 def _capital(what: str) -> str:

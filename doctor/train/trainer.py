@@ -17,9 +17,11 @@ from .data import Item, batches
 from .encode import Latents, Texts
 from .errors import TrainError
 from .lora import LoraLinear, trainable
-from .optimize import make_optimizer, rate_factor
+from .names import UNCLIPPED
+from .optimize import make_optimizer
 from .progress import Progress
 from .save import State
+from .schedule import rate_factor
 from .timesteps import draw
 
 MOST_BAD_STEPS = 3
@@ -84,7 +86,8 @@ class Trainer:
             loss = self.loss(index) / count
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
-        limit = self.run.max_grad_norm if self.run.max_grad_norm > 0 else math.inf
+        clipped = self.run.max_grad_norm > 0 and self.run.optimizer not in UNCLIPPED
+        limit = self.run.max_grad_norm if clipped else math.inf
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), limit)
         if math.isfinite(total) and math.isfinite(norm.item()):
             self.bad = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from typing import Any
@@ -14,8 +15,10 @@ from zdoctor.doctor.train import refuse
 from .patient import run_with, written
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("optimizer prodigy", {"optimizer": "prodigy"}),
-    ("optimizer setting d_coef", {"optimizer_settings": {"d_coef": 2}}),
+    ("optimizer automagic", {"optimizer": "automagic"}),
+    ("setting d_coef of the optimizer adamw", {"optimizer_settings": {"d_coef": 2}}),
+    ("weight_decay of the optimizer adamw is '1e-4'", {"optimizer_settings": {"weight_decay": "1e-4"}}),
+    ("relative_step", {"optimizer": "adafactor", "optimizer_settings": {"relative_step": True}}),
     ("network type lokr", {"network_type": "lokr"}),
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),
@@ -26,7 +29,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("timestep type lognorm_blend", {"timestep_type": "lognorm_blend"}),
     ("content_or_style both", {"content_or_style": "both"}),
     ("loss wavelet", {"loss_type": "wavelet"}),
-    ("schedule polynomial", {"scheduler": "polynomial"}),
+    ("schedule piecewise_constant", {"scheduler": "piecewise_constant"}),
+    ("step needs lr_scheduler_params", {"scheduler": "step"}),
+    ("total_iters of the schedule cosine is 0", {"scheduler": "cosine", "scheduler_settings": {"total_iters": 0}}),
+    ("eta_min of the schedule cosine is '1e-6'", {"scheduler": "cosine", "scheduler_settings": {"eta_min": "1e-6"}}),
     ("setting power of the schedule cosine", {"scheduler": "cosine", "scheduler_settings": {"power": 2}}),
     ("learning rate '1e-4'", {"learning_rate": "1e-4"}),
     ("no dataset", {"datasets": ()}),
@@ -61,7 +67,9 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
         {"settings": written(train__gradient_accumulation_steps=1, train__ema_config__param_multiplier=1.0)},
         {"quantization": "qfloat8", "optimizer": "adamw8bit", "timestep_type": "weighted"},
         {"scheduler": "constant_with_warmup", "scheduler_settings": {"num_warmup_steps": 10}},
+        {"scheduler": "step", "scheduler_settings": {"step_size": 100, "gamma": 0.5}},
         {"optimizer_settings": {"weight_decay": 1e-4, "betas": [0.9, 0.99]}},
+        {"optimizer": "adafactor", "optimizer_settings": {"relative_step": False, "eps": [1e-30, 1e-3]}},
         {"use_ema": True},
         {"settings": written(train__do_differential_guidance=True, train__train_text_encoder=False)},
         {"settings": written(datasets__0__num_frames=1, network__dropout=None, train__min_denoising_steps=0)},
@@ -69,6 +77,12 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
 )
 def test_what_it_can_do_is_not_refused(changes: dict[str, Any]) -> None:
     assert refuse(run_with(**changes)) == []
+
+
+def test_an_optimizer_without_its_package_is_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (reason,) = refuse(run_with(optimizer="prodigy"))
+    assert reason.startswith("The optimizer prodigy needs a package") and "pip install prodigyopt" in reason
 
 
 def test_refusing_needs_no_torch() -> None:

@@ -1,0 +1,23 @@
+"""Where a run differs from what the words of its config may suggest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model.run import Run
+
+
+def explain(run: Run) -> Iterator[str]:
+    """What the user should know before the run starts, a sentence or two each."""
+    if run.alpha != run.rank:
+        yield f"alpha {run.alpha:g} is ignored: a Z-Image LoRA is trained and saved with alpha = rank = {run.rank}."
+    if run.scheduler == "linear" and not {"start_factor", "end_factor"} & set(run.scheduler_settings):
+        yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
+    if run.scheduler_settings.get("total_iters", run.steps) != run.steps:
+        yield "total_iters counts here; ai-toolkit puts the steps of the run in its place."
+    if run.timestep_type == "weighted":
+        yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
+    if run.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
+        yield f"noise_scheduler {run.noise_scheduler} has no meaning for Z-Image: flow matching is used."
+    if run.text_encoder_quantization is not None:
+        yield "The text encoder runs once, unquantized, and is dropped before training."

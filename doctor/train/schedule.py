@@ -1,0 +1,51 @@
+"""The learning rate by step. Pure, and free of torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+WARMUP = 1000
+
+
+def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: int, total: int) -> float:
+    """What the learning rate is multiplied by at `step` (from 0) of `total`.
+
+    As torch (constant, linear with a factor written, cosine, cosine_with_restarts, step) and diffusers
+    (constant_with_warmup, polynomial) define them, total_iters being the whole run unless written. Linear without
+    factors falls to zero; cosine stays at eta_min when it has arrived there.
+    """
+    span = max(1, int(settings.get("total_iters", total)))
+    if name == "constant":
+        return float(settings.get("factor", 1.0)) if step < span else 1.0
+    if name == "constant_with_warmup":
+        return _warm(settings, step, WARMUP)
+    if name == "linear":
+        if "start_factor" not in settings and "end_factor" not in settings:
+            return max(0.0, 1.0 - step / span)
+        start = float(settings.get("start_factor", 1.0 / 3))
+        end = float(settings.get("end_factor", 1.0))
+        return start + (end - start) * min(step, span) / span
+    if name in ("cosine", "cosine_with_restarts"):
+        floor = float(settings.get("eta_min", 0.0)) / rate
+        if name == "cosine_with_restarts":
+            while step >= span:
+                step -= span
+                span *= int(settings.get("T_mult", 1))
+        return floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * min(step, span) / span))
+    if name == "step":
+        return float(settings.get("gamma", 0.1)) ** (step // int(settings["step_size"]))
+    if name == "polynomial":
+        warmup = int(settings.get("num_warmup_steps", 0))
+        if step < warmup:
+            return _warm(settings, step, 0)
+        end = float(settings.get("lr_end", 1e-7)) / rate
+        left = max(0.0, 1.0 - (step - warmup) / max(1, span - warmup))
+        return float(end + (1.0 - end) * left ** float(settings.get("power", 1.0)))
+    raise ValueError(name)
+
+
+def _warm(settings: Mapping[str, Any], step: int, default: int) -> float:
+    warmup = int(settings.get("num_warmup_steps", default))
+    return min(1.0, step / warmup) if warmup > 0 else 1.0
