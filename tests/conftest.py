@@ -11,7 +11,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the state folder of whoever runs it."""
+    """No test reads or writes the state folder or the kept weights of whoever runs it."""
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("ZDOCTOR_STATE", str(folder))
+    monkeypatch.setenv("ZDOCTOR_CACHE", str(folder / "cache"))
     return folder

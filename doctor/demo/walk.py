@@ -193,11 +193,12 @@ def _print_recorded(patient: Patient) -> None:
 
 @contextlib.contextmanager
 def _inside(patient: Patient) -> Iterator[None]:
-    """The patient's folder as working directory, its cache as the hub's, its own state folder; then as before."""
+    """The patient's folder as working directory, its hub cache and zdoctor's folders in it; then as before."""
     cwd = Path.cwd()
     wanted = {
         "HF_HOME": str(patient.hub_home),
         "ZDOCTOR_STATE": str(patient.folder / "state"),
+        "ZDOCTOR_CACHE": str(patient.folder / "cache"),
         "HF_HUB_OFFLINE": None,
     }
     wanted |= {"HF_HUB_CACHE": None, "HUGGINGFACE_HUB_CACHE": None}

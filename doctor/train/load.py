@@ -1,7 +1,8 @@
 """Loading the Z-Image transformer: built empty, then filled tensor by tensor, quantized as the tensors arrive.
 
 At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
-tensor. A training adapter is merged into each weight before it is quantized.
+tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
+start (`weights`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from torch import Tensor, nn
 
 from .adapter import Delta
 from .errors import TrainError
-from .quantize import Kind, QuantizedLinear, quantize_rows
+from .quantize import Kind, QuantizedLinear, quantize_rows, stored
 from .tensorfiles import Entry, check_complete, collect, stream, weight_files
+from .weights import Layout, WeightCache, key_of
 
 CLASS_NAME = "ZImageTransformer2DModel"
 # Rows are cast, merged and quantized in pieces of about this many elements. On the CPU a float32 piece stays below
@@ -77,33 +79,76 @@ def fill(
     adapter: Mapping[str, Delta],
     dtype: torch.dtype,
     device: torch.device,
+    cache: WeightCache | None = None,
 ) -> list[str]:
     """Give every parameter of an empty model its value; returns the names in the files that nothing uses.
 
-    Files and shapes are checked before the first byte of a weight is read. Raises TrainError.
+    Files and shapes are checked before the first byte of a weight is read. Quantized weights that `cache` holds are
+    mapped instead of made; else they are put there. Raises TrainError.
     """
     entries = collect(weight_files(folder))
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unused = check_complete(entries, expected, folder)
-    plain: dict[str, Tensor | None] = {}
-    shapes = linears(model)
-    quantized = {} if quantization == "none" else {n: s for n, s in shapes.items() if is_quantized(n)}
-    codes: dict[str, tuple[Tensor, Tensor]] = {}
-    for entry, view in stream([entries[name] for name in expected]):
+    quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if is_quantized(n)}
+    wanted = [entries[name] for name in expected]
+    if cache is None or quantization == "none":
+        _install(model, _read(wanted, quantized, quantization, adapter, dtype, device), quantized)
+        return unused
+    words = {"adapter": cache.adapter, "quantization": quantization, "dtype": str(dtype).removeprefix("torch.")}
+    key = key_of(wanted, **words)
+    layout = _layout(expected, quantized, quantization, dtype)
+    values = cache.get(key, layout, device)
+    if values is None:
+        values = _read(wanted, quantized, quantization, adapter, dtype, device)
+        if key_of(wanted, **words).words == key.words:  # else the files changed while they were read
+            cache.put(key, layout, values)
+    _install(model, values, quantized)
+    return unused
+
+
+def _layout(
+    expected: Mapping[str, tuple[int, ...]],
+    quantized: Mapping[str, tuple[int, int]],
+    kind: Kind,
+    dtype: torch.dtype,
+) -> Layout:
+    """Types and shapes of what `_read` gives, by name."""
+    plain = {
+        name: (dtype, shape) for name, shape in expected.items() if name.removesuffix(".weight") not in quantized
+    }
+    return plain | {
+        f"{name}.{part}": spec for name, shape in quantized.items() for part, spec in stored(kind, shape).items()
+    }
+
+
+def _read(
+    entries: list[Entry],
+    quantized: Mapping[str, tuple[int, int]],
+    kind: Kind,
+    adapter: Mapping[str, Delta],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> dict[str, Tensor]:
+    """The model's tensors by name; in the place of a quantized weight its codes and scale."""
+    values: dict[str, Tensor] = {}
+    for entry, view in stream(entries):
         module, _, leaf = entry.name.rpartition(".")
         delta = adapter.get(module) if leaf == "weight" else None
         if leaf == "weight" and module in quantized:
-            codes[module] = _quantized(view, entry, quantization, delta, device)
+            values[f"{module}.codes"], values[f"{module}.scale"] = _quantized(view, entry, kind, delta, device)
         else:
-            plain[entry.name] = _cast(view, delta, dtype, device)
-    for name, (q, scale) in codes.items():
-        bias = plain.pop(f"{name}.bias", None)
-        replace(model, name, QuantizedLinear(q, scale, bias))
-    for name, value in plain.items():
-        assert value is not None
+            values[entry.name] = _cast(view, delta, dtype, device)
+    return values
+
+
+def _install(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str, tuple[int, int]]) -> None:
+    """Put the tensors in the place of the empty ones."""
+    for name, shape in quantized.items():
+        codes, scale = values.pop(f"{name}.codes"), values.pop(f"{name}.scale")
+        replace(model, name, QuantizedLinear(codes, scale, values.pop(f"{name}.bias", None), shape[1]))
+    for name, value in values.items():
         _assign(model, name, value)
     check_no_meta(model)
-    return unused
 
 
 def check_no_meta(model: nn.Module) -> None:
@@ -166,19 +211,15 @@ def _quantized(
 ) -> tuple[Tensor, Tensor]:
     rows, columns = entry.shape
     step = max(1, PIECE.get(device.type, 1 << 22) // columns)
-    codes: Tensor | None = None
-    scale = torch.empty(rows, device=device)
+    codes, scale = (
+        torch.empty(shape, dtype=dtype, device=device) for dtype, shape in stored(kind, (rows, columns)).values()
+    )
     for start in range(0, rows, step):
         stop = min(rows, start + step)
         piece = view[start:stop].to(device).float()
         if delta is not None:
             piece = piece + delta.rows(start, stop)
-        q, s = quantize_rows(piece, kind)
-        if codes is None:
-            codes = torch.empty(rows, columns, dtype=q.dtype, device=device)
-        codes[start:stop] = q
-        scale[start:stop] = s
-    assert codes is not None
+        codes[start:stop], scale[start:stop] = quantize_rows(piece, kind)
     return codes, scale
 
 

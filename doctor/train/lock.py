@@ -23,12 +23,12 @@ def alone(folder: Path, name: str) -> Iterator[None]:
     except OSError as error:
         raise TrainError(f"The output folder {folder} cannot be written: {error.strerror or error}.") from error
     with handle:
-        if not _taken(handle.fileno()):
+        if not taken(handle.fileno()):
             raise TrainError(f"Another zdoctor train is writing to {folder}. Wait for it, or stop it.")
         yield
 
 
-def _taken(descriptor: int) -> bool:
+def taken(descriptor: int) -> bool:
     """Whether the lock is ours now; also true on file systems that have no locks."""
     if sys.platform == "win32":
         import msvcrt

@@ -36,6 +36,7 @@ from .steps import Steps, saved
 from .stop import Stop
 from .tensorfiles import check_complete, collect, weight_files
 from .trainer import Trainer
+from .weights import WeightCache, cache_folder
 
 # Matrices up to this many columns gain nothing from threads; on a busy machine they lose most of their time waiting.
 SMALL = 512
@@ -105,7 +106,8 @@ def run_training(
         texts.prepare(prompts(run, items), place, progress.phase)
 
         progress.phase(f"Loading the transformer ({quantization}, {str(dtype).removeprefix('torch.')})")
-        fill(model, folder, quantization=quantization, adapter=adapter, dtype=dtype, device=place)
+        kept = WeightCache(cache_folder(), identity["adapter"], progress.note)
+        fill(model, folder, quantization=quantization, adapter=adapter, dtype=dtype, device=place, cache=kept)
         seed = state.seed if state else run.seed if run.seed is not None else secrets.randbelow(1 << 31)
         if state and run.seed not in (None, seed):
             progress.note(

@@ -21,6 +21,11 @@ FORMATS: dict[str, tuple[float, torch.dtype]] = {
 }
 
 
+def stored(kind: Kind, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """Type and shape of the codes and of the scale of a weight (out x in)."""
+    return {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, shape[:1])}
+
+
 def quantize_rows(weight: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
     """(codes, scale) of a float32 weight (out x in): codes like the weight, scale float32 of shape (out,)."""
     largest, dtype = FORMATS[kind]
@@ -59,9 +64,9 @@ class QuantizedLinear(nn.Module):
     scale: Tensor
     bias: Tensor | None
 
-    def __init__(self, codes: Tensor, scale: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, codes: Tensor, scale: Tensor, bias: Tensor | None, in_features: int) -> None:
         super().__init__()
-        self.out_features, self.in_features = codes.shape
+        self.out_features, self.in_features = codes.shape[0], in_features
         self.register_buffer("codes", codes)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -155,17 +156,18 @@ def stream(entries: list[Entry]) -> Iterator[tuple[Entry, Tensor]]:
                     if not count:
                         raise TrainError(f"{file} ended while {entry.name} was read. Fetch it again.")
                     done += count
-                yield entry, _view(buffer, entry)
+                yield entry, view(buffer, entry)
                 if forget:
                     _forget(stream.fileno(), entry)
                 index += 1
 
 
-def _view(buffer: bytearray, entry: Entry) -> Tensor:
+def view(buffer: bytearray | mmap.mmap, entry: Entry, offset: int = 0) -> Tensor:
+    """The tensor whose bytes begin at `offset` of a buffer. It shares the buffer's memory."""
     count = math.prod(entry.shape)
     if count == 0:
         return torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
-    return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count).reshape(entry.shape)
+    return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset).reshape(entry.shape)
 
 
 def _forget(descriptor: int, entry: Entry) -> None:

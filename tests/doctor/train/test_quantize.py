@@ -50,7 +50,7 @@ def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Kind, bia
     torch.manual_seed(1)
     codes, scale = quantize_rows(weight(), kind)
     extra = torch.randn(48) if bias else None
-    ours = QuantizedLinear(codes, scale, extra)
+    ours = QuantizedLinear(codes, scale, extra, 64)
     x = torch.randn(2, 7, 64, requires_grad=True)
     y = x.detach().clone().requires_grad_(True)
     push = torch.randn(2, 7, 48)
@@ -64,13 +64,13 @@ def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Kind, bia
 
 def test_gradcheck_in_double_precision() -> None:
     codes, scale = quantize_rows(weight(6, 5), "int8")
-    ours = QuantizedLinear(codes, scale, None)
+    ours = QuantizedLinear(codes, scale, None, 5)
     x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(ours, (x,))
 
 
 def test_checkpointing_changes_no_gradient() -> None:
-    ours = QuantizedLinear(*quantize_rows(weight(64, 64), "int8"), None)
+    ours = QuantizedLinear(*quantize_rows(weight(64, 64), "int8"), None, 64)
     x = torch.randn(3, 64, requires_grad=True)
     y = x.detach().clone().requires_grad_(True)
     ours(ours(x)).sum().backward()
@@ -82,6 +82,6 @@ def test_checkpointing_changes_no_gradient() -> None:
 
 
 def test_weights_are_buffers_that_take_one_byte_each() -> None:
-    ours = QuantizedLinear(*quantize_rows(weight(), "int8"), None)
+    ours = QuantizedLinear(*quantize_rows(weight(), "int8"), None, 64)
     assert not list(ours.parameters())
     assert ours.codes.nbytes == 48 * 64
