@@ -18,6 +18,7 @@ from .adapter import read_adapter
 from .data import read_items
 from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .errors import TrainError
+from .explain import explain
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import add_lora, add_removal, targets
 from .names import DTYPES, KINDS
@@ -89,7 +90,8 @@ def run_training(
             "trained. For more, raise steps; to start again, give the run another name."
         )
         return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
-    _explain(run, progress)
+    for note in explain(run):
+        progress.note(note)
 
     progress.phase("Reading the dataset")
     cache = Cache(output / ".cache")
@@ -173,24 +175,6 @@ def has_bfloat16() -> bool:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     except (AttributeError, RuntimeError):
         return True
-
-
-def _explain(run: Run, progress: Progress) -> None:
-    """Say where the run differs from what the config's words may suggest."""
-    if run.alpha != run.rank:
-        progress.note(
-            f"alpha {run.alpha:g} is ignored: a Z-Image LoRA is trained and saved with alpha = rank = {run.rank}."
-        )
-    if run.scheduler == "linear":
-        progress.note(
-            "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
-        )
-    if run.timestep_type == "weighted":
-        progress.note("timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %).")
-    if run.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
-        progress.note(f"noise_scheduler {run.noise_scheduler} has no meaning for Z-Image: flow matching is used.")
-    if run.text_encoder_quantization is not None:
-        progress.note("The text encoder runs once, unquantized, and is dropped before training.")
 
 
 @contextmanager
