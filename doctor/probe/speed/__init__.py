@@ -18,6 +18,7 @@ HANGS = 5.0  # a single read that takes longer is a dead mount, as far as one ca
 BLOCK = 4096
 SMALLEST, SHORT, LONG = 64 << 10, 256 << 10, 4 << 20
 TURNS = 24
+ENOUGH, FAST = 4, 400e6  # so many long reads at this pace (bytes/s) leave no doubt: nobody would move the model
 # Where O_DIRECT passes by the page cache, whatever is in it. Not on btrfs (Linux 6.18 leaves the pages there), not on
 # what may stand on one (an overlay), not on ZFS, which has a cache of its own; nor with these options.
 DIRECT = ("ext2", "ext3", "ext4", "xfs", "vfat", "exfat", "nfs", "cifs", "smb3", "fuse")
@@ -104,7 +105,8 @@ def _sample(sizes: Sequence[tuple[int, str]], opener: Opener, buffer: memoryview
             if taken is not None:
                 tried.append((wanted, wanted / max(taken, 1e-9)))
                 length = LONG if taken < 0.05 else length
-        if time.perf_counter() > deadline:
+        clear = [pace for wanted, pace in tried if wanted == LONG]
+        if time.perf_counter() > deadline or (len(clear) >= ENOUGH and min(clear) >= FAST):
             break
     enough = min(1 << 20, max((wanted for wanted, _ in tried), default=0))  # a short read measures the way there
     found.streams = [pace for wanted, pace in tried if wanted >= enough]
