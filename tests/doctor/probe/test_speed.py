@@ -265,7 +265,7 @@ def test_direct_reads_of_btrfs_leave_their_pages_in_memory(tmp_path: Path) -> No
         tmp_path,
     )
     left, cold, warm = said
-    assert int(left) in (0, 1024)
+    assert int(left) == 0 or int(left) >= 1024  # with readahead, more than was asked for
     assert "of what was not in memory" in cold and warm.startswith("the files are all in memory")
 
 
