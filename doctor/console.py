@@ -12,13 +12,13 @@ from .errors import UserError, printable
 
 
 def progress() -> Callable[[int, int, str], None] | None:
-    """Bytes copied, on one line of a terminal; nothing elsewhere."""
+    """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         return None
 
     def show(done: int, total: int, name: str) -> None:
         part = done / total if total else 1.0
-        text = f"copying {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {printable(name)}"
+        text = f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {printable(name)}"
         end = "\n" if done >= total else ""
         print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
 
