@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
 
     made.add_argument("--max-minutes", metavar="N", type=_minutes, help="save and exit before N minutes are over")
+    made.add_argument("--eval", metavar="N", type=_count, help="hold N pictures out and measure the loss on them")
 
     made = command("undo", _undo, "take back the last repair, byte for byte")
     made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
@@ -127,6 +128,12 @@ def _minutes(text: str) -> float:
     if not 0 < minutes < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
     return minutes
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -211,7 +218,7 @@ def _train(options: argparse.Namespace) -> int:
     from .train import TrainError
 
     try:
-        result = commands.run_training(seen, max_minutes=options.max_minutes)
+        result = commands.run_training(seen, max_minutes=options.max_minutes, held_out=options.eval)
     except TrainError as error:
         print(f"zdoctor: {error}", file=sys.stderr)
         return 1

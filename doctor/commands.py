@@ -195,7 +195,9 @@ def extract(
         raise UserError(str(error)) from error
 
 
-def train(config: str, *, max_minutes: float | None = None, progress: Any = None) -> TrainResult:
+def train(
+    config: str, *, max_minutes: float | None = None, held_out: int | None = None, progress: Any = None
+) -> TrainResult:
     """Train every run of a config with zdoctor's own runner, once its checks are green.
 
     Raises UserError with what is not green.
@@ -206,7 +208,7 @@ def train(config: str, *, max_minutes: float | None = None, progress: Any = None
         raise UserError(
             f"{config} is not green: {why}", f"zdoctor check {config} shows it, zdoctor fix {config} repairs."
         )
-    return run_training(seen, max_minutes=max_minutes, progress=progress)
+    return run_training(seen, max_minutes=max_minutes, held_out=held_out, progress=progress)
 
 
 def not_green(seen: Examination) -> str:
@@ -223,7 +225,9 @@ def not_green(seen: Examination) -> str:
     return "" if seen.reading.runs else seen.reading.reason or "there is nothing to train in it"
 
 
-def run_training(seen: Examination, *, max_minutes: float | None = None, progress: Any = None) -> TrainResult:
+def run_training(
+    seen: Examination, *, max_minutes: float | None = None, held_out: int | None = None, progress: Any = None
+) -> TrainResult:
     """Hand a green examination to the runner: every path resolved, nothing looked up again."""
     from . import train as runner
 
@@ -253,6 +257,7 @@ def run_training(seen: Examination, *, max_minutes: float | None = None, progres
             dataset_folders=datasets,
             output_folder=paths.absolute(run.output_folder or "output"),
             max_minutes=max_minutes,
+            held_out=held_out,
             progress=progress,
         )
         if result.stopped != "finished":

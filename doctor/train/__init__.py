@@ -26,6 +26,7 @@ def train(
     output_folder: str,
     device: str | None = None,
     max_minutes: float | None = None,
+    held_out: int | None = None,
     progress: Progress | None = None,
 ) -> TrainResult:
     """Train the LoRA that `run` describes and write it to `output_folder`.
@@ -33,7 +34,8 @@ def train(
     All paths are absolute. `model_folder` is a diffusers folder with transformer/ (or the transformer's own folder);
     `extras_folder` comes first for text_encoder/, tokenizer/ and vae/, then the model folder; `dataset_folders`
     maps each Dataset.key to its folder. An output folder with the state of this run is gone on with.
-    With `max_minutes` it ends as if stopped before the process is that old.
+    With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are
+    evaluated instead of trained on (None: as many as when the run began, else none).
     Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
     """
     shown = progress or default_progress()
@@ -56,6 +58,7 @@ def train(
                 dataset_folders=dataset_folders,
                 output_folder=output_folder,
                 device=device,
+                held_out=held_out,
                 progress=shown,
                 stop=stop,
             )

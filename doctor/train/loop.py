@@ -18,7 +18,9 @@ from .adapter import read_adapter
 from .data import read_items
 from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .errors import TrainError
+from .evaluate import hold_out
 from .explain import explain
+from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import add_lora, add_removal, targets
 from .names import DTYPES, KINDS
@@ -52,6 +54,7 @@ def run_training(
     dataset_folders: Mapping[str, str],
     output_folder: str,
     device: str | None,
+    held_out: int | None,
     progress: Progress,
     stop: Stop,
 ) -> TrainResult:
@@ -101,11 +104,15 @@ def run_training(
     items = read_items(run, dataset_folders, vae_divisor(parts["vae"]), known)
     if known != before:
         sizes.write(known)
+    count = state.held_out if state else held_out or 0
+    if held_out not in (None, count):
+        progress.note(f"The run goes on with {count} held-out pictures; --eval {held_out} starts with a new run.")
+    items, held = hold_out(items, count)
     latents = Latents(cache, parts["vae"])
     texts = Texts(cache, parts["text_encoder"], parts["tokenizer"], dtype)
     with _memory_errors():
-        latents.prepare(items, place, progress.phase)
-        texts.prepare(prompts(run, items), place, progress.phase)
+        latents.prepare([*items, *held], place, progress.phase)
+        texts.prepare(prompts(run, [*items, *held]), place, progress.phase)
 
         progress.phase(f"Loading the transformer ({quantization}, {str(dtype).removeprefix('torch.')})")
         kept = WeightCache(cache_folder(), identity["adapter"], progress.note)
@@ -126,13 +133,19 @@ def run_training(
         if state:
             trainer.restore(state)
             progress.note(f"The run goes on from step {state.step}.")
+        journal = Journal(output / "losses.jsonl", trainer.step)
         stop.gentle = True
-        stopped = Steps(run, trainer, preview, output, identity, progress, stop).go()
+        steps = Steps(run, trainer, preview, output, identity, progress, stop, held, journal)
+        try:
+            stopped = steps.go()
+        finally:
+            journal.close()
     progress.close()
     return TrainResult(
         lora=str(saved(run, output, trainer.step)),
         steps=trainer.step,
         losses=tuple(trainer.losses),
+        evaluations=tuple(journal.evaluations),
         samples=tuple(preview.files),
         seconds=time.monotonic() - began,
         stopped=stopped,

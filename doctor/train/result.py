@@ -9,6 +9,7 @@ from typing import Literal
 @dataclass(frozen=True)
 class TrainResult:
     """`lora` and `samples` are paths; `losses` has one mean loss per step since step 0, resumed steps included.
+    `evaluations` are (step, evaluation loss).
 
     "interrupted" says that somebody asked to stop, which can also be while the last previews are painted.
     """
@@ -19,3 +20,4 @@ class TrainResult:
     samples: tuple[str, ...]
     seconds: float
     stopped: Literal["finished", "interrupted"]
+    evaluations: tuple[tuple[int, float], ...] = ()

@@ -34,6 +34,7 @@ class State:
     lora: dict[str, Tensor]
     optimizer: dict[str, Any]
     ema: dict[str, Tensor] | None
+    held_out: int = 0
 
 
 def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, metadata: Mapping[str, str]) -> None:

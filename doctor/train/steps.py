@@ -10,6 +10,9 @@ from typing import Literal
 import torch
 
 from ..model.run import Run
+from .data import Item
+from .evaluate import evaluate
+from .journal import Journal
 from .names import SAVE_DTYPES
 from .preview import Preview
 from .progress import Progress
@@ -20,7 +23,7 @@ from .trainer import Trainer
 
 @dataclass
 class Steps:
-    """What a loaded run needs to go to its end. `identity` is what the state is known by."""
+    """What a loaded run needs to go to its end. The state is known by `identity`; `held` is what is evaluated."""
 
     run: Run
     trainer: Trainer
@@ -29,13 +32,17 @@ class Steps:
     identity: dict[str, str]
     progress: Progress
     stop: Stop
+    held: list[Item]
+    journal: Journal
 
     def go(self) -> Literal["finished", "interrupted"]:
         """Train until the last step or until asked to stop; the LoRA and the state are saved in either case."""
         run, trainer, stop = self.run, self.trainer, self.stop
         self.progress.phase(f"Training {run.steps} steps")
-        if trainer.step == 0 and not run.skip_first_sample:
-            self.preview.paint(stop)
+        if trainer.step == 0:
+            self._evaluate()
+            if not run.skip_first_sample:
+                self.preview.paint(stop)
         rate = 0.0
         while trainer.step < run.steps and not stop.is_set():
             begin = time.monotonic()
@@ -46,11 +53,17 @@ class Steps:
                 self._time_a_save()
             rate = 1.0 / took if rate == 0.0 else 1.0 / (0.8 / rate + 0.2 * took)
             self.progress.step(trainer.step, run.steps, loss, rate)
+            self.journal.step(trainer.step, loss, trainer.rate, took)
             last = trainer.step == run.steps
-            if run.save_every > 0 and trainer.step % run.save_every == 0 and not last:
+            saves, samples = (
+                every > 0 and trainer.step % every == 0 and not last for every in (run.save_every, run.sample_every)
+            )
+            if saves or samples or last:
+                self._evaluate()
+            if saves:
                 self._save(step_file(self.output, run.name, trainer.step))
                 prune(self.output, run.name, run.keep_saves)
-            if not last and run.sample_every > 0 and trainer.step % run.sample_every == 0:
+            if samples:
                 self.preview.paint(stop)
         if stop.is_late() and not stop.asked and trainer.step < run.steps:
             self.progress.note(
@@ -65,15 +78,23 @@ class Steps:
     def _time_a_save(self) -> None:
         """After the first step of a run with a limit: how long the checkpoint at its end will take."""
         begin = time.monotonic()
-        write_state(state_file(self.output, self.run.name), self.trainer.state(self.identity))
+        write_state(state_file(self.output, self.run.name), self.trainer.state(self.identity, len(self.held)))
         self.stop.save = time.monotonic() - begin
+
+    def _evaluate(self) -> None:
+        loss = evaluate(self.trainer, self.held, self.stop.is_set) if self.held else None
+        if loss is not None:
+            step = self.trainer.step
+            self.journal.evaluation(step, loss)
+            self.progress.phase(f"Evaluation loss {loss:.4f} at step {step} (held-out pictures: {len(self.held)})")
 
     def _save(self, file: Path) -> None:
         begin = time.monotonic()
+        self.journal.sync()
         dtype = getattr(torch, SAVE_DTYPES[self.run.save_dtype])
         trainer = self.trainer
         write_lora(file, trainer.weights(), dtype, metadata(self.run, trainer.step, trainer.epoch))
-        write_state(state_file(self.output, self.run.name), trainer.state(self.identity))
+        write_state(state_file(self.output, self.run.name), trainer.state(self.identity, len(self.held)))
         self.stop.save = max(self.stop.save, time.monotonic() - begin)
 
 

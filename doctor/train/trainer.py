@@ -74,6 +74,11 @@ class Trainer:
     def epoch(self) -> int:
         return self.step * self.run.gradient_accumulation // len(self.order)
 
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
     def advance(self) -> float:
         """One optimizer step; returns its mean loss. Raises TrainError after three losses in a row are not finite."""
         rate = self.run.learning_rate
@@ -112,16 +117,19 @@ class Trainer:
         t, weight = draw(run.timestep_type, run.content_or_style, len(items), generator)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
-            self.texts.get(item.dropped if drop < item.dropout else item.caption).to(self.device, self.dtype)
-            for item, drop in zip(items, drops, strict=True)
+            item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
+        return (self.misses(clean, noise, t, captions) * weight.to(self.device)).mean()
+
+    def misses(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
+        """The unweighted loss of each sample: latents and noise b x c x h x w, t in (0, 1] the share of noise."""
+        texts = [self.texts.get(caption).to(self.device, self.dtype) for caption in captions]
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype).unsqueeze(2)
-        output = self.model(list(noisy.unbind(0)), (1.0 - t).to(self.device), captions, return_dict=False)[0]
+        output = self.model(list(noisy.unbind(0)), (1.0 - t).to(self.device), texts, return_dict=False)[0]
         guess = -torch.stack([value.float() for value in output]).squeeze(2)
         miss = guess - (noise - clean).to(self.device)
-        each = (miss.abs() if run.loss_type == "mae" else miss.square()).mean(dim=(1, 2, 3))
-        return (each * weight.to(self.device)).mean()
+        return (miss.abs() if self.run.loss_type == "mae" else miss.square()).mean(dim=(1, 2, 3))
 
     def weights(self) -> dict[str, Tensor]:
         """What is saved: the running average where one is kept, else the trained weights."""
@@ -140,7 +148,7 @@ class Trainer:
         finally:
             self._set(kept)
 
-    def state(self, identity: dict[str, str]) -> State:
+    def state(self, identity: dict[str, str], held_out: int) -> State:
         return State(
             identity=identity,
             seed=self.seed,
@@ -149,6 +157,7 @@ class Trainer:
             lora={key: value.detach().cpu() for key, value in self.parameters.items()},
             optimizer=self.optimizer.state_dict(),
             ema=None if self.ema is None else {key: value.cpu() for key, value in self.ema.items()},
+            held_out=held_out,
         )
 
     def restore(self, state: State) -> None:
