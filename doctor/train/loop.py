@@ -26,6 +26,7 @@ from .lora import add_lora, add_removal, targets
 from .names import DTYPES, KINDS
 from .preview import Preview, previews, prompts
 from .progress import Progress
+from .record import Folder, read_record, run_record
 from .result import TrainResult
 from .save import (
     check_owner,
@@ -135,7 +136,16 @@ def run_training(
             progress.note(f"The run goes on from step {state.step}.")
         journal = Journal(output / "losses.jsonl", trainer.step)
         stop.gentle = True
-        steps = Steps(run, trainer, preview, output, identity, progress, stop, held, journal)
+        record = run_record(
+            run,
+            device=str(place) if place.type != "cuda" else torch.cuda.get_device_name(place),
+            dtype=str(dtype).removeprefix("torch."),
+            seed=seed,
+            step=trainer.step,
+            before=read_record(output / "run.json") if state else {},
+        )
+        notes = Folder(output, run, record)
+        steps = Steps(run, trainer, preview, output, identity, progress, stop, held, journal, notes)
         try:
             stopped = steps.go()
         finally:

@@ -16,6 +16,7 @@ from .journal import Journal
 from .names import SAVE_DTYPES
 from .preview import Preview
 from .progress import Progress
+from .record import Folder
 from .save import final_file, metadata, prune, state_file, step_file, write_lora, write_state
 from .stop import Stop
 from .trainer import Trainer
@@ -34,6 +35,7 @@ class Steps:
     stop: Stop
     held: list[Item]
     journal: Journal
+    folder: Folder
 
     def go(self) -> Literal["finished", "interrupted"]:
         """Train until the last step or until asked to stop; the LoRA and the state are saved in either case."""
@@ -63,6 +65,7 @@ class Steps:
             if saves:
                 self._save(step_file(self.output, run.name, trainer.step))
                 prune(self.output, run.name, run.keep_saves)
+                self._tell("Saved")
             if samples:
                 self.preview.paint(stop)
         if stop.is_late() and not stop.asked and trainer.step < run.steps:
@@ -73,6 +76,7 @@ class Steps:
         self._save(saved(run, self.output, trainer.step))
         if trainer.step >= run.steps:
             self.preview.paint(stop)
+        self._tell("Finished" if trainer.step >= run.steps else "Stopped")
         return "interrupted" if stop.is_set() else "finished"
 
     def _time_a_save(self) -> None:
@@ -80,6 +84,11 @@ class Steps:
         begin = time.monotonic()
         write_state(state_file(self.output, self.run.name), self.trainer.state(self.identity, len(self.held)))
         self.stop.save = time.monotonic() - begin
+
+    def _tell(self, status: str) -> None:
+        trainer = self.trainer
+        status = f"{status} at step {trainer.step} of {self.run.steps}"
+        self.folder.write(status, trainer.losses, self.journal.evaluations)
 
     def _evaluate(self) -> None:
         loss = evaluate(self.trainer, self.held, self.stop.is_set) if self.held else None
