@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .errors import UserError
 from .model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
+from .model.plans import note_of
 from .probe.hub import probe_hub
 from .probe.hub.caches import COMMIT, caches, repo_folder
 from .probe.world import Paths, Stat, World
@@ -45,6 +46,7 @@ def plan_extraction(
     items = tuple(_items(files, model_only))
     if not items:
         raise UserError(f"nothing of {repo.repo} is in the cache {repo.cache}.", f"hf download {repo.repo}")
+    items += () if hardlink else note_of(repo)  # linked files are older than they look
     verb = "hard-link" if hardlink else "copy"
     title = f"{verb} {repo.repo} at {(repo.commit or '')[:8]} to {target}"
     try:

@@ -21,6 +21,7 @@ from ..doctor.model import (
     Unknown,
 )
 from ..doctor.model.families import family_of
+from ..doctor.model.plans import note_of
 from ..doctor.rules import repair
 
 _ZIMAGE = "Tongyi-MAI/Z-Image-Turbo"
@@ -178,7 +179,7 @@ def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
         if size is None or source is None:
             return ()
         items.append(CopyItem(source, file.name, size, file.digest))
-    return tuple(items)
+    return (*items, *note_of(repo)) if items else ()
 
 
 def _faster(storage: Storage) -> list[Place]:

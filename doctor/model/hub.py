@@ -47,9 +47,10 @@ class HubRepo:
     the hub id that its files can be fetched from, None where nothing on this machine knows it.
 
     `ref` is the branch or tag asked for, `ref_state` what its ref file says; `commit` the snapshot that serves.
-    `has_manifest` is true when `trees/<commit>.json` names every file. `partials` are left-over downloads
-    as (path, size, alive): alive when another process may still be writing it. `complete` are those of `snapshots`
-    in which no needed file is missing, the newest first. A repository of which nothing is cached has no `commit`.
+    `has_manifest` is true when `trees/<commit>.json` names every file; `manifest` is then that file, its size and its
+    digest. `partials` are left-over downloads as (path, size, alive): alive when another process may still be writing
+    it. `complete` are those of `snapshots` in which no needed file is missing, the newest first. A repository of
+    which nothing is cached has no `commit`.
     `update_of` is the complete older snapshot that the one to use was to replace, where its download was cut short
     and nothing can be linked; its files are then all listed, also those that nobody loads.
     `used_by` are the fields of the run that name it; it is empty for one that lies in a cache the run does not use.
@@ -72,6 +73,7 @@ class HubRepo:
     complete: tuple[str, ...] = ()
     update_of: str | None = None
     origin: str | None = None
+    manifest: tuple[str, int, str] | None = None
 
     @property
     def is_folder(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from .hub import HubRepo
 from .record import dataclass
 
 Safety = Literal["safe", "ask", "show"]
@@ -114,6 +115,15 @@ class FetchFile:
     digest: str | None
     prefix: str | None = None
     prefix_size: int = 0
+
+
+def note_of(repo: HubRepo) -> tuple[CopyItem, ...]:
+    """The hub client's list of files, which goes along where the client itself keeps it in a plain folder: with it
+    the copy can be verified for as long as it lies there. The last item, so that it is not older than the files."""
+    if repo.manifest is None:
+        return ()
+    path, size, digest = repo.manifest
+    return (CopyItem(path, f".cache/huggingface/trees/{repo.commit}.json", size, digest),)
 
 
 Step = (

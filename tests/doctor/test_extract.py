@@ -49,7 +49,9 @@ def test_every_file_arrives_and_can_be_taken_back(cache: Cache, tmp_path: Path, 
     plan = plan_extraction(cache.world(), source, str(tmp_path / "model"))
     done = apply(plan, state=tmp_path / "state")
     found = {p.relative_to(tmp_path / "model").as_posix(): p for p in (tmp_path / "model").rglob("*") if p.is_file()}
-    assert {name: path.read_bytes() for name, path in found.items()} == MODEL
+    note = f".cache/huggingface/trees/{cache.commit}.json"  # where the client keeps it in a folder
+    expected = {**MODEL, note: cache.manifest.read_bytes()}
+    assert {name: path.read_bytes() for name, path in found.items()} == expected
     assert not any(path.is_symlink() for path in found.values())
     undo(done.id, state=tmp_path / "state")
     assert not (tmp_path / "model").exists()
@@ -82,7 +84,8 @@ def test_only_the_model(cache: Cache, tmp_path: Path) -> None:
 def test_only_some_parts_also_when_another_one_is_damaged(cache: Cache, tmp_path: Path) -> None:
     cache.blob(SHARD).unlink()
     plan = plan_extraction(cache.world(), REPO, str(tmp_path / "model"), only=("vae", "model_index.json"))
-    assert names(plan) == {"model_index.json", *(name for name in MODEL if name.startswith("vae/"))}
+    note = f".cache/huggingface/trees/{cache.commit}.json"
+    assert names(plan) == {note, "model_index.json", *(name for name in MODEL if name.startswith("vae/"))}
     with pytest.raises(UserError, match="no vea") as error:
         plan_extraction(cache.world(), REPO, str(tmp_path / "model"), only=("vea",))
     assert "transformer, vae" in error.value.hint

@@ -16,7 +16,9 @@ from safetensors import safe_open
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.engine import prescribe
-from zdoctor.doctor.model import Report
+from zdoctor.doctor.extract import plan_extraction
+from zdoctor.doctor.model import Hub, Report
+from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.tests.fixes.test_hub import picture
 from zdoctor.tests.hub_cases import BIG, MODEL, REPO, SHARD, SICK, VAE, Cache, Sickness, check, run_with, said
 from zdoctor.tests.hub_server import HubServer, etag
@@ -263,3 +265,31 @@ def test_nothing_is_claimed_without_notes(healthy: Folder, tmp_path: Path) -> No
     shutil.rmtree(folder.model / ".cache")
     spoil(folder, next(s for s in SICK if s.name == "flipped-big"))
     assert said(look(folder)) == []
+
+
+def test_an_extracted_folder_can_be_verified_for_ever(healthy: Folder, server: HubServer, tmp_path: Path) -> None:
+    """The list of files goes along, so the copy needs the cache no more; the hub client takes it for its own."""
+    cache = tmp_path / "cache"
+    snapshot_download(REPO, endpoint=server.url, cache_dir=cache)
+    folder = Folder(tmp_path / "hub", healthy.commit)
+    world = Cache(cache, healthy.commit).world()
+    apply(plan_extraction(world, REPO, str(folder.model)), state=tmp_path / "state")
+    shutil.rmtree(cache)
+    assert folder.manifest.is_file() and load(folder) == MODEL
+    report = look(folder)
+    assert said(report) == []
+    hub = probe_hub(folder.world(), run_with(str(folder.model)), deep=True)
+    assert isinstance(hub, Hub)
+    assert all(file.verified for file in hub.repos[0].files if file.needed)
+
+    spoil(folder, next(s for s in SICK if s.name == "flipped-big"))
+    folder.file(SHARD).unlink()
+    assert sorted(said(look(folder))) == [("HUB001", BIG), ("HUB002", SHARD)]
+    later = folder.file(VAE)
+    later.write_text('{"latent_channels": 4}')
+    os.utime(later, ns=(0, folder.manifest.stat().st_mtime_ns + LATER))
+    assert sorted(said(look(folder))) == [("HUB001", BIG), ("HUB002", SHARD)]
+    served = server.served
+    snapshot_download(REPO, endpoint=server.url, local_dir=folder.model, cache_dir=cache)
+    small = sum(len(data) for name, data in MODEL.items() if not name.endswith(".safetensors"))
+    assert server.served - served <= small + len(MODEL[SHARD]) + len(MODEL[BIG])

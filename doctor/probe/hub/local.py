@@ -54,7 +54,7 @@ def local_uses(world: World, run: Run) -> Iterator[Use]:
         named = paths.absolute(value)
         place, inside = named, ""
         for _ in range(HIGHEST):
-            if isinstance(world.stat(paths.join(place, *NOTES, "download")), Stat):
+            if any(isinstance(world.stat(paths.join(place, *NOTES, kept)), Stat) for kept in ("download", "trees")):
                 yield Use(place, "", None, key, inside)
                 break
             inside = f"{paths.name(place)}/{inside}" if inside else paths.name(place)
@@ -74,8 +74,11 @@ def look_local(
     folder = uses[0].repo
     notes = dict(_notes(world, paths, paths.join(folder, *NOTES, "download")))
     commits = Counter(note.commit for note in notes.values())
-    commit = max(commits, key=lambda c: commits[c], default=None)
+    lists = dict(_lists(world, paths, paths.join(folder, *NOTES, "trees")))
+    commit = max(commits, key=lambda c: commits[c], default=next(iter(lists)) if len(lists) == 1 else None)
     listed = manifest(world, paths.join(folder, *NOTES, "trees", f"{commit}.json")) if commit else None
+    # A copy that zdoctor made has the list alone, written after the files.
+    all_at = Note(commit, None, lists[commit]) if commit in lists and not notes else None
     has_list = isinstance(listed, Mapping)
     expected: dict[str, Expected | None] = dict(listed) if isinstance(listed, Mapping) else {}
     for name, note in notes.items():
@@ -93,7 +96,7 @@ def look_local(
     def seen(name: str) -> HubFile:
         wants = expected[name]
         file = examine(world, paths, folder, folder, name, wants, needed=name in wanted, hashed=hashed or {})
-        if file.state in ("wrong-size", "wrong-content") and _is_edited(world, paths, file, notes.get(name)):
+        if file.state in ("wrong-size", "wrong-content") and _is_edited(world, paths, file, notes.get(name, all_at)):
             # People edit a config.json; weights that others wrote are worth a word.
             file = replace(file, changed=True, state=file.state if name.endswith(".safetensors") else "ok")
         return (
@@ -153,9 +156,18 @@ def _notes(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, Note]
             yield name.removesuffix(".metadata"), Note(commit, digest_of_blob(etag), at)
 
 
+def _lists(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, int]]:
+    """The commits whose list of files is there, and when it was written, in ns since 1970."""
+    names = world.names(folder)
+    for name in () if isinstance(names, Unknown) else names:
+        stat = world.stat(paths.join(folder, name))
+        if COMMIT.fullmatch(name.removesuffix(".json")) and isinstance(stat, Stat):
+            yield name.removesuffix(".json"), stat.modified_ns
+
+
 def _below(world: World, paths: Paths, folder: str) -> Iterator[str]:
     """Names of the files below a folder, at most MOST_FILES, links not followed."""
-    waiting, found = [""], 0
+    waiting, found = [""] if isinstance(world.stat(folder), Stat) else [], 0
     while waiting:
         inside = waiting.pop()
         for base in known(world.names(paths.join(folder, *inside.split("/")) if inside else folder)):

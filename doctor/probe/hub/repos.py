@@ -10,7 +10,7 @@ from ...model import HubFile, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, repo_folder
-from .content import examine, known
+from .content import digest_of, examine, known
 from .listings import Listing, listings_of, walk
 from .needs import needed
 from .search import Search
@@ -91,6 +91,7 @@ def look(
         commit=serving if listing else None,
         snapshot=listing.folder if listing else None,
         has_manifest=listing is not None and listing.has_manifest,
+        manifest=_manifest(world, paths, folder, listing) if listing is not None and listing.has_manifest else None,
         files=files,
         partials=partials,
         snapshots=tuple(by_age),
@@ -98,6 +99,12 @@ def look(
         complete=complete,
         update_of=update[1].commit if update is not None else None,
     )
+
+
+def _manifest(world: World, paths: Paths, folder: str, listing: Listing) -> tuple[str, int, str] | None:
+    path = paths.join(folder, "trees", f"{listing.commit}.json")
+    stat = known(world.stat(path))
+    return (path, stat.size, digest_of(world, path, stat.size, "sha256:")) if isinstance(stat, Stat) else None
 
 
 def _ref(world: World, path: str, pinned: str | None) -> tuple[RefState, str, str | None]:
