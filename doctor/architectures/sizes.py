@@ -26,7 +26,7 @@ _VAE_PARAMETERS = 83_800_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """What of the model matters for memory: counts are numbers of parameters, sides of LoRA targets summed."""
+    """What of the model matters for memory: counts are numbers of parameters, `linears` the sides of LoRA targets."""
 
     width: int
     heads: int
@@ -35,12 +35,16 @@ class Sizes:
     blocks: int
     block_rows: int
     rest: int
-    lora_sides: int
+    linears: tuple[tuple[int, int], ...]
     text_encoder: int
     vae: int
     vae_width: int
     stored: int
     assumed: str = ""
+
+    @property
+    def lora_sides(self) -> int:
+        return sum(sum(sides) for sides in self.linears)
 
 
 def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
@@ -78,7 +82,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         blocks=sum(prod(shape) for shape in blocks.values()),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=total - sum(prod(shape) for shape in blocks.values()),
-        lora_sides=sum(sum(sides) for sides in lora_linears(shapes).values()),
+        linears=tuple(lora_linears(shapes).values()),
         text_encoder=encoder_parameters,
         vae=vae_parameters or _VAE_PARAMETERS,
         vae_width=first,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..architectures.network import lokr_rank
 from ..model.run import Run
 
 
 def explain(run: Run) -> Iterator[str]:
     """What the user should know before the run starts, a sentence or two each."""
-    if run.alpha != run.rank:
+    if run.network_type == "lokr" and lokr_rank(run) is None:
+        yield f"rank {run.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
+    elif run.alpha != run.rank:
         yield f"alpha {run.alpha:g} is ignored: a Z-Image LoRA is trained and saved with alpha = rank = {run.rank}."
     if run.scheduler == "linear" and not {"start_factor", "end_factor"} & set(run.scheduler_settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."

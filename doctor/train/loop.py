@@ -22,7 +22,7 @@ from .evaluate import hold_out
 from .explain import explain
 from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
-from .lora import add_lora, add_removal, targets
+from .lora import add_network, add_removal, described, targets
 from .names import DTYPES, KINDS
 from .preview import Preview, previews, prompts
 from .progress import Progress
@@ -79,7 +79,7 @@ def run_training(
     parts = {name: component(name, base, extras) for name in ("vae", "text_encoder", "tokenizer")}
     quantization: Any = KINDS[run.quantization]
     identity = {
-        "rank": str(run.rank),
+        "rank": described(run),
         "base model": _digest([folder / "config.json", *files]),
         "adapter": "none" if adapter_file is None else file_digest(Path(adapter_file)),
         "quantization": quantization,
@@ -125,9 +125,9 @@ def run_training(
             )
         shapes = targets(model)
         removal = add_removal(model, adapter, dtype) if adapter and previews(run) else []
-        loras = add_lora(model, shapes, run.rank, seed)
+        network = add_network(model, shapes, run, seed)
         check_no_meta(model)
-        trainer = Trainer(run, model, loras, items, latents, texts, seed, place, dtype, progress)
+        trainer = Trainer(run, model, network, items, latents, texts, seed, place, dtype, progress)
         preview = Preview(run, trainer, removal, parts["vae"], base, output)
         adapter = {}
         keep_memory()

@@ -1,17 +1,24 @@
-"""The LoRA that is trained, and the live removal of a merged training adapter for previews."""
+"""The LoRA or LoKr that is trained, and the live removal of a merged training adapter for previews."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
+from ..architectures.network import lokr_factor, lokr_rank
+from ..model.run import Run
 from .adapter import Delta
 from .load import linears, replace
+from .lokr import LokrLinear
 from .quantize import QuantizedLinear
 
-KEY = "diffusion_model.{module}.lora_{part}.weight"
+KEY = "diffusion_model.{module}.{parameter}"
+# A LoRA's parameters as its file names them; those of a LoKr have the same names there.
+FILE_NAMES = {"lora_A": "lora_A.weight", "lora_B": "lora_B.weight"}
+Network = Mapping[str, nn.Module]
 
 
 class LoraLinear(nn.Module):
@@ -62,19 +69,22 @@ def targets(model: nn.Module) -> dict[str, tuple[int, int]]:
     return {name: shape for name, shape in found.items() if "layers" in name.split(".")}
 
 
-def add_lora(model: nn.Module, shapes: dict[str, tuple[int, int]], rank: int, seed: int) -> dict[str, LoraLinear]:
-    """Wrap the Linears of `shapes`; returns the LoRA modules by the name of the Linear. Same seed, same start."""
+def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, seed: int) -> Network:
+    """Wrap the Linears of `shapes`; returns the trained modules by the name of the Linear. Same seed, same start."""
     generator = torch.Generator().manual_seed(seed)
-    loras: dict[str, LoraLinear] = {}
+    network: dict[str, nn.Module] = {}
     for name, shape in shapes.items():
         base = model.get_submodule(name)
-        loras[name] = LoraLinear(base, shape, rank, generator)
-        replace(model, name, loras[name])
-    return loras
+        if run.network_type == "lokr":
+            network[name] = LokrLinear(base, shape, lokr_factor(run), lokr_rank(run), generator)
+        else:
+            network[name] = LoraLinear(base, shape, run.rank, generator)
+        replace(model, name, network[name])
+    return network
 
 
 def add_removal(model: nn.Module, adapter: dict[str, Delta], dtype: torch.dtype) -> list[WithoutAdapter]:
-    """Make a merged adapter removable. Call before `add_lora`, and `targets` before this."""
+    """Make a merged adapter removable. Call before `add_network`, and `targets` before this."""
     wrapped: list[WithoutAdapter] = []
     for name, delta in adapter.items():
         wrapped.append(WithoutAdapter(model.get_submodule(name), delta, dtype))
@@ -82,10 +92,18 @@ def add_removal(model: nn.Module, adapter: dict[str, Delta], dtype: torch.dtype)
     return wrapped
 
 
-def trainable(loras: dict[str, LoraLinear]) -> dict[str, nn.Parameter]:
-    """The trained parameters by their key in a LoRA file."""
+def described(run: Run) -> str:
+    """What must be the same for a state to fit: the rank of a LoRA, or the factors of a LoKr."""
+    if run.network_type != "lokr":
+        return str(run.rank)
+    rank = lokr_rank(run)
+    return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)})"
+
+
+def trainable(network: Network) -> dict[str, nn.Parameter]:
+    """The trained parameters by their key in the file, which is ai-toolkit's."""
     return {
-        KEY.format(module=name, part=part): getattr(lora, f"lora_{part}")
-        for name, lora in loras.items()
-        for part in ("A", "B")
+        KEY.format(module=name, parameter=FILE_NAMES.get(parameter, parameter)): value
+        for name, module in network.items()
+        for parameter, value in module.named_parameters(recurse=False)
     }

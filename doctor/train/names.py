@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Networks by the names of ai-toolkit.
+NETWORKS = ("lora", "lokr")
+
 # Computation types by the names trainers use.
 DTYPES: dict[str, str] = {
     "bf16": "bfloat16",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 
+from ..architectures.network import lokr_factor, lokr_rank
 from ..model.run import Run
 from .names import (
     COUNTS,
@@ -12,6 +13,7 @@ from .names import (
     FAVOURS,
     KINDS,
     LOSSES,
+    NETWORKS,
     OPTIMIZERS,
     PACKAGES,
     SAVE_DTYPES,
@@ -41,6 +43,7 @@ SWITCHES: dict[str, str] = {
     "network/dropout": "LoRA dropout",
     "network/lora_plus_ratio": "LoRA+",
     "network/network_kwargs": "network_kwargs",
+    "network/old_lokr_format": "the old LoKr format",
     "network/pretrained_lora_path": "starting from a LoRA file",
     "network/layer_offloading": "layer offloading",
     "model/layer_offloading": "layer offloading",
@@ -90,9 +93,12 @@ def refuse(run: Run) -> list[str]:
         no("kind", f"This runner trains LoRAs, but the config asks for {_kind(run)}")
     if run.architecture != "zimage":
         no("architecture", f"The architecture {run.architecture or 'unknown'} is not supported; only zimage is")
-    if run.network_type != "lora":
-        no("network_type", f"The network type {run.network_type} is not supported; use lora")
-    if run.rank < 1:
+    if run.network_type not in NETWORKS:
+        no("network_type", f"The network type {run.network_type} is not supported; use {', '.join(NETWORKS)}")
+    factor = run.settings.get("network/lokr_factor")
+    if run.network_type == "lokr" and factor is not None and factor.value not in (None, lokr_factor(run)):
+        no("network/lokr_factor", f"lokr_factor {factor.value!r} is neither -1 nor a whole number above 0")
+    if run.rank < 1 and (run.network_type != "lokr" or lokr_rank(run) is not None):
         no("rank", f"A LoRA of rank {run.rank} has nothing to train")
     if run.steps < 1:
         no("steps", f"{run.steps} steps train nothing")

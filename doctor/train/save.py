@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..architectures.network import lokr_rank
 from ..model.run import Run
 from .encode import write_atomic
 from .errors import TrainError
@@ -69,9 +70,10 @@ def metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
         "software": {"name": "zdoctor", "version": release},
         "ss_base_model_version": "zimage",
         "ss_output_name": run.name,
-        "ss_network_dim": run.rank,
-        "ss_network_alpha": run.rank,
     }
+    rank = lokr_rank(run) if run.network_type == "lokr" else run.rank
+    if rank is not None:
+        fields.update(ss_network_dim=rank, ss_network_alpha=rank)
     if run.trigger_word:
         fields["ss_tag_frequency"] = {f"1_{run.trigger_word}": {run.trigger_word: 1}}
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in fields.items()}

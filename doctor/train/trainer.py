@@ -16,7 +16,7 @@ from ..model.run import Run
 from .data import Item, batches
 from .encode import Latents, Texts
 from .errors import TrainError
-from .lora import LoraLinear, trainable
+from .lora import Network, trainable
 from .names import UNCLIPPED
 from .optimize import make_optimizer
 from .progress import Progress
@@ -34,7 +34,7 @@ class Trainer:
         self,
         run: Run,
         model: nn.Module,
-        loras: dict[str, LoraLinear],
+        network: Network,
         items: Sequence[Item],
         latents: Latents,
         texts: Texts,
@@ -54,7 +54,7 @@ class Trainer:
         self.step = 0
         self.losses: list[float] = []
         self.bad = 0
-        self.parameters = trainable(loras)
+        self.parameters = trainable(network)
         self.optimizer = make_optimizer(
             run.optimizer,
             run.optimizer_settings,
@@ -68,7 +68,7 @@ class Trainer:
         self.order_epoch = 0
         if run.gradient_checkpointing:
             make: Any = model
-            make.enable_gradient_checkpointing(gradient_checkpointing_func=_checkpoint(model, loras))
+            make.enable_gradient_checkpointing(gradient_checkpointing_func=_checkpoint(model, network))
 
     @property
     def epoch(self) -> int:
@@ -204,14 +204,14 @@ class Trainer:
         )
 
 
-def _checkpoint(model: nn.Module, loras: Mapping[str, LoraLinear]) -> Any:
+def _checkpoint(model: nn.Module, network: Network) -> Any:
     """Recompute a block in backward instead of keeping its activations.
 
     Blocks without LoRA need no backward, and the last block's would be recomputed at once: both run as they are.
     """
     layers = model.get_submodule("layers")
     last = layers.get_submodule(str(len(list(layers.children())) - 1))
-    trained = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in loras}
+    trained = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in network}
 
     def call(block: nn.Module, *inputs: Any) -> Any:
         if block is last or id(block) not in trained:

@@ -138,11 +138,19 @@ def test_the_tiny_model_is_measured_by_its_own_config() -> None:
     assert memory.assumptions.count("published") == 0
 
 
+def test_a_lokr_has_the_weights_of_its_two_matrices() -> None:
+    full = predicted(zimage(network_type="lokr"), T4)
+    # to_q, to_k, to_v, to_out: 60x60 + 64x64; w1, w3: 80x60 + 128x64; w2: 60x80 + 64x128; adaLN: 120x16 + 128x16
+    weights = 30 * (4 * (3600 + 4096) + 3 * (4800 + 8192) + 1920 + 2048)
+    step = next(phase for phase in full.phases if phase.name == "training step")
+    assert step.items["gradients"] == step.items["LoRA weights"] == 4 * weights
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"kind": "finetune"}, "LoRA"),
-        ({"network_type": "lokr"}, "LoRA"),
+        ({"network_type": "lorm"}, "LoRA"),
         ({"architecture": "flux"}, "flux"),
         ({"dtype": "bf17"}, "bf17"),
         ({"quantization": "convrot4"}, "convrot4"),

@@ -23,7 +23,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.adapter import read_adapter
 from zdoctor.doctor.train.load import build_empty, fill, linears
 from zdoctor.doctor.train.loop import has_bfloat16
-from zdoctor.doctor.train.lora import add_lora, targets, trainable
+from zdoctor.doctor.train.lora import add_network, targets, trainable
 from zdoctor.doctor.train.sample import denoise, make_scheduler
 
 from .patient import Recorder, go, run_with
@@ -84,7 +84,7 @@ def trained_latent(tiny: Path, lora: str, pipe: Any) -> Tensor:
     """A preview latent by the runner's own model with the trained weights in place."""
     model = build_empty(tiny / "transformer")
     fill(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_lora(model, targets(model), 8, 0))
+    parameters = trainable(add_network(model, targets(model), run_with(), 0))
     tensors = load_file(lora)
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():

@@ -1,0 +1,52 @@
+"""What a run trains beside the frozen model, by the words of its config: the shapes of a LoRA or a LoKr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isqrt
+
+from ..model import Run
+
+
+def lokr_factor(run: Run) -> int:
+    """-1, unless a whole number above 0 is written: each side of a Linear is split into two that are most alike."""
+    written = run.settings.get("network/lokr_factor")
+    value = written.value if written is not None else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else -1
+
+
+def lokr_rank(run: Run) -> int | None:
+    """The rank of the larger factor of a LoKr, or None for full matrices, which is ai-toolkit's default."""
+    written = run.settings.get("network/lokr_full_rank")
+    full = written is None or written.value is None or bool(written.value)
+    return None if full else run.rank
+
+
+def factors(size: int, factor: int) -> tuple[int, int]:
+    """The two numbers that one side of a Linear is split into, as LyCORIS and ai-toolkit do it.
+
+    `factor` and the rest where `factor` divides `size`; else, and for -1, the two that are most alike, the smaller
+    first and (but for -1) at most `factor`.
+    """
+    if factor > 0 and size % factor == 0:
+        return factor, size // factor
+    most = size if factor == -1 else factor
+    small = max(n for n in range(1, isqrt(size) + 1) if size % n == 0 and n <= most)
+    return small, size // small
+
+
+def lokr_shapes(out: int, inputs: int, factor: int, rank: int | None) -> dict[str, tuple[int, int]]:
+    """Name -> shape of the matrices of one LoKr: kron(w1, w2), w2 being w2_a @ w2_b where that is smaller."""
+    (left, rows), (inner, columns) = factors(out, factor), factors(inputs, factor)
+    first = {"lokr_w1": (left, inner)}
+    if rank is None or rank >= max(rows, columns) / 2:
+        return {**first, "lokr_w2": (rows, columns)}
+    return {**first, "lokr_w2_a": (rows, rank), "lokr_w2_b": (rank, columns)}
+
+
+def trained_weights(run: Run, linears: Iterable[tuple[int, int]]) -> int:
+    """How many numbers are trained on Linears of these (inputs, outputs)."""
+    if run.network_type != "lokr":
+        return run.rank * sum(sum(sides) for sides in linears)
+    factor, rank = lokr_factor(run), lokr_rank(run)
+    return sum(a * b for inputs, out in linears for a, b in lokr_shapes(out, inputs, factor, rank).values())
