@@ -12,6 +12,7 @@ from .progress import Progress, default_progress
 from .refuse import refuse
 from .result import TrainResult
 from .stop import interruptible
+from .trackers import refused
 
 __all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
 
@@ -43,6 +44,8 @@ def train(
         reasons = refuse(run)
         if reasons:
             raise TrainError("This runner cannot train the config. " + " ".join(reasons))
+        if no_tracker := refused(run):
+            raise TrainError(no_tracker)
         with interruptible(max_minutes) as stop, alone(Path(output_folder), run.name):
             try:
                 from .loop import run_training

@@ -39,6 +39,7 @@ from .save import (
 from .steps import Steps, saved
 from .stop import Stop
 from .tensorfiles import check_complete, collect, weight_files
+from .trackers import Trackers
 from .trainer import Trainer
 from .weights import WeightCache, cache_folder
 
@@ -145,11 +146,13 @@ def run_training(
             before=read_record(output / "run.json") if state else {},
         )
         notes = Folder(output, run, record)
-        steps = Steps(run, trainer, preview, output, identity, progress, stop, held, journal, notes)
+        trackers = Trackers(run, output, record, progress.note)
+        steps = Steps(run, trainer, preview, output, identity, progress, stop, held, journal, notes, trackers)
         try:
             stopped = steps.go()
         finally:
             journal.close()
+            trackers.close()
     progress.close()
     return TrainResult(
         lora=str(saved(run, output, trainer.step)),

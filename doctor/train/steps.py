@@ -19,6 +19,7 @@ from .progress import Progress
 from .record import Folder
 from .save import final_file, metadata, prune, state_file, step_file, write_lora, write_state
 from .stop import Stop
+from .trackers import Trackers
 from .trainer import Trainer
 
 
@@ -36,6 +37,7 @@ class Steps:
     held: list[Item]
     journal: Journal
     folder: Folder
+    trackers: Trackers
 
     def go(self) -> Literal["finished", "interrupted"]:
         """Train until the last step or until asked to stop; the LoRA and the state are saved in either case."""
@@ -56,6 +58,7 @@ class Steps:
             rate = 1.0 / took if rate == 0.0 else 1.0 / (0.8 / rate + 0.2 * took)
             self.progress.step(trainer.step, run.steps, loss, rate)
             self.journal.step(trainer.step, loss, trainer.rate, took)
+            self.trackers.log(trainer.step, {"loss": loss, "lr": trainer.rate})
             last = trainer.step == run.steps
             saves, samples = (
                 every > 0 and trainer.step % every == 0 and not last for every in (run.save_every, run.sample_every)
@@ -95,6 +98,7 @@ class Steps:
         if loss is not None:
             step = self.trainer.step
             self.journal.evaluation(step, loss)
+            self.trackers.log(step, {"eval_loss": loss}, always=True)
             self.progress.phase(f"Evaluation loss {loss:.4f} at step {step} (held-out pictures: {len(self.held)})")
 
     def _save(self, file: Path) -> None:
