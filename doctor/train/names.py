@@ -25,6 +25,9 @@ KINDS: dict[str | None, str] = {
     "float8": "float8",
     "qfloat8": "float8",
     "qfloat8_e4m3fn": "float8",
+    "nf4": "nf4",
+    "uint4": "nf4",
+    "qint4": "nf4",
 }
 
 _ADAM = ("weight_decay", "betas", "eps")
@@ -63,6 +66,9 @@ SCHEDULERS: dict[str, tuple[str, ...]] = {
 }
 # Settings of schedules that divide or count: whole numbers above 0.
 COUNTS = ("total_iters", "step_size", "T_mult")
-SCHEMES = ("sigmoid", "linear", "weighted", "shift")
+SCHEMES = (
+    *("sigmoid", "linear", "weighted", "shift", "flux_shift", "lumina2_shift", "lognorm_blend"),
+    *("one_step", "two_step", "four_step", "eight_step"),
+)
 FAVOURS = ("balanced", "content", "style")
-LOSSES = ("mse", "mae")
+LOSSES = ("mse", "mae", "pseudo_huber")

@@ -29,8 +29,6 @@ SWITCHES: dict[str, str] = {
     "train/blank_prompt_preservation": "blank prompt preservation",
     "train/train_turbo": "turbo training",
     "train/unload_text_encoder": "training with the text encoder unloaded (captions ignored)",
-    "train/linear_timesteps": "linear_timesteps (write timestep_type: linear)",
-    "train/linear_timesteps2": "linear_timesteps2",
     "train/noise_offset": "noise offset",
     "train/random_noise_shift": "random noise shift",
     "train/random_noise_multiplier": "random noise multiplier",
@@ -152,16 +150,24 @@ def refuse(run: Run) -> list[str]:
             no(key, f"{_capital(what)} is not supported")
     for key, plain in (
         ("train/loss_target", "noise"),
-        ("train/min_denoising_steps", 0),
         ("train/train_unet", True),
         ("train/ema_config/param_multiplier", 1),
     ):
         value = run.settings.get(key)
         if value is not None and value.value is not None and value.value != plain:
             no(key, f"{key.rsplit('/', 1)[-1]} {value.value} is not supported; leave it at {plain}")
-    most = run.settings.get("train/max_denoising_steps")
-    if most is not None and isinstance(most.value, int) and most.value < 999:
-        no("train/max_denoising_steps", "max_denoising_steps below 999 is not supported")
+    for key in ("train/min_denoising_steps", "train/max_denoising_steps"):
+        value = run.settings.get(key)
+        whole = value is None or value.value is None or type(value.value) is int
+        if value is not None and not (whole and 0 <= (value.value or 0) <= 1000):
+            no(key, f"{key.rsplit('/', 1)[-1]} {value.value!r} is not a whole number from 0 to 1000")
+    first, last = (run.settings.get(f"train/{name}_denoising_steps") for name in ("min", "max"))
+    low, high = first and first.value, 999 if last is None or last.value is None else last.value
+    if type(low) is int and type(high) is int and low > high:
+        no("train/min_denoising_steps", f"min_denoising_steps {low} is above max_denoising_steps {high}")
+    most = run.settings.get("train/max_loss")
+    if most is not None and most.value is not None and not (type(most.value) in (int, float) and most.value > 0):
+        no("train/max_loss", f"max_loss {most.value!r} is not a number above 0")
     return list(dict.fromkeys(reasons))
 
 

@@ -7,12 +7,25 @@ the share of noise: x_t = (1 - t) * latent + t * noise.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..model.run import Run
+
 COUNT = 1000
 SHIFT = 3.0
+# One name each for Flux and Lumina 2 in ai-toolkit, where all three do what the model's scheduler says.
+SHIFTS = ("shift", "flux_shift", "lumina2_shift")
+# The width of the log-normal part of lognorm_blend.
+BLEND_WIDTH = 0.333
+FEW_STEPS = {
+    "one_step": (0,),
+    "two_step": (0, 499),
+    "four_step": (0, 250, 500, 750),
+    "eight_step": (0, 125, 250, 375, 500, 625, 750, 875),
+}
 
 # How hard each noise level is for a flow-matching model (loss weight by table index, mean 1), between these by line.
 HARDNESS = (
@@ -38,33 +51,85 @@ HARDNESS = (
 
 
 def times(scheme: str, generator: torch.Generator) -> Tensor:
-    """The table of 1000 times in (0, 1], descending."""
+    """The table of 1000 times in [0, 1], descending."""
     if scheme == "sigmoid":
         return (1.0 - torch.sigmoid(torch.randn(COUNT, generator=generator))).sort(descending=True).values
-    grid = torch.linspace(1.0, 1.0 / COUNT, COUNT)
-    if scheme == "shift":
-        return SHIFT * grid / (1.0 + (SHIFT - 1.0) * grid)
-    return grid
+    if scheme == "lognorm_blend":
+        normal = torch.randn(COUNT * 3 // 4, generator=generator)
+        early = torch.exp(BLEND_WIDTH * normal)
+        blend = torch.cat([1.0 - early / early.max(), torch.linspace(1.0, 1.0 / COUNT, COUNT // 4)])
+        return (blend.sort(descending=True).values * COUNT).floor() / COUNT
+    if scheme in SHIFTS:
+        # a scheduler's table begins with shifted times; these are shifted once more
+        grid = torch.linspace(1.0, _shifted(torch.tensor(1.0 / COUNT)).item(), COUNT)
+        return _shifted(grid)
+    return torch.linspace(1.0, 1.0 / COUNT, COUNT)
 
 
-def draw(scheme: str, favour: str, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(t, weight) for `size` samples: t in (0, 1], the loss weight of each.
+def _shifted(t: Tensor) -> Tensor:
+    return SHIFT * t / (1.0 + (SHIFT - 1.0) * t)
 
-    favour "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture).
+
+class Levels(NamedTuple):
+    """Where noise levels are drawn: the scheme, what it favours, the table's indices, and how losses are weighted."""
+
+    scheme: str = "linear"
+    favour: str = "balanced"
+    weighting: str = "none"
+    first: int = 0
+    last: int = COUNT - 1
+
+
+def levels(run: Run) -> Levels:
+    """What a config asks for. linear_timesteps and linear_timesteps2 take the even table and weigh it by a bell."""
+
+    def value(name: str, default: int) -> Any:
+        written = run.settings.get(f"train/{name}")
+        return default if written is None or written.value is None else written.value
+
+    bell, half = bool(value("linear_timesteps", 0)), bool(value("linear_timesteps2", 0))
+    weighting = "half bell" if half else "bell" if bell else "none"
+    return Levels(
+        scheme="linear" if (bell or half) and run.timestep_type not in FEW_STEPS else run.timestep_type,
+        favour=run.content_or_style,
+        weighting="weighted" if run.timestep_type == "weighted" else weighting,
+        first=value("min_denoising_steps", 0),
+        last=min(value("max_denoising_steps", COUNT - 1), COUNT - 1),
+    )
+
+
+def draw(levels: Levels, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(t, weight) for `size` samples: t in [0, 1], the loss weight of each.
+
+    favour "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture). A scheme
+    of a few steps picks only where a sampler of so many steps would begin them.
     """
+    scheme, favour, weighting, first, last = levels
     table = times(scheme, generator)
-    if favour == "balanced":
-        index = torch.randint(0, COUNT - 1, (size,), generator=generator)
+    if scheme in FEW_STEPS:
+        few = FEW_STEPS[scheme]
+        index = torch.tensor(few)[torch.randint(0, len(few), (size,), generator=generator)]
+    elif favour == "balanced":
+        index = torch.randint(first, max(last, first + 1), (size,), generator=generator)
     else:
         cubed = torch.rand(size, generator=generator) ** 3
         share = cubed if favour == "content" else 1.0 - cubed
-        index = (share * COUNT).long().clamp_(0, COUNT - 2)
-    return table[index], weights()[index] if scheme == "weighted" else torch.ones(size)
+        index = (share * COUNT * (last - first) / (COUNT - 1) + first).long().clamp_(first, last)
+    return table[index], weights(weighting)[index]
 
 
-def weights() -> Tensor:
-    """The loss weight of each table index for the "weighted" scheme, mean 1."""
-    value = torch.empty(COUNT)
-    for (start, low), (stop, high) in pairwise(HARDNESS):
-        value[start : stop + 1] = torch.linspace(low, high, stop - start + 1)
-    return value / value.mean()
+def weights(weighting: str) -> Tensor:
+    """The loss weight of each table index, mean 1 (of a half bell: what the bell's other half would make 1)."""
+    if weighting == "none":
+        return torch.ones(COUNT)
+    if weighting == "weighted":
+        value = torch.empty(COUNT)
+        for (start, low), (stop, high) in pairwise(HARDNESS):
+            value[start : stop + 1] = torch.linspace(low, high, stop - start + 1)
+        return value / value.mean()
+    place = torch.arange(COUNT) / COUNT - 0.5
+    bell = torch.exp(-2.0 * place.square())
+    bell = (bell - bell.min()) / (bell - bell.min()).mean()
+    if weighting == "half bell":
+        bell[COUNT // 2 :] = bell.max()
+    return bell

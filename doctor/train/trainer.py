@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,9 +22,16 @@ from .optimize import make_optimizer
 from .progress import Progress
 from .save import State
 from .schedule import rate_factor
-from .timesteps import draw
+from .timesteps import draw, levels
 
 MOST_BAD_STEPS = 3
+HUBER = 0.01
+# What a difference between guess and target counts, by the name of the loss.
+LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "mse": torch.square,
+    "mae": torch.abs,
+    "pseudo_huber": lambda miss: (miss.square() + HUBER**2).sqrt() - HUBER,
+}
 
 
 class Trainer:
@@ -51,6 +58,7 @@ class Trainer:
         self.seed = seed
         self.device = device
         self.dtype = dtype
+        self.levels = levels(run)
         self.step = 0
         self.losses: list[float] = []
         self.bad = 0
@@ -109,27 +117,28 @@ class Trainer:
 
     def loss(self, index: int) -> Tensor:
         """The loss of one batch. Everything random in it is drawn from the seed and `index`."""
-        run = self.run
         generator = torch.Generator().manual_seed(_mix(self.seed, index))
         items = [self.items[i] for i in self._batch(index)]
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
-        t, weight = draw(run.timestep_type, run.content_or_style, len(items), generator)
+        t, weight = draw(self.levels, len(items), generator)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
             item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
-        return (self.misses(clean, noise, t, captions) * weight.to(self.device)).mean()
+        loss = (self.misses(clean, noise, t, captions) * weight.to(self.device)).mean()
+        most = self.run.settings.get("train/max_loss")
+        return loss if most is None or most.value is None else loss.clamp(max=most.value)
 
     def misses(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
-        """The unweighted loss of each sample: latents and noise b x c x h x w, t in (0, 1] the share of noise."""
+        """The unweighted loss of each sample: latents and noise b x c x h x w, t in [0, 1] the share of noise."""
         texts = [self.texts.get(caption).to(self.device, self.dtype) for caption in captions]
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype).unsqueeze(2)
         output = self.model(list(noisy.unbind(0)), (1.0 - t).to(self.device), texts, return_dict=False)[0]
         guess = -torch.stack([value.float() for value in output]).squeeze(2)
         miss = guess - (noise - clean).to(self.device)
-        return (miss.abs() if self.run.loss_type == "mae" else miss.square()).mean(dim=(1, 2, 3))
+        return LOSSES[self.run.loss_type](miss).mean(dim=(1, 2, 3))
 
     def weights(self) -> dict[str, Tensor]:
         """What is saved: the running average where one is kept, else the trained weights."""
