@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..architectures.network import lokr_rank
 from ..model.run import Run
+from .names import KINDS
 
 
 def explain(run: Run) -> Iterator[str]:
@@ -22,5 +23,7 @@ def explain(run: Run) -> Iterator[str]:
         yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
     if run.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
         yield f"noise_scheduler {run.noise_scheduler} has no meaning for Z-Image: flow matching is used."
+    if KINDS[run.quantization] == "nf4" and run.quantization != "nf4":
+        yield f"qtype {run.quantization} is stored as nf4 here: four bits too, with levels made for normal weights."
     if run.text_encoder_quantization is not None:
         yield "The text encoder runs once, unquantized, and is dropped before training."

@@ -1,33 +1,54 @@
-"""Eight-bit frozen Linears that a LoRA can train through.
+"""Frozen Linears in eight or four bits that a LoRA can train through.
 
-A weight is stored per row as `codes` (int8, or float8 e4m3) and one float32 `scale`: weight = codes * scale. The
-scale is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by
-the codes and apply the scale to the (smaller) activations; nothing but the codes themselves is kept for backward.
+int8, float8 (e4m3): a weight is stored per row as `codes` and one float32 `scale`: weight = codes * scale. The scale
+is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by the
+codes and apply the scale to the (smaller) activations.
+
+nf4: per block of 64 weights of a row one bfloat16 `scale`, the largest of them, and per weight the index of one of 16
+levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the normal
+distribution, appendix E of Dettmers et al. 2023, "QLoRA". Forward and backward build the weight anew each time.
+
+Nothing but codes and scales is kept for backward.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-Kind = Literal["none", "int8", "float8"]
+Kind = Literal["none", "int8", "float8", "nf4"]
 
-# Largest code, and the storage type.
+# Largest code, and the storage type, of the formats with one scale a row.
 FORMATS: dict[str, tuple[float, torch.dtype]] = {
     "int8": (127.0, torch.int8),
     "float8": (448.0, torch.float8_e4m3fn),
 }
+BLOCK = 64
+LEVELS = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+    *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+    *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+    *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
 
 
 def stored(kind: Kind, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """Type and shape of the codes and of the scale of a weight (out x in)."""
-    return {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, shape[:1])}
+    rows, columns = shape
+    if kind == "nf4":
+        blocks = -(-columns // BLOCK)
+        return {"codes": (torch.uint8, (rows, blocks * BLOCK // 2)), "scale": (torch.bfloat16, (rows, blocks))}
+    return {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, (rows,))}
 
 
 def quantize_rows(weight: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-    """(codes, scale) of a float32 weight (out x in): codes like the weight, scale float32 of shape (out,)."""
+    """(codes, scale) of a float32 weight (out x in), of the types and shapes that `stored` tells."""
+    if kind == "nf4":
+        return _quantize_blocks(weight)
     largest, dtype = FORMATS[kind]
     scale = (weight.abs().amax(dim=1) / largest).clamp_min(1e-12).to(torch.bfloat16).float()
     scaled = (weight / scale[:, None]).clamp_(-largest, largest)
@@ -36,12 +57,40 @@ def quantize_rows(weight: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
     return scaled.to(dtype), scale
 
 
-def dequantize(codes: Tensor, scale: Tensor) -> Tensor:
-    """The float32 weight that `codes` and `scale` stand for."""
+def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = weight.shape
+    blocks = nn.functional.pad(weight, (0, -columns % BLOCK)).view(rows, -1, BLOCK)
+    scale = blocks.abs().amax(dim=2).clamp_min(1e-12).to(torch.bfloat16)
+    scaled = blocks / scale.float()[..., None]
+    # The index of the nearest level: how many midpoints lie below. Three times as fast as torch.bucketize.
+    index = torch.zeros(scaled.shape, dtype=torch.uint8, device=weight.device)
+    for low, high in pairwise(LEVELS):
+        index += scaled > (low + high) / 2
+    pairs = index.view(rows, -1, 2)
+    return pairs[..., 0] | pairs[..., 1] << 4, scale
+
+
+def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:
+    """The float32 weight (out x `columns`) that `codes` and `scale` stand for."""
+    if scale.dim() == 2:
+        return _blocks(codes, scale, columns, torch.float32)
     return codes.float() * scale[:, None]
 
 
-class _Multiply(torch.autograd.Function):
+def _blocks(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
+    levels = nn.functional.embedding(codes.int(), _pairs(dtype, codes.device))
+    weight = levels.view(*scale.shape, BLOCK).mul_(scale.to(dtype)[..., None])
+    return weight.view(codes.shape[0], -1)[:, :columns]
+
+
+@cache
+def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The two levels that each byte stands for, 256 x 2."""
+    levels = torch.tensor(LEVELS, dtype=dtype, device=device)
+    return torch.stack([levels.repeat(16), levels.repeat_interleave(16)], dim=1)
+
+
+class _MultiplyRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
         ctx.save_for_backward(codes, scale)
@@ -54,11 +103,25 @@ class _Multiply(torch.autograd.Function):
         return grad @ codes.to(grad.dtype), None, None
 
 
-_multiply: Any = _Multiply.apply
+class _MultiplyBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(codes, scale)
+        ctx.columns = x.shape[-1]
+        return nn.functional.linear(x, _blocks(codes, scale, ctx.columns, x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        codes, scale = ctx.saved_tensors
+        return grads[0] @ _blocks(codes, scale, ctx.columns, grads[0].dtype), None, None
+
+
+_multiply_rows: Any = _MultiplyRows.apply
+_multiply_blocks: Any = _MultiplyBlocks.apply
 
 
 class QuantizedLinear(nn.Module):
-    """A frozen Linear in eight bits. Buffers: codes (out x in), scale (out,), bias (out,) or None."""
+    """A frozen Linear whose weight is quantized. Buffers: codes and scale (see `stored`), bias (out,) or None."""
 
     codes: Tensor
     scale: Tensor
@@ -72,9 +135,10 @@ class QuantizedLinear(nn.Module):
         self.register_buffer("bias", bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = _multiply(x, self.codes, self.scale)
+        multiply = _multiply_blocks if self.scale.dim() == 2 else _multiply_rows
+        y: Tensor = multiply(x, self.codes, self.scale)
         return y if self.bias is None else y + self.bias
 
     def weight(self) -> Tensor:
         """The float32 weight this module multiplies by."""
-        return dequantize(self.codes, self.scale)
+        return dequantize(self.codes, self.scale, self.in_features)

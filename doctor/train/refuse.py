@@ -120,8 +120,10 @@ def refuse(run: Run) -> list[str]:
     if run.quantization not in KINDS:
         no(
             "quantization",
-            f"The quantization {run.quantization} is not supported; use qfloat8, float8, qint8, int8 or none",
+            f"The quantization {run.quantization} is not supported; use qfloat8, float8, qint8, int8, uint4 or none",
         )
+    elif run.quantization is not None and "|" in str(getattr(run.settings.get("model/qtype"), "value", "")):
+        no("quantization", "An accuracy recovery adapter is not supported; write qtype without | and what follows it")
     for name, what in (*_optimizer(run), *_schedule(run)):
         no(name, what)
     if run.timestep_type not in SCHEMES:

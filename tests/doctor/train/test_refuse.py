@@ -28,6 +28,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("fp16 overflows", {"dtype": "fp16"}),
     ("dtype float8", {"dtype": "float8"}),
     ("quantization uint3", {"quantization": "uint3"}),
+    ("accuracy recovery adapter", {"quantization": "uint4", "settings": written(model__qtype="uint4|org/repo/a.st")}),
     ("timestep type next_sample", {"timestep_type": "next_sample"}),
     ("content_or_style both", {"content_or_style": "both"}),
     ("loss wavelet", {"loss_type": "wavelet"}),
@@ -71,6 +72,7 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
     [
         {},
         {"quantization": None},
+        {"quantization": "uint4", "settings": written(model__qtype="uint4")},
         {"settings": written(train__gradient_accumulation_steps=1, train__ema_config__param_multiplier=1.0)},
         {"quantization": "qfloat8", "optimizer": "adamw8bit", "timestep_type": "weighted"},
         {"scheduler": "constant_with_warmup", "scheduler_settings": {"num_warmup_steps": 10}},

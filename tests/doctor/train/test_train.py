@@ -37,7 +37,7 @@ def quarter(losses: Sequence[float], last: bool) -> float:
     return sum(losses[-count:] if last else losses[:count]) / count
 
 
-@pytest.mark.parametrize("kind", ["int8", "qfloat8"])
+@pytest.mark.parametrize("kind", ["int8", "qfloat8", "uint4"])
 def test_a_run_learns(tiny: Path, adapter: Path, circles: Path, tmp_path: Path, kind: str) -> None:
     run = run_with(steps=40, quantization=kind, timestep_type="weighted", rank=16, alpha=16)
     result = go(run, tiny, circles, tmp_path, adapter=adapter)

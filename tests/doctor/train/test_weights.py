@@ -24,7 +24,7 @@ from zdoctor.doctor.train.weights import WeightCache, cache_folder
 from .patient import Recorder, go, run_with
 
 CPU = torch.device("cpu")
-KINDS: tuple[Kind, ...] = ("int8", "float8")
+KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4")
 Change = Callable[[Path], object]
 
 
@@ -96,7 +96,7 @@ def test_the_second_start_maps_what_the_first_has_made(
     (file,) = files(tmp_path / "kept")
     assert len(first.notes) == 1 and str(tmp_path / "kept") in first.notes[0] and not second.notes
     content = load_file(str(file))  # plain safetensors, for any program
-    assert content["layers.0.attention.to_q.scale"].shape == (96,)
+    assert content["layers.0.attention.to_q.scale"].shape[0] == 96
     module = second.model.get_submodule("layers.0.attention.to_q")
     assert isinstance(module, QuantizedLinear)
     with torch.no_grad():
