@@ -102,8 +102,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--fix", action="store_true", help="show the repairs of REPO as a plan")
     made.add_argument("--apply", action="store_true", help="with --fix: repair (zdoctor undo puts everything back)")
 
-    made = command("explain", _explain, "what a rule looks at, why, and what its repair does")
-    made.add_argument("rule", metavar="RULE")
+    made = command("explain", _explain, "why a training run ended, by its log; or what a rule looks at and why")
+    made.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
+    made.add_argument("config", nargs="?", metavar="CONFIG", help="the run's config, to confirm the cause")
     command("rules", _rules, "list every rule")
 
     made = command("facts", _facts, "write what a check sees of this machine, redacted, as a machine file")
@@ -273,15 +274,9 @@ def _cache(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from .examine import select
-    from .rules import all_repairs, all_rules
+    from . import explain_command
 
-    for rule in select(all_rules(), [options.rule], []):
-        cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
-        console.emit(
-            f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.doc.rstrip()}\n\nRepairs: {cures or 'none yet'}\n\n"
-        )
-    return 0
+    return explain_command.run(options)
 
 
 def _rules(options: argparse.Namespace) -> int:

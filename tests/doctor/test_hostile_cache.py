@@ -80,6 +80,8 @@ def deep(cache: Cache) -> None:
 
 
 INDEX = "transformer/diffusion_pytorch_model.safetensors.index.json"
+
+
 def quarantine_outside(cache: Cache) -> None:
     (cache.repo / ".zdoctor-quarantine").symlink_to(outside(cache))
     cache.blob(SHARD).unlink()

@@ -1,0 +1,100 @@
+"""The command `zdoctor explain`: what a rule is about, or why a run ended."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import console
+from .errors import UserError
+
+MOST_BYTES = 16 << 20  # what is read of a log: its end, where the failure is
+INCOMPLETE = 3
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command line's words, and out comes the exit code."""
+    if options.what == "-" or Path(options.what).is_file():
+        return _log(options)
+    if options.config is not None:
+        raise UserError(f"{options.what}: there is no such log file.", "zdoctor explain train.log config.yaml")
+    return _rule(options.what)
+
+
+def _rule(word: str) -> int:
+    from .examine import select
+    from .rules import all_repairs, all_rules
+
+    if "/" in word or "\\" in word or word.endswith((".log", ".txt")):
+        raise UserError(f"{word}: there is no such file.")
+    for rule in select(all_rules(), [word], []):
+        cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
+        console.emit(
+            f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.doc.rstrip()}\n\nRepairs: {cures or 'none yet'}\n\n"
+        )
+    return 0
+
+
+def _log(options: argparse.Namespace) -> int:
+    from ..reports import crash as report
+    from .crash import explain
+    from .model.crashes import Signature
+    from .rules import all_rules
+
+    rules = {rule.id: rule for rule in all_rules()}
+    signatures = [Signature(rule.id, *pair) for rule in rules.values() for pair in rule.prevents]
+    told = explain(decode(read(options.what)), signatures)
+    confirmed = _confirm(options.config, told.rules) if options.config and told.rules else {}
+    console.emit(
+        report.render(
+            told,
+            {id: (rule.name, rule.title) for id, rule in rules.items()},
+            config=options.config,
+            confirmed=confirmed,
+            width=console.width(),
+            color=console.color(),
+        )
+    )
+    return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
+
+
+def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
+    """What these rules say of the config on this machine, now."""
+    from .commands import check
+
+    report = check(config, selected=rules)
+    said = dict.fromkeys(report.passed, "passed; what the log shows is not there now.")
+    said |= {outcome.rule: f"not known: {outcome.reason}." for outcome in (*report.unknown, *report.crashed)}
+    for finding in reversed(report.findings):
+        said[finding.rule] = f"confirmed. {finding.text()}"
+    return {rule: said[rule] for rule in rules if rule in said}
+
+
+def read(name: str) -> bytes:
+    """The end of a log, "-" being standard input. Raises UserError."""
+    try:
+        if name == "-":
+            kept = b""
+            while block := sys.stdin.buffer.read(1 << 20):
+                kept = (kept + block)[-MOST_BYTES:]
+            return kept
+        with Path(name).open("rb") as file:
+            start = file.read(4)
+            file.seek(max(0, Path(name).stat().st_size - MOST_BYTES) // 4 * 4)
+            rest = file.read(MOST_BYTES + 4)
+            return rest if rest.startswith(start) else _mark(start) + rest
+    except OSError as error:
+        raise UserError(f"{name} cannot be read: {error.strerror}.") from None
+
+
+def _mark(start: bytes) -> bytes:
+    """The byte-order mark at the beginning of the file, which says how the rest of it is to be read."""
+    return next((mark for mark in (b"\xff\xfe", b"\xfe\xff") if start.startswith(mark)), b"")
+
+
+def decode(data: bytes) -> str:
+    """PowerShell's `>` writes UTF-16; everybody else UTF-8, with the odd byte of another code page."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")

@@ -1,0 +1,77 @@
+"""What a crash log says, as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..doctor.model.crashes import Explanation, Failure
+from .terminal import Line, paint, wrap
+
+MOST_MESSAGE = 600
+
+
+def render(
+    told: Explanation,
+    rules: Mapping[str, tuple[str, str]],
+    *,
+    config: str | None = None,
+    confirmed: Mapping[str, str] | None = None,
+    width: int = 100,
+    color: bool = False,
+) -> str:
+    """The explanation. `rules` gives the name and the title of each rule; `confirmed` what a check of `config` with
+    these rules said of each ("found", "passed", or why it is not known)."""
+    return paint(_explanation(told, rules, config, confirmed or {}, min(width, 110)), color, width)
+
+
+def _explanation(
+    told: Explanation,
+    rules: Mapping[str, tuple[str, str]],
+    config: str | None,
+    confirmed: Mapping[str, str],
+    width: int,
+) -> Iterator[Line]:
+    failure = told.failure
+    if failure is None:
+        yield [("", "The log shows no failure: no traceback, and no process that was killed.")]
+        return
+    yield from _failure(failure, told.site, width)
+    yield []
+    if told.known is not None:
+        yield from wrap(told.known.cause, width, "cause: ", style="bold")
+        yield from wrap(told.known.do, width, "do:    ", style="green")
+        if told.known.avoid:
+            yield from wrap(told.known.avoid, width, "not:   ", style="yellow")
+    elif not told.rules:
+        yield from wrap(
+            "This failure is not known to zdoctor. The place above is where the run's own code was at work.",
+            width,
+            "cause: ",
+            style="magenta",
+        )
+    for rule in told.rules:
+        name, title = rules.get(rule, (rule, ""))
+        yield from wrap(f"{rule} {name}: {title}", width, "rule:  ", style="cyan")
+        if rule in confirmed:
+            yield from wrap(f"{config}: {confirmed[rule]}", width, "       ")
+    if told.rules and not confirmed:
+        yield [("bold", f"next: zdoctor check {config or 'CONFIG'} --select {','.join(told.rules)}")]
+    if told.others:
+        yield []
+        count = f"{told.others} other failures" if told.others > 1 else "1 other failure"
+        yield [("dim", f"The log holds {count}; this one ended the run.")]
+
+
+def _failure(failure: Failure, site: str, width: int) -> Iterator[Line]:
+    message = failure.message if len(failure.message) <= MOST_MESSAGE else failure.message[: MOST_MESSAGE - 1] + "…"
+    text = f"{failure.type}: {message}" if failure.frames else message
+    yield from wrap(text, width, "", style="bold red")
+    frame = failure.frame
+    if frame is not None:
+        where = f"line {failure.at} of the log; {frame.file}:{frame.line}"
+        where += f" in {frame.function}" if frame.function else ""
+        yield from wrap(where + (f", while {site} was loaded" if site else ""), width, "  ", style="dim")
+        if frame.code:
+            yield [("dim", f"    {frame.code}")]
+    else:
+        yield [("dim", f"  line {failure.at} of the log")]
