@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from . import console, extract_command
-from .errors import INTERRUPTED, USER_MISTAKE, UserError, guarded, printable
+from . import console, extract_command, train_command
+from .errors import USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed) · 4 a bug of zdoctor
@@ -85,8 +85,7 @@ def parser() -> argparse.ArgumentParser:
     made = command("train", _train, "check, and train when everything is green")
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
 
-    made.add_argument("--max-minutes", metavar="N", type=_minutes, help="save and exit before N minutes are over")
-    made.add_argument("--eval", metavar="N", type=_count, help="hold N pictures out and measure the loss on them")
+    train_command.arguments(made)
 
     made = command("undo", _undo, "take back the last repair, byte for byte")
     made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
@@ -119,22 +118,6 @@ def parser() -> argparse.ArgumentParser:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = 0.0
-    if not 0 < minutes < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
-    return minutes
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -200,34 +183,9 @@ def _fix(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from ..reports import terminal
-    from . import commands, state
-
-    config = _config(options.config)
-    _recover()
-    seen = commands.examination(config)
-    state.remember(config)
-    why = commands.not_green(seen)
-    if why:
-        console.emit(terminal.render(seen.report, width=console.width(), color=console.color()))
-        print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
-        return seen.report.exit_code or 3
-    findings = len(seen.report.findings)
-    rest = f", {findings} lesser finding{'s' * (findings != 1)} (zdoctor check shows them)" if findings else ""
-    console.emit(f"Checks are green: {len(seen.report.passed)} rules passed{rest}.\n")
-    sys.stdout.flush()
-    from .train import TrainError
-
-    try:
-        result = commands.run_training(seen, max_minutes=options.max_minutes, held_out=options.eval)
-    except TrainError as error:
-        print(f"zdoctor: {error}", file=sys.stderr)
-        return 1
-    stopped = result.stopped == "interrupted"
-    console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {result.steps} steps.\nLoRA: {result.lora}\n")
-    if stopped:
-        console.emit(f"To go on from there: zdoctor train {config}\n")
-    return INTERRUPTED if stopped else 0
+    if not train_command.is_follower():
+        _recover()
+    return train_command.run(options, _config(options.config))
 
 
 def _undo(options: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from .rules import all_rules
 if TYPE_CHECKING:
     from .apply import Applied
     from .train import TrainResult
+    from .train.ranks import Ranks
 
 MOST_PASSES = 3
 
@@ -226,9 +227,17 @@ def not_green(seen: Examination) -> str:
 
 
 def run_training(
-    seen: Examination, *, max_minutes: float | None = None, held_out: int | None = None, progress: Any = None
+    seen: Examination,
+    *,
+    max_minutes: float | None = None,
+    held_out: int | None = None,
+    ranks: Ranks | None = None,
+    progress: Any = None,
 ) -> TrainResult:
-    """Hand a green examination to the runner: every path resolved, nothing looked up again."""
+    """Hand a green examination to the runner: every path resolved, nothing looked up again.
+
+    `ranks` are the connected processes of the run when this is one of several.
+    """
     from . import train as runner
 
     _refuse_shared_names(seen)
@@ -258,6 +267,7 @@ def run_training(
             output_folder=paths.absolute(run.output_folder or "output"),
             max_minutes=max_minutes,
             held_out=held_out,
+            ranks=ranks,
             progress=progress,
         )
         if result.stopped != "finished":

@@ -8,7 +8,8 @@ from pathlib import Path
 from ..model.run import Run
 from .errors import TrainError
 from .lock import alone
-from .progress import Progress, default_progress
+from .progress import Progress, Silent, default_progress
+from .ranks import Ranks
 from .refuse import refuse
 from .result import TrainResult
 from .stop import interruptible
@@ -28,6 +29,7 @@ def train(
     device: str | None = None,
     max_minutes: float | None = None,
     held_out: int | None = None,
+    ranks: Ranks | None = None,
     progress: Progress | None = None,
 ) -> TrainResult:
     """Train the LoRA that `run` describes and write it to `output_folder`.
@@ -36,17 +38,23 @@ def train(
     `extras_folder` comes first for text_encoder/, tokenizer/ and vae/, then the model folder; `dataset_folders`
     maps each Dataset.key to its folder. An output folder with the state of this run is gone on with.
     With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are
-    evaluated instead of trained on (None: as many as when the run began, else none).
+    evaluated instead of trained on (None: as many as when the run began, else none). `ranks`: this is one
+    of several processes, which share every step; process 0 saves and speaks.
     Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
     """
-    shown = progress or default_progress()
+    together = ranks or Ranks()
+    shown = progress or (default_progress() if together.first else Silent())
     try:
         reasons = refuse(run)
         if reasons:
             raise TrainError("This runner cannot train the config. " + " ".join(reasons))
+        if together.size > 1 and run.written("train/max_loss") is not None:
+            raise TrainError(
+                "The setting max_loss caps the loss of a whole step, which several processes share. Remove it."
+            )
         if no_tracker := refused(run):
             raise TrainError(no_tracker)
-        with interruptible(max_minutes) as stop, alone(Path(output_folder), run.name):
+        with interruptible(max_minutes) as stop, alone(Path(output_folder), run.name, held=together.first):
             try:
                 from .loop import run_training
             except ImportError as error:
@@ -62,6 +70,7 @@ def train(
                 output_folder=output_folder,
                 device=device,
                 held_out=held_out,
+                ranks=together,
                 progress=shown,
                 stop=stop,
             )

@@ -11,11 +11,15 @@ from .errors import TrainError
 
 
 @contextmanager
-def alone(folder: Path, name: str) -> Iterator[None]:
+def alone(folder: Path, name: str, *, held: bool = True) -> Iterator[None]:
     """Make the output folder and hold the run's lock, which ends with the process, however that ends.
 
+    With `held` false another process of the same run holds it.
     Raises TrainError when another runner holds it or nothing can be written there.
     """
+    if not held:
+        yield
+        return
     file = folder / f".{name}.lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)

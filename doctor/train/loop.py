@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from ..model.run import Run
 from .adapter import read_adapter
-from .data import read_items
+from .data import Item, read_items
 from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .errors import TrainError
 from .evaluate import hold_out
@@ -26,6 +26,7 @@ from .lora import add_network, add_removal, described, targets
 from .names import DTYPES, KINDS
 from .preview import Preview, previews, prompts
 from .progress import Progress
+from .ranks import Ranks
 from .record import Folder, read_record, run_record
 from .result import TrainResult
 from .save import (
@@ -36,7 +37,7 @@ from .save import (
     state_file,
     sweep,
 )
-from .steps import Steps, saved
+from .steps import Steps, follow, saved
 from .stop import Stop
 from .tensorfiles import check_complete, collect, weight_files
 from .trackers import Trackers
@@ -57,13 +58,14 @@ def run_training(
     output_folder: str,
     device: str | None,
     held_out: int | None,
+    ranks: Ranks,
     progress: Progress,
     stop: Stop,
 ) -> TrainResult:
-    """See `zdoctor.doctor.train.train`; the output folder exists and nobody else writes to it."""
+    """See `zdoctor.doctor.train.train`; the output folder exists and no other run writes to it."""
     began = time.monotonic()
     return_memory()
-    place = _device(device, run, progress)
+    place = _device(device, run, progress, ranks)
     dtype = _dtype(run, place, progress)
     output = Path(output_folder)
 
@@ -85,11 +87,15 @@ def run_training(
         "adapter": "none" if adapter_file is None else file_digest(Path(adapter_file)),
         "quantization": quantization,
     }
-    check_owner(output, run.name)
-    sweep(output, run.name)
-    state = read_state(state_file(output, run.name), identity)
+    ranks.same(identity)
     final = final_file(output, run.name)
-    if state and state.step >= run.steps and final.is_file():
+    state, there = None, False
+    if ranks.first:
+        check_owner(output, run.name)
+        sweep(output, run.name)
+        state, there = read_state(state_file(output, run.name), identity), final.is_file()
+    state, there = ranks.share((state, there))
+    if state and state.step >= run.steps and there:
         progress.note(
             f"This run is finished: {state.step} steps of {run.steps} are done, and {final} is there. Nothing was "
             "trained. For more, raise steps; to start again, give the run another name."
@@ -113,13 +119,18 @@ def run_training(
     latents = Latents(cache, parts["vae"])
     texts = Texts(cache, parts["text_encoder"], parts["tokenizer"], dtype)
     with _memory_errors():
-        latents.prepare([*items, *held], place, progress.phase)
-        texts.prepare(prompts(run, [*items, *held]), place, progress.phase)
+        ranks.same({"dataset": _listing(items)})
+        for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
+            if (ranks.local == 0) == turn:
+                latents.prepare([*items, *held], place, progress.phase)
+                texts.prepare(prompts(run, [*items, *held]), place, progress.phase)
+            ranks.exchange(None)
 
         progress.phase(f"Loading the transformer ({quantization}, {str(dtype).removeprefix('torch.')})")
         kept = WeightCache(cache_folder(), identity["adapter"], progress.note)
         fill(model, folder, quantization=quantization, adapter=adapter, dtype=dtype, device=place, cache=kept)
         seed = state.seed if state else run.seed if run.seed is not None else secrets.randbelow(1 << 31)
+        seed = ranks.share(seed)
         if state and run.seed not in (None, seed):
             progress.note(
                 f"The run goes on with its seed {seed}; the seed {run.seed} of the config starts with a new run."
@@ -128,15 +139,19 @@ def run_training(
         removal = add_removal(model, adapter, dtype) if adapter and previews(run) else []
         network = add_network(model, shapes, run, seed)
         check_no_meta(model)
-        trainer = Trainer(run, model, network, items, latents, texts, seed, place, dtype, progress)
+        trainer = Trainer(run, model, network, items, latents, texts, seed, place, dtype, progress, ranks)
         preview = Preview(run, trainer, removal, parts["vae"], base, output)
         adapter = {}
         keep_memory()
         if state:
             trainer.restore(state)
             progress.note(f"The run goes on from step {state.step}.")
-        journal = Journal(output / "losses.jsonl", trainer.step)
+        ranks.exchange(None)
         stop.gentle = True
+        if not ranks.first:
+            follow(run, trainer, stop)
+            return cast(TrainResult, ranks.share(None))
+        journal = Journal(output / "losses.jsonl", trainer.step)
         record = run_record(
             run,
             device=str(place) if place.type != "cuda" else torch.cuda.get_device_name(place),
@@ -154,7 +169,7 @@ def run_training(
             journal.close()
             trackers.close()
     progress.close()
-    return TrainResult(
+    result = TrainResult(
         lora=str(saved(run, output, trainer.step)),
         steps=trainer.step,
         losses=tuple(trainer.losses),
@@ -163,10 +178,13 @@ def run_training(
         seconds=time.monotonic() - began,
         stopped=stopped,
     )
+    return ranks.share(result)
 
 
-def _device(device: str | None, run: Run, progress: Progress) -> torch.device:
+def _device(device: str | None, run: Run, progress: Progress, ranks: Ranks) -> torch.device:
     name = device or run.device
+    if name == "cuda" and ranks.size > 1:
+        name = f"cuda:{ranks.local}"
     try:
         place = torch.device(name)
     except RuntimeError:
@@ -180,6 +198,8 @@ def _device(device: str | None, run: Run, progress: Progress) -> torch.device:
         raise TrainError(
             f"There is no {name}: the last device that PyTorch sees is cuda:{torch.cuda.device_count() - 1}."
         )
+    if place.type == "cuda" and ranks.size > 1:
+        torch.cuda.set_device(place)
     return place
 
 
@@ -213,6 +233,12 @@ def _memory_errors() -> Iterator[None]:
             f"The GPU ran out of memory ({first}). Lower the resolution or the batch size, keep "
             "gradient_checkpointing on, or quantize the model (qtype: int8)."
         ) from error
+
+
+def _listing(items: Sequence[Item]) -> str:
+    """Identifies what is trained on: pictures, captions, crops, and their order."""
+    told = "\n".join(f"{item.picture.digest} {item.crop} {item.caption}" for item in items)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def _digest(files: Sequence[Path]) -> str:

@@ -11,11 +11,13 @@ import torch
 
 from ..model.run import Run
 from .data import Item
+from .errors import TrainError
 from .evaluate import evaluate
 from .journal import Journal
 from .names import SAVE_DTYPES
 from .preview import Preview
 from .progress import Progress
+from .ranks import Lost
 from .record import Folder
 from .save import final_file, metadata, prune, state_file, step_file, write_lora, write_state
 from .stop import Stop
@@ -38,6 +40,7 @@ class Steps:
     journal: Journal
     folder: Folder
     trackers: Trackers
+    halted: bool = False
 
     def go(self) -> Literal["finished", "interrupted"]:
         """Train until the last step or until asked to stop; the LoRA and the state are saved in either case."""
@@ -47,8 +50,32 @@ class Steps:
             self._evaluate()
             if not run.skip_first_sample:
                 self.preview.paint(stop)
+        try:
+            self._train()
+        except Lost as error:
+            self._save(saved(run, self.output, trainer.step))
+            self._tell("Another process ended; saved")
+            raise TrainError(
+                f"{error} The run is saved at step {trainer.step}; the next start goes on from there."
+            ) from error
+        if self.halted and stop.is_late() and not stop.asked:
+            self.progress.note(
+                f"The limit of --max-minutes is near (measured: {stop.step:.1f} s the slowest step, "
+                f"{stop.save:.1f} s the slowest save; twice that is kept free). The run is saved now."
+            )
+        self._save(saved(run, self.output, trainer.step))
+        if trainer.step >= run.steps:
+            self.preview.paint(stop)
+        self._tell("Finished" if trainer.step >= run.steps else "Stopped")
+        return "interrupted" if self.halted or stop.is_set() else "finished"
+
+    def _train(self) -> None:
+        run, trainer, stop = self.run, self.trainer, self.stop
         rate = 0.0
-        while trainer.step < run.steps and not stop.is_set():
+        while trainer.step < run.steps:
+            self.halted = trainer.ranks.any(stop.is_set())
+            if self.halted:
+                return
             begin = time.monotonic()
             loss = trainer.advance()
             took = time.monotonic() - begin
@@ -71,16 +98,6 @@ class Steps:
                 self._tell("Saved")
             if samples:
                 self.preview.paint(stop)
-        if stop.is_late() and not stop.asked and trainer.step < run.steps:
-            self.progress.note(
-                f"The limit of --max-minutes is near (measured: {stop.step:.1f} s the slowest step, "
-                f"{stop.save:.1f} s the slowest save; twice that is kept free). The run is saved now."
-            )
-        self._save(saved(run, self.output, trainer.step))
-        if trainer.step >= run.steps:
-            self.preview.paint(stop)
-        self._tell("Finished" if trainer.step >= run.steps else "Stopped")
-        return "interrupted" if stop.is_set() else "finished"
 
     def _time_a_save(self) -> None:
         """After the first step of a run with a limit: how long the checkpoint at its end will take."""
@@ -109,6 +126,12 @@ class Steps:
         write_lora(file, trainer.weights(), dtype, metadata(self.run, trainer.step, trainer.epoch))
         write_state(state_file(self.output, self.run.name), trainer.state(self.identity, len(self.held)))
         self.stop.save = max(self.stop.save, time.monotonic() - begin)
+
+
+def follow(run: Run, trainer: Trainer, stop: Stop) -> None:
+    """What a process other than the first does: its share of every step, until the last or until one is stopped."""
+    while trainer.step < run.steps and not trainer.ranks.any(stop.is_set()):
+        trainer.advance()
 
 
 def saved(run: Run, output: Path, step: int) -> Path:

@@ -20,6 +20,7 @@ from .lora import Network, trainable
 from .names import UNCLIPPED
 from .optimize import make_optimizer
 from .progress import Progress
+from .ranks import Ranks
 from .save import State
 from .schedule import rate_factor
 from .timesteps import draw, levels
@@ -49,8 +50,10 @@ class Trainer:
         device: torch.device,
         dtype: torch.dtype,
         progress: Progress,
+        ranks: Ranks,
     ) -> None:
         self.run = run
+        self.ranks = ranks
         self.model = model
         self.items = items
         self.latents = latents
@@ -96,9 +99,13 @@ class Trainer:
         total = 0.0
         count = self.run.gradient_accumulation
         for index in range(self.step * count, (self.step + 1) * count):
-            loss = self.loss(index) / count
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
+            loss = self.loss(index)
+            if loss is not None:
+                loss = loss / count
+                loss.backward()  # type: ignore[no-untyped-call]
+                total += loss.item()
+        total = self.ranks.total(total)  # first, over gloo, which notices a process that is gone
+        self.ranks.add_gradients(self.parameters.values())
         clipped = self.run.max_grad_norm > 0 and self.run.optimizer not in UNCLIPPED
         limit = self.run.max_grad_norm if clipped else math.inf
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), limit)
@@ -115,8 +122,11 @@ class Trainer:
             raise TrainError(self._diagnosis())
         return total
 
-    def loss(self, index: int) -> Tensor:
-        """The loss of one batch. Everything random in it is drawn from the seed and `index`."""
+    def loss(self, index: int) -> Tensor | None:
+        """This process's part of the mean loss of one batch, None when it has no sample of it.
+
+        Everything random in the batch is drawn from the seed and `index`, in every process alike.
+        """
         generator = torch.Generator().manual_seed(_mix(self.seed, index))
         items = [self.items[i] for i in self._batch(index)]
         clean = torch.stack([self.latents.get(item) for item in items])
@@ -126,6 +136,12 @@ class Trainer:
         captions = [
             item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
+        mine = self.ranks.mine(index % self.run.gradient_accumulation * self.run.batch_size, len(items))
+        if not mine:
+            return None
+        if len(mine) < len(items):
+            misses = self.misses(clean[mine], noise[mine], t[mine], [captions[place] for place in mine])
+            return (misses * weight[mine].to(self.device)).sum() / len(items)
         loss = (self.misses(clean, noise, t, captions) * weight.to(self.device)).mean()
         most = self.run.settings.get("train/max_loss")
         return loss if most is None or most.value is None else loss.clamp(max=most.value)

@@ -1,0 +1,171 @@
+"""`zdoctor train` on the command line: check, start a process for each card, train when all are green."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from . import commands, console, state
+from .errors import INTERRUPTED, UserError, printable
+from .examine import Examination
+from .model import Unknown
+from .model.run import Run
+from .probe.live import LiveWorld
+
+if TYPE_CHECKING:
+    from .train.ranks import Ranks
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-minutes", metavar="N", type=_minutes, help="save and exit before N minutes are over")
+    parser.add_argument("--eval", metavar="N", type=_count, help="hold N pictures out and measure the loss on them")
+    parser.add_argument(
+        "--processes", metavar="N", type=_count, help="share the batch among N processes (default: one for each GPU)"
+    )
+
+
+def is_follower() -> bool:
+    """Whether another process of the same run does what needs doing once."""
+    return int(os.environ.get("RANK") or 0) > 0
+
+
+def run(options: argparse.Namespace, config: str) -> int:
+    """The exit code. Started by torchrun or by the launcher, this process is one of several."""
+    several = int(os.environ.get("WORLD_SIZE") or 1) > 1
+    if several:
+        return _one_of_several(options, config)
+    seen = commands.examination(config)
+    state.remember(config)
+    why = commands.not_green(seen)
+    if why:
+        return _not_training(seen, why)
+    count = options.processes or _processes(seen)
+    if count == 1:
+        _say_green(seen)
+        return _train(options, config, seen)
+    for one in seen.reading.runs:
+        _refuse_small_batch(one, count)
+    from .train.launch import launch
+
+    words = [config]
+    for name, value in (("--max-minutes", options.max_minutes), ("--eval", options.eval)):
+        words += [] if value is None else [name, str(value)]
+    return launch(count, words)
+
+
+def _one_of_several(options: argparse.Namespace, config: str) -> int:
+    from .train import TrainError
+    from .train.ranks import gathered, joined, leave
+
+    try:
+        seen: Examination | None = None
+        try:
+            seen = commands.examination(config)
+            said = _not_green_lines(seen)
+        except UserError as error:
+            said = [str(error)]
+        ranks = joined(cuda=seen is not None and any(one.device.startswith("cuda") for one in seen.reading.runs))
+        lines = gathered(ranks.exchange((ranks.node, ranks.rank, said)))
+        if lines or seen is None:
+            if ranks.first:
+                print("zdoctor: not training, because not every process is green:", file=sys.stderr)
+                for line in lines:
+                    print(f"  {printable(line)}", file=sys.stderr)
+            return 1
+        for one in seen.reading.runs:
+            _refuse_small_batch(one, ranks.size)
+        if ranks.first:
+            state.remember(config)
+            _say_green(seen, f" in {ranks.size} processes")
+        return _train(options, config, seen, ranks)
+    except TrainError as error:
+        print(f"zdoctor: {error}", file=sys.stderr)
+        return 1
+    finally:
+        leave()
+
+
+def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: Ranks | None = None) -> int:
+    from .train import TrainError
+
+    try:
+        result = commands.run_training(seen, max_minutes=options.max_minutes, held_out=options.eval, ranks=ranks)
+    except TrainError as error:
+        process = f"process {ranks.rank} of {ranks.size}: " if ranks is not None else ""
+        print(f"zdoctor: {process}{error}", file=sys.stderr)
+        return 1
+    stopped = result.stopped == "interrupted"
+    if ranks is None or ranks.first:
+        console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {result.steps} steps.\nLoRA: {result.lora}\n")
+        if stopped:
+            console.emit(f"To go on from there: zdoctor train {config}\n")
+    return INTERRUPTED if stopped else 0
+
+
+def _not_training(seen: Examination, why: str) -> int:
+    from ..reports import terminal
+
+    console.emit(terminal.render(seen.report, width=console.width(), color=console.color()))
+    print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
+    return seen.report.exit_code or 3
+
+
+def _say_green(seen: Examination, where: str = "") -> None:
+    findings = len(seen.report.findings)
+    rest = f", {findings} lesser finding{'s' * (findings != 1)} (zdoctor check shows them)" if findings else ""
+    console.emit(f"Checks are green{where}: {len(seen.report.passed)} rules passed{rest}.\n")
+    sys.stdout.flush()
+
+
+def _not_green_lines(seen: Examination) -> list[str]:
+    why = commands.not_green(seen)
+    errors = [f"{finding.rule} {finding.name}: {finding.text()}" for finding in seen.report.errors]
+    return errors or ([f"{why}."] if why else [])
+
+
+def _processes(seen: Examination) -> int:
+    """One for each card where the runs ask for "cuda", the cards are alike and the batch can be shared, else one."""
+    runs: Sequence[Run] = seen.reading.runs
+    if not all(one.device == "cuda" for one in runs):
+        return 1
+    gpus = LiveWorld().gpus()
+    if isinstance(gpus, Unknown) or len({gpu.name for gpu in gpus}) != 1:
+        return 1
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = len(gpus) if visible is None else min(len(gpus), len([v for v in visible.split(",") if v.strip()]))
+    samples = min(one.batch_size * one.gradient_accumulation for one in runs)
+    if samples < count:
+        print(
+            f"zdoctor: {count} cards are here, but a step has {samples} pictures: {samples} cards are used. With "
+            f"gradient_accumulation: {count} all would be (and a step would be larger).",
+            file=sys.stderr,
+        )
+    return max(1, min(count, samples))
+
+
+def _refuse_small_batch(one: Run, count: int) -> None:
+    samples = one.batch_size * one.gradient_accumulation
+    if samples < count:
+        raise UserError(
+            f"{count} processes cannot share a step of {samples} pictures (batch_size x gradient_accumulation).",
+            f"Set gradient_accumulation: {count}, or start with --processes {samples}.",
+        )
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+    return minutes
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)

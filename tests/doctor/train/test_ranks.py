@@ -1,0 +1,153 @@
+"""Several processes of one run: over gloo on the CPU, started by our launcher and by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.launch import _free_port
+from zdoctor.doctor.train.ranks import Ranks, gathered
+
+from .patient import go, run_with, written
+from .test_command import PROCESS
+
+ZDOCTOR = [sys.executable, "-m", "zdoctor", "train"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def config(model: Path, data: Path, output: str, *, steps: int = 3, batch: int = 2, accumulation: int = 1) -> str:
+    text = PROCESS.format(model=model, data=data, steps=steps, output=output, adapter="")
+    text = text.replace("batch_size: 2", f"batch_size: {batch}, gradient_accumulation: {accumulation}")
+    name = f"{output}.yaml"
+    Path(name).write_text("job: extension\nconfig:\n  name: circles\n  process:\n" + text)
+    return name
+
+
+def losses(output: str) -> list[float]:
+    lines = Path(output, "circles", "losses.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
+@pytest.mark.parametrize(("batch", "accumulation", "by_torchrun"), [(2, 1, True), (3, 3, False)])
+def test_two_processes_make_the_losses_of_one(
+    here: Path, tiny: Path, circles: Path, batch: int, accumulation: int, by_torchrun: bool
+) -> None:
+    """The rest of a rounding is larger where samples are added up in another order."""
+    how = {"batch": batch, "accumulation": accumulation}
+    assert main(["train", config(tiny, circles, "one", **how)]) == 0
+    two = config(tiny, circles, "two", **how)
+    command = [*ZDOCTOR, two, "--processes", "2"]
+    if by_torchrun:
+        command = [*TORCHRUN, str(_free_port()), "-m", "zdoctor", "train", two]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("Finished: 3 steps.") == 1 and "green in 2 processes" in done.stdout
+    assert losses("two") == pytest.approx(losses("one"), rel=1e-4)
+    assert len(losses("two")) == 3
+
+
+def started(name: str) -> tuple[subprocess.Popen[str], str]:
+    """The launcher with two processes, after the first step, and what it printed until then."""
+    process = subprocess.Popen(
+        [*ZDOCTOR, name, "--processes", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    text = ""
+    for line in process.stdout:
+        text += line
+        if line.startswith("step 1/"):
+            return process, text
+    raise AssertionError(text)
+
+
+def test_a_killed_process_ends_the_run_with_a_checkpoint(here: Path, tiny: Path, circles: Path) -> None:
+    process, text = started(config(tiny, circles, "out", steps=100_000))
+    with process:
+        assert process.stdout is not None
+        (second,) = (p for p in psutil.Process(process.pid).children() if p.environ().get("RANK") == "1")
+        second.kill()
+        text += process.stdout.read()
+    assert process.returncode == 1, text
+    assert "process 1 of 2 was ended by SIGKILL" in text and "Traceback" not in text
+    assert "Another process of this run is gone" in text and "the next start goes on from there" in text
+    (saved,) = Path("out/circles").glob("circles_*.safetensors")
+    step = int(saved.stem.rsplit("_", 1)[1])
+    assert step == len(losses("out")) and f"saved at step {step}" in text
+    assert main(["train", config(tiny, circles, "out", steps=step + 1)]) == 0
+    assert len(losses("out")) == step + 1
+
+
+def test_a_stop_reaches_every_process(here: Path, tiny: Path, circles: Path) -> None:
+    process, text = started(config(tiny, circles, "out", steps=100_000))
+    with process:
+        assert process.stdout is not None
+        process.send_signal(signal.SIGTERM)
+        text += process.stdout.read()
+    assert process.returncode == 130, text
+    assert text.count("To go on from there: zdoctor train out.yaml") == 1 and "Traceback" not in text
+
+
+def test_no_process_trains_unless_all_are_green(here: Path, tiny: Path, circles: Path) -> None:
+    names = [config(tiny, circles, "out"), config(tiny, here / "nowhere", "other")]
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": "2"}
+    processes = [
+        subprocess.Popen(
+            [*ZDOCTOR, name],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": "0", "GROUP_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank, name in enumerate(names)
+    ]
+    texts = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [1, 1], texts
+    assert "not every process is green" in texts[0] and "  node 1: " in texts[0] and "nowhere" in texts[0]
+    assert "node 0" not in texts[0] and texts[1] == ""
+    assert not Path("out").exists() and not Path("other").exists()
+
+
+def test_a_step_that_is_too_small_is_not_shared(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", config(tiny, circles, "out"), "--processes", "3"]) == 2
+    said = capsys.readouterr().err
+    assert "3 processes cannot share a step of 2 pictures" in said and "--processes 2" in said
+    assert not Path("out").exists()
+
+
+def test_what_cannot_be_shared_is_refused_by_name(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    run = run_with(settings=written(train__max_loss=0.5), keys={})
+    with pytest.raises(TrainError, match="max_loss caps the loss of a whole step"):
+        go(run, tiny, circles, tmp_path / "out", ranks=Ranks(0, 2))
+
+
+def test_every_sample_of_a_step_is_somebodys() -> None:
+    for size in (1, 2, 3):
+        for batch, accumulation in ((1, 4), (2, 1), (3, 3), (5, 2)):
+            dealt = [Ranks(rank, size).mine(j * batch, batch) for j in range(accumulation) for rank in range(size)]
+            assert sum(map(len, dealt)) == batch * accumulation
+            for j in range(accumulation):
+                places = [place for part in dealt[j * size : (j + 1) * size] for place in part]
+                assert sorted(places) == list(range(batch))
+
+
+def test_what_several_processes_say_alike_is_said_once() -> None:
+    assert gathered([(0, 0, ["A."]), (0, 1, ["A."]), (0, 2, ["B."])]) == ["process 0, 1: A.", "process 2: B."]
+    assert gathered([(0, 0, []), (3, 3, ["Shard 2 is corrupt."])]) == ["node 3: Shard 2 is corrupt."]
+    assert gathered([(0, 0, []), (0, 1, [])]) == []
