@@ -119,7 +119,8 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
         folder = read.get(dataset.key)
         pictures = [(image.width, image.height) for image in folder.images] if folder and not folder.more else []
         for resolution in dataset.resolutions or (512,):
-            shrunk = [_shrink(width, height, resolution) for width, height in pictures]
+            square = _is_set(run, f"{dataset.key}/square_crop")  # enlarges what is smaller
+            shrunk = [] if square else [_shrink(width, height, resolution) for width, height in pictures]
             found.append(max(shrunk, key=prod, default=(resolution, resolution)))
     return found or [(512, 512)]
 

@@ -9,9 +9,9 @@ import hashlib
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..model.run import Dataset, Run
 from .errors import TrainError
@@ -38,7 +38,9 @@ class Picture:
 class Item:
     """One thing to learn: a picture, resized and cropped to width x height pixels, maybe mirrored.
 
-    `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead.
+    `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead. `place` is where in
+    what the resized picture is too large the crop lies, from (0, 0) to (1, 1); None is the middle. `weight` is what
+    its loss is multiplied by; a `regular` item keeps the model as it is and has steps of its own.
     """
 
     picture: Picture
@@ -49,10 +51,14 @@ class Item:
     dropout: float
     flip_x: bool = False
     flip_y: bool = False
+    place: tuple[float, float] | None = None
+    weight: float = 1.0
+    regular: bool = False
 
     @property
     def crop(self) -> str:
-        return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}"
+        place = "" if self.place is None else f"@{self.place[0]:.4f},{self.place[1]:.4f}"
+        return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{place}"
 
 
 def read_items(
@@ -66,30 +72,52 @@ def read_items(
     known = {} if known is None else known
     items: list[Item] = []
     for dataset in run.datasets:
-        folder = Path(folders[dataset.key])
-        pictures = _read_pictures(folder, dataset, known)
+        pictures = _read_pictures(Path(folders[dataset.key]), dataset, known)
         for resolution in dataset.resolutions or (512,):
             for flip_x, flip_y in _flips(dataset):
                 for picture in pictures:
-                    width, height = bucket(picture.width, picture.height, resolution, divisor)
-                    items.extend(
-                        [
-                            Item(
-                                picture,
-                                width,
-                                height,
-                                with_trigger(picture.caption, run.trigger_word),
-                                with_trigger("", run.trigger_word),
-                                dataset.caption_dropout,
-                                flip_x,
-                                flip_y,
-                            )
-                        ]
-                        * max(1, dataset.repeats)
-                    )
+                    item = replace(_item(run, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
+                    for copy in range(max(1, dataset.repeats)):
+                        place = _place(picture, item, copy) if _setting(run, dataset, "random_crop") else None
+                        items.append(replace(item, place=place))
     if not items:
         raise TrainError("The run has no dataset, so there is nothing to train on.")
     return items
+
+
+def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
+    own = _setting(run, dataset, "trigger_word") or run.trigger_word
+    regular = dataset.is_regularisation
+    caption = with_trigger(picture.caption, own, add=not regular)
+    if not run.cache_text_embeddings:  # ai-toolkit puts in the run's word too, but has none when it caches
+        caption = with_trigger(caption, run.trigger_word, add=not regular)
+    weight = _setting(run, dataset, "loss_multiplier")
+    share = run.settings.get("train/reg_weight")
+    side = max(divisor, resolution // divisor * divisor)
+    square = bool(_setting(run, dataset, "square_crop"))
+    width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
+    return Item(
+        picture,
+        width,
+        height,
+        caption,
+        with_trigger("", own if run.cache_text_embeddings else run.trigger_word, add=not regular),
+        dataset.caption_dropout,
+        weight=(1.0 if weight is None else weight)
+        * (share.value if regular and share is not None and share.value is not None else 1.0),
+        regular=regular,
+    )
+
+
+def _setting(run: Run, dataset: Dataset, name: str) -> Any:
+    written = run.settings.get(f"{dataset.key}/{name}")
+    return None if written is None else written.value
+
+
+def _place(picture: Picture, item: Item, copy: int) -> tuple[float, float]:
+    """Where a random crop lies: another for each repeat and size, but the same at every start of the run."""
+    draw = random.Random(f"{picture.digest} {item.crop} {copy}")
+    return draw.random(), draw.random()
 
 
 def bucket(width: int, height: int, resolution: int, divisor: int) -> tuple[int, int]:
@@ -98,20 +126,14 @@ def bucket(width: int, height: int, resolution: int, divisor: int) -> tuple[int,
     return tuple(max(divisor, int(side * shrink / divisor + 1e-6) * divisor) for side in (width, height))  # type: ignore[return-value]
 
 
-def with_trigger(caption: str, trigger: str | None) -> str:
-    """The caption with the trigger word in its place: where [trigger] stands, else in front unless already there."""
+def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
+    """The caption with the trigger word where [trigger] stands; if `add`, in front where it is nowhere in it."""
     word = (trigger or "").strip()
     for place in TRIGGER_PLACES:
         caption = caption.replace(place, word)
-    if word and word not in caption:
+    if word and add and word not in caption:
         caption = f"{word} {caption}"
     return caption.strip()
-
-
-def clean_caption(text: str) -> str:
-    """One line: line breaks become commas, empty parts vanish."""
-    parts = (part.strip() for part in text.replace("\r", ",").replace("\n", ",").split(","))
-    return ", ".join(part for part in parts if part)
 
 
 def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[list[int]]:
@@ -134,7 +156,7 @@ def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[lis
 
 
 def load_pixels(item: Item) -> Image:
-    """The picture as RGB, resized to cover width x height and cropped around its middle. Raises TrainError."""
+    """The picture as RGB, resized to cover width x height and cropped at its place. Raises TrainError."""
     from PIL import Image, ImageOps
 
     try:
@@ -146,7 +168,10 @@ def load_pixels(item: Item) -> Image:
     size = max(item.width, round(image.width * scale)), max(item.height, round(image.height * scale))
     if size != image.size:
         image = image.resize(size, Image.Resampling.LANCZOS)
-    left, top = (size[0] - item.width) // 2, (size[1] - item.height) // 2
+    spare = size[0] - item.width, size[1] - item.height
+    left, top = spare[0] // 2, spare[1] // 2
+    if item.place is not None:
+        left, top = int((spare[0] + 1) * item.place[0]), int((spare[1] + 1) * item.place[1])
     image = image.crop((left, top, left + item.width, top + item.height))
     if item.flip_x:
         image = ImageOps.mirror(image)
@@ -211,9 +236,9 @@ def _caption(file: Path, dataset: Dataset) -> str:
     extension = dataset.caption_extension or ".txt"
     path = file.with_suffix(extension if extension.startswith(".") else f".{extension}")
     try:
-        return clean_caption(path.read_bytes().decode("utf-8-sig"))
+        return path.read_bytes().decode("utf-8-sig").strip() or dataset.default_caption.strip()
     except FileNotFoundError:
-        return clean_caption(dataset.default_caption)
+        return dataset.default_caption.strip()
     except UnicodeDecodeError as error:
         raise TrainError(
             f"The caption {path} is not UTF-8 (byte {error.object[error.start]:#04x} at position {error.start}). "

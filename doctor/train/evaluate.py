@@ -23,7 +23,7 @@ def hold_out(items: Sequence[Item], count: int) -> tuple[list[Item], list[Item]]
 
     Which pictures follows from their contents alone. Raises TrainError when none would be left to train on.
     """
-    digests = sorted({item.picture.digest for item in items})
+    digests = sorted({item.picture.digest for item in items if not item.regular})
     if count >= len(digests):
         raise TrainError(
             f"--eval {count} would hold out every picture: the datasets have {len(digests)} different ones. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from typing import Any
 
 from ..architectures.network import lokr_factor, lokr_rank
 from ..model.run import Run
@@ -20,6 +21,7 @@ from .names import (
     SCHEDULERS,
     SCHEMES,
 )
+from .neutral import NEUTRAL, OF_DATASETS, harmless
 
 # Settings that change what is learnt and that the runner does not have; any value but null, false, 0 or empty is one.
 SWITCHES: dict[str, str] = {
@@ -59,15 +61,15 @@ SWITCHES: dict[str, str] = {
 DATASET_SWITCHES: dict[str, str] = {
     "control_path": "control images",
     "control_path_1": "control images",
+    "control_path_2": "control images",
+    "control_path_3": "control images",
     "controls": "control images",
     "inpaint_path": "inpainting images",
     "mask_path": "masks",
     "alpha_mask": "alpha masks",
     "unconditional_path": "unconditional images",
     "clip_image_path": "CLIP images",
-    "is_reg": "regularisation images",
     "prior_reg": "prior regularisation",
-    "random_crop": "random crops",
     "random_scale": "random scaling",
     "augments": "augmentations",
     "augmentations": "augmentations",
@@ -136,11 +138,18 @@ def refuse(run: Run) -> list[str]:
         no("output_folder", "The config names no output folder")
     if not run.datasets:
         no("datasets", "The config names no dataset")
+    elif all(dataset.is_regularisation for dataset in run.datasets):
+        no("datasets", "Every dataset is one of regularisation images, so there is nothing to learn")
     for dataset in run.datasets:
         if dataset.controls:
             no(dataset.key, "Control images are not supported")
-        if dataset.is_regularisation:
-            no(dataset.key, "Regularisation images are not supported")
+        size = run.settings.get(f"{dataset.key}/batch_size")
+        if size is not None and size.value not in (None, run.batch_size):
+            no(f"{dataset.key}/batch_size", "A batch size of one dataset is not supported; set train.batch_size")
+        for name in (f"{dataset.key}/loss_multiplier", "train/reg_weight"):
+            weight = run.settings.get(name)
+            if weight is not None and type(weight.value) not in (int, float, type(None)):
+                no(name, f"{name.rsplit('/', 1)[-1]} {weight.value!r} is no number")
         for key, what in DATASET_SWITCHES.items():
             if _on(run, f"{dataset.key}/{key}"):
                 no(f"{dataset.key}/{key}", f"{_capital(what)} are not supported")
@@ -150,14 +159,12 @@ def refuse(run: Run) -> list[str]:
     for key, what in SWITCHES.items():
         if _on(run, key):
             no(key, f"{_capital(what)} is not supported")
-    for key, plain in (
-        ("train/loss_target", "noise"),
-        ("train/train_unet", True),
-        ("train/ema_config/param_multiplier", 1),
-    ):
+    of_datasets = {f"{d.key}/{name}": plain for d in run.datasets for name, plain in OF_DATASETS.items()}
+    for key, plain in {**NEUTRAL, **of_datasets}.items():
         value = run.settings.get(key)
-        if value is not None and value.value is not None and value.value != plain:
-            no(key, f"{key.rsplit('/', 1)[-1]} {value.value} is not supported; leave it at {plain}")
+        if value is not None and not harmless(value.value, plain):
+            leave = f"leave it at {_short(plain)}" if plain else "leave it out"
+            no(key, f"{key.rsplit('/', 1)[-1]} {_short(value.value)} is not supported; {leave}")
     for key in ("train/min_denoising_steps", "train/max_denoising_steps"):
         value = run.settings.get(key)
         whole = value is None or value.value is None or type(value.value) is int
@@ -215,6 +222,10 @@ def _schedule(run: Run) -> Iterator[tuple[str, str]]:
 def _capital(what: str) -> str:
     """The start of a sentence; a key stays as it is written in the config."""
     return what if "_" in what.split()[0] else what[0].upper() + what[1:]
+
+
+def _short(value: Any) -> str:
+    return "…" if isinstance(value, dict | list) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _on(run: Run, key: str) -> bool:

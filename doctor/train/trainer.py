@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..model.run import Run
-from .data import Item, batches
+from .data import Item
 from .encode import Latents, Texts
 from .errors import TrainError
 from .lora import Network, trainable
 from .names import UNCLIPPED
 from .optimize import make_optimizer
+from .order import Order
 from .progress import Progress
 from .ranks import Ranks
 from .save import State
@@ -55,7 +56,6 @@ class Trainer:
         self.run = run
         self.ranks = ranks
         self.model = model
-        self.items = items
         self.latents = latents
         self.texts = texts
         self.seed = seed
@@ -75,15 +75,14 @@ class Trainer:
             progress.note,
         )
         self.ema = {key: value.detach().clone() for key, value in self.parameters.items()} if run.use_ema else None
-        self.order = batches(items, run.batch_size, seed, 0)
-        self.order_epoch = 0
+        self.order = Order(run, items, seed)
         if run.gradient_checkpointing:
             make: Any = model
             make.enable_gradient_checkpointing(gradient_checkpointing_func=_checkpoint(model, network))
 
     @property
     def epoch(self) -> int:
-        return self.step * self.run.gradient_accumulation // len(self.order)
+        return self.order.epoch(self.step)
 
     @property
     def rate(self) -> float:
@@ -128,7 +127,7 @@ class Trainer:
         Everything random in the batch is drawn from the seed and `index`, in every process alike.
         """
         generator = torch.Generator().manual_seed(_mix(self.seed, index))
-        items = [self.items[i] for i in self._batch(index)]
+        items = self.order.batch(index)
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
         t, weight = draw(self.levels, len(items), generator)
@@ -136,6 +135,7 @@ class Trainer:
         captions = [
             item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
+        weight = weight * torch.tensor([item.weight for item in items])
         mine = self.ranks.mine(index % self.run.gradient_accumulation * self.run.batch_size, len(items))
         if not mine:
             return None
@@ -205,13 +205,6 @@ class Trainer:
         with torch.no_grad():
             for key, value in self.ema.items():
                 value.lerp_(self.parameters[key], 1.0 - self.run.ema_decay)
-
-    def _batch(self, index: int) -> list[int]:
-        epoch, place = divmod(index, len(self.order))
-        if epoch != self.order_epoch:
-            self.order = batches(self.items, self.run.batch_size, self.seed, epoch)
-            self.order_epoch = epoch
-        return self.order[place]
 
     def _diagnosis(self) -> str:
         lead = f"The loss was not a finite number {MOST_BAD_STEPS} steps in a row (up to step {self.step})."

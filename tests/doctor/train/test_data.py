@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,13 +17,12 @@ from zdoctor.doctor.train.data import (
     Picture,
     batches,
     bucket,
-    clean_caption,
     load_pixels,
     read_items,
     with_trigger,
 )
 
-from .patient import DATASET, run_with
+from .patient import DATASET, run_with, written
 
 
 def picture(folder: Path, name: str, size: tuple[int, int] = (64, 64), caption: bytes | None = None) -> Path:
@@ -34,7 +34,7 @@ def picture(folder: Path, name: str, size: tuple[int, int] = (64, 64), caption: 
     return file
 
 
-def items_of(folder: Path, dataset: Dataset = DATASET, **run: object) -> list[Item]:
+def items_of(folder: Path, dataset: Dataset = DATASET, **run: Any) -> list[Item]:
     return read_items(run_with(datasets=(dataset,), **run), {dataset.key: str(folder)}, 16)
 
 
@@ -75,10 +75,6 @@ def test_trigger_words(caption: str, trigger: str | None, expected: str) -> None
     assert with_trigger(caption, trigger) == expected
 
 
-def test_captions_become_one_line() -> None:
-    assert clean_caption("a cat,\r\n on a mat\n\n, grey \n") == "a cat, on a mat, grey"
-
-
 def test_captions_files_and_the_default(tmp_path: Path) -> None:
     picture(tmp_path, "a.png", caption=b"\xef\xbb\xbfa red square")
     picture(tmp_path, "b.JPG", caption="ein Würfel".encode())
@@ -94,6 +90,65 @@ def test_captions_files_and_the_default(tmp_path: Path) -> None:
         ("c.webp", "zsq a square"),
     ]
     assert {(item.dropped, item.dropout) for item in items} == {("zsq", 0.1)}
+
+
+def test_captions_stay_as_written_and_blank_ones_are_the_default(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", caption=b"\nA cat.\n\nIt sits, on a mat \r\n")
+    picture(tmp_path, "b.png", caption=b" \n")
+    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,), default_caption="a thing")
+    assert [item.caption for item in items_of(tmp_path, dataset)] == ["A cat.\n\nIt sits, on a mat", "a thing"]
+
+
+TRIGGERS: list[tuple[dict[str, Any], bool, str, str]] = [
+    ({}, True, "zrun a cat", "zrun"),
+    ({"datasets__0__trigger_word": "zset"}, True, "zset a cat", "zset"),
+    ({"datasets__0__trigger_word": "zset"}, False, "zrun zset a cat", "zrun"),
+]
+
+
+@pytest.mark.parametrize(("settings", "cached", "caption", "dropped"), TRIGGERS)
+def test_a_dataset_may_have_a_trigger_word_of_its_own(
+    tmp_path: Path, settings: dict[str, Any], cached: bool, caption: str, dropped: str
+) -> None:
+    """ai-toolkit puts the run's word in as well where it encodes live."""
+    picture(tmp_path, "a.png", caption=b"a cat")
+    (item,) = items_of(tmp_path, trigger_word="zrun", cache_text_embeddings=cached, settings=written(**settings))
+    assert (item.caption, item.dropped) == (caption, dropped)
+
+
+def test_regularisation_pictures_have_no_trigger_and_their_own_weight(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", caption=b"a cat, not [trigger]")
+    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,), is_regularisation=True)
+    settings = written(train__reg_weight=0.5, datasets__0__loss_multiplier=0.5)
+    (item,) = items_of(tmp_path, dataset, trigger_word="zcat", settings=settings)
+    assert (item.caption, item.dropped, item.weight, item.regular) == ("a cat, not zcat", "", 0.25, True)
+
+
+def test_random_crops_lie_anywhere_but_at_the_same_place_at_every_start(tmp_path: Path) -> None:
+    image = Image.new("L", (256, 64))
+    image.putdata([x for _ in range(64) for x in range(256)])
+    image.save(tmp_path / "a.png")
+    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (48,), repeats=40, flip_x=True)
+    settings = written(datasets__0__random_crop=True)
+    items = items_of(tmp_path, dataset, settings=settings)
+    assert items == items_of(tmp_path, dataset, settings=settings)
+    assert len({item.crop for item in items}) == 80
+    picture_ = items[0].picture
+    lefts = [left(Item(picture_, 64, 64, "", "", 0.0, place=item.place)) for item in items]
+    assert min(lefts) < 20 and max(lefts) > 172 and max(lefts) <= 192
+    ends = [Item(picture_, 64, 64, "", "", 0.0, place=(share, 0.0)) for share in (0.0, 0.9999)]
+    assert [left(item) for item in ends] == [0, 192]
+
+
+def left(item: Item) -> int:
+    """Where the crop of a picture begins whose pixels are as bright as their column's number."""
+    return load_pixels(item).convert("L").tobytes()[0]
+
+
+def test_square_crops_may_enlarge(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", (40, 24))
+    (item,) = items_of(tmp_path, settings=written(datasets__0__square_crop=True))
+    assert (item.width, item.height, load_pixels(item).size) == (64, 64, (64, 64))
 
 
 def test_resolutions_repeats_and_flips_multiply(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
         Item(picture, 48, 64, "", "", 0.0),
         Item(picture, 64, 64, "", "", 0.0, flip_x=True),
         Item(picture, 64, 64, "", "", 0.0, flip_y=True),
+        Item(picture, 64, 64, "", "", 0.0, place=(0.5, 0.5)),
+        Item(picture, 64, 64, "", "", 0.0, place=(0.5, 0.25)),
     ]
     assert len({latents.key(item) for item in items}) == len(items)
 

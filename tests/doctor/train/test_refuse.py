@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.model.run import Dataset
+from zdoctor.checks.config.keys import SECTIONS
+from zdoctor.doctor.model.run import Dataset, Value, Where
 from zdoctor.doctor.train import refuse
 
 from .patient import run_with, written
@@ -40,7 +41,20 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("learning rate '1e-4'", {"learning_rate": "1e-4"}),
     ("no dataset", {"datasets": ()}),
     ("Control images", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), controls=("depth",)),)}),
-    ("Regularisation", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), is_regularisation=True),)}),
+    (
+        "one of regularisation images",
+        {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), is_regularisation=True),)},
+    ),
+    ("batch size of one dataset", {"settings": written(datasets__0__batch_size=7)}),
+    ("reg_weight 'x' is no number", {"settings": written(train__reg_weight="x")}),
+    ("noise_multiplier 1.1 is not supported; leave it at 1", {"settings": written(train__noise_multiplier=1.1)}),
+    ("t0_loss_target true is not supported; leave it out", {"settings": written(train__t0_loss_target=True)}),
+    (
+        "transformer_only false is not supported; leave it at true",
+        {"settings": written(network__transformer_only=False)},
+    ),
+    ("only_if_contains", {"settings": written(model__only_if_contains=["layers.1"])}),
+    ("buckets false", {"settings": written(datasets__0__buckets=False)}),
     ("Training the text encoder", {"settings": written(train__train_text_encoder=True)}),
     ("Differential output preservation", {"settings": written(train__diff_output_preservation=True)}),
     ("Masks", {"settings": written(datasets__0__mask_path="/masks")}),
@@ -95,6 +109,62 @@ def test_an_optimizer_without_its_package_is_refused_with_what_to_type(monkeypat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (reason,) = refuse(run_with(optimizer="prodigy"))
     assert reason.startswith("The optimizer prodigy needs a package") and "pip install prodigyopt" in reason
+
+
+# What the runner does as ai-toolkit does it, or better; what only matters beside something that is refused; and what
+# has no part in learning: speed, places, logs, samples.
+KNOWN = {
+    "train": """
+        batch_size cache_text_embeddings content_or_style disable_sampling dtype ema_config gradient_accumulation
+        gradient_checkpointing linear_timesteps linear_timesteps2 loss_type lr lr_scheduler lr_scheduler_params
+        max_grad_norm max_loss noise_scheduler optimizer optimizer_params reg_weight skip_first_sample steps
+        timestep_type unet_lr
+        adapter_assist_type adapter_lr audio_loss_multiplier batch_noise_correction_scale
+        blank_prompt_preservation_multiplier bypass_guidance_embedding cfg_rescale cfg_scale
+        correct_pred_norm_multiplier diff_output_preservation_class diff_output_preservation_multiplier
+        differential_guidance_scale diffusion_feature_extractor_weight do_differential_guidance
+        do_fft_velocity_equiv_weight do_guidance_loss_cfg_zero embedding_lr guidance_loss_schedule
+        guidance_loss_target inverted_mask_prior_multiplier latent_feature_loss_weight max_cfg_scale
+        max_negative_prompts merge_network_on_save_strength negative_prompt next_sample_timesteps
+        paramiter_swapping_factor refiner_lr short_and_long_captions_encoder_split show_turbo_outputs
+        signal_amplification_strength signal_correction_noise_scale switch_boundary_every t0_velocity_equiv_weight
+        target_norm_std_value text_encoder_lr train_refiner unconditional_prompt
+        attention_backend force_first_sample max_loss_debug sdp validation_config xformers
+    """,
+    "network": """
+        alpha linear linear_alpha lokr_factor lokr_full_rank rank type conv conv_alpha split_multistage_loras
+    """,
+    "model": """
+        arch assistant_lora_path extras_name_or_path name_or_path qtype qtype_te quantize quantize_te
+        is_auraflow is_flux is_lumina2 is_pixart is_pixart_sigma is_ssd is_v2 is_v3 is_v_pred is_vega is_xl
+        attn_masking block_compile cache_size_limit compile compile_dynamic compile_fullgraph compile_mode dtype
+        experimental_xl latent_space_version layer_offloading_text_encoder_percent
+        layer_offloading_transformer_percent low_vram model_kwargs model_paths refiner_start_at
+        split_model_other_module_param_count_scale te_device te_dtype te_name_or_path text_encoder_bits unet_path
+        unet_sample_size use_flux_cfg use_text_encoder_1 use_text_encoder_2 vae_device vae_dtype vae_path
+    """,
+    "datasets/*": """
+        caption_dropout_rate caption_ext caption_type controls dataset_path default_caption flip_x flip_y folder_path
+        is_reg num_frames num_repeats random_crop resolution square_crop trigger_word
+        audio_normalize audio_preserve_pitch bucket_tolerance clip_image_augmentations
+        clip_image_shuffle_augmentations control_transparent_color diff_output_preservation_class do_audio do_i2v fps
+        full_size_control_images guidance_type invert_mask keep_tokens mask_min_value
+        num_controls_from_same_folder poi random_triggers_max replay_transforms shrink_video_to_frames
+        shuffle_augmentations trim_auto_frame_count_tail
+        cache_clip_vision_to_disk cache_latents cache_latents_num_workers cache_latents_to_disk
+        cache_tensors_to_disk cache_text_embeddings debug fast_image_size load_image_when_caching_latents num_workers
+        prefetch_factor
+    """,
+}
+
+
+@pytest.mark.parametrize("section", KNOWN)
+def test_nothing_that_ai_toolkit_reads_is_passed_over(section: str) -> None:
+    for key in sorted(SECTIONS[section] - set(KNOWN[section].split())):
+        name = f"{section.replace('*', '0')}/{key}"
+        assert refuse(run_with(settings={name: Value(7, Where("c"), 0, 1)})) or refuse(
+            run_with(settings={name: Value("7", Where("c"), 0, 1)})
+        ), name
 
 
 def test_refusing_needs_no_torch() -> None:

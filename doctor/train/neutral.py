@@ -1,0 +1,59 @@
+"""Settings of ai-toolkit that change what is learnt and that the runner lacks, with the value that changes nothing.
+
+Null is harmless for all of them, and false, 0 and empty are one another's equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys(
+        (
+            *("train/adapter_assist_name_or_path", "train/adaptive_scaling_factor", "train/blended_blur_noise"),
+            *("train/correct_pred_norm", "train/diffusion_feature_extractor_path", "train/do_batch_noise_correction"),
+            *("train/do_blank_stabilization", "train/do_cfg", "train/do_fft_loss", "train/do_paramiter_swapping"),
+            *("train/do_prior_divergence", "train/do_random_cfg", "train/do_signal_amplification"),
+            *("train/do_signal_correction_noise", "train/dynamic_noise_offset", "train/force_consistent_noise"),
+            *("train/free_u", "train/inverted_mask_prior", "train/latent_feature_extractor_path"),
+            *("train/learnable_snr_gos", "train/match_adapter_assist", "train/match_adapter_chance"),
+            *("train/match_noise_norm", "train/prompt_saturation_chance", "train/short_and_long_captions"),
+            *("train/single_item_batching", "train/standardize_images", "train/standardize_latents"),
+            *("train/t0_loss_target", "train/target_norm_std", "train/weight_jitter"),
+            *("network/all_layers", "network/lorm"),
+            *("model/auto_memory", "model/ignore_if_contains", "model/in_context", "model/only_if_contains"),
+            *("model/quantize_kwargs", "model/refiner_name_or_path", "model/unconditional_lora_path"),
+        ),
+        False,
+    ),
+    **dict.fromkeys(
+        (
+            *("train/ema_config/param_multiplier", "train/img_multiplier", "train/latent_multiplier"),
+            *("train/noise_multiplier", "train/noisy_latent_multiplier", "train/optimal_noise_pairing_samples"),
+            *("train/pred_scaler", "train/target_noise_multiplier"),
+        ),
+        1,
+    ),
+    "train/loss_target": "noise",
+    "train/num_train_timesteps": 1000,
+    "train/train_unet": True,
+    "network/transformer_only": True,
+}
+OF_DATASETS: dict[str, Any] = {
+    **dict.fromkeys(
+        (
+            *("auto_frame_count", "clip_image_from_same_folder", "control_from_same_folder"),
+            *("diff_output_preservation", "extra_values", "standardize_images", "use_short_captions"),
+        ),
+        False,
+    ),
+    "buckets": True,
+    "network_weight": 1,
+    "scale": 1,
+    "type": "image",
+}
+
+
+def harmless(value: Any, plain: Any) -> bool:
+    """Whether `value` does what `plain` does."""
+    return value is None or bool(value == plain) or (not value and not plain)
