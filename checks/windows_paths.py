@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ..doctor.model.record import dataclass
 
 _OPEN = re.compile(r'(?:(?<=[:\-,\[{])|(?<=[:\-,\[{][ \t])|(?<=[ \t]))"|^"')
 _QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t]*:(?=[\s"\[{]|$)')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from .engine import prescribe
 from .errors import UserError
 from .examine import Examination, examine_config, select
 from .model import Hub, Plan, Report, TrainingEffect, Unknown
+from .model.record import dataclass
 from .probe.live import LiveWorld
 from .probe.world import Paths, World
 from .rules import all_rules

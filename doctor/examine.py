@@ -10,7 +10,7 @@ import difflib
 import stat
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from .engine import examine, merge, prescribe
 from .errors import UserError
 from .model import Facts, ReplaceText, Report, Run, Unknown
 from .model.families import TRAINED
+from .model.record import dataclass
 from .probe.gather import gather
 from .probe.world import World
 from .rules import Rule, all_repairs, all_rules

@@ -7,12 +7,12 @@ computed count as nothing, and so does everything that an earlier run has writte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import sqrt
 
 from .architectures.bytes import WIDTHS, state_bytes
 from .architectures.sizes import sizes_of
 from .model import DatasetFolder, Hub, ModelFolder, Run, Unknown
+from .model.record import dataclass
 
 BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8
 TEMPLATE_TOKENS = 8  # what the chat template of Qwen3 puts around a caption

@@ -11,12 +11,13 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from types import ModuleType
 
 from . import plugins
 from .model import Facts, Finding, Fix, Severity
+from .model.record import dataclass
 
 PACKAGE = __name__.split(".")[0]
 FACT_NAMES = frozenset(f.name for f in fields(Facts))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from ..model import Component, ModelFolder, Run, Unknown
+from ..model.record import dataclass
 from . import needed_tensors
 from .zimage import lora_linears, quantizable
 

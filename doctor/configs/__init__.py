@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from ..model import Config, Problem, Run, Value, Where
+from ..model.record import dataclass
 from . import ai_toolkit
 from .node import MOST_VALUES, TOO_MANY, Node, named
 from .text import Lines, decode, expand

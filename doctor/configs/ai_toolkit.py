@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..model import Dataset, Run, SamplePrompt, Value
+from ..model.record import dataclass
 
 JOBS = ("extension", "train", "extract", "generate", "mod")
 TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")

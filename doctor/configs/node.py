@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
+
+from ..model.record import dataclass
 
 DEEPEST = 60
 MOST_VALUES = 5000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..model import Problem, Where
+from ..model.record import dataclass
 
 LARGEST = 500_000
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")

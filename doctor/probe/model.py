@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from ..architectures import Shapes, needed_tensors, why_not
 from ..architectures.single_file import original_layout
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.families import Family, family_of
+from ..model.record import dataclass
 from .components import listed, read_component, read_json
 from .safetensors import read_weight_file
 from .world import Paths, Stat, World, resolve

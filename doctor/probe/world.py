@@ -9,11 +9,11 @@ from __future__ import annotations
 import ntpath
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, Protocol
 
 from ..model import Component, Gpu, Speed, System, Unknown
+from ..model.record import dataclass
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...model.record import dataclass
 from . import Device, together
 
 MOST_LAYERS = 8

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ...model import Run, System, Unknown
+from ...model.record import dataclass
 from ..world import Paths, Stat, World
 
 COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
+from ...model.record import dataclass
 from ..world import Paths, Stat, World
 from .caches import COMMIT, is_safe
 from .content import SMALL, Expected, known, manifest
