@@ -21,7 +21,7 @@ SIGNATURES = [Signature(rule.id, *pair) for rule in all_rules() for pair in rule
 TORCH = "/usr/lib/python3/dist-packages/torch/nn/modules/module.py"
 
 
-def traceback(error: str, *code: str, file: str = "/work/ai-toolkit/toolkit/stable_diffusion_model.py") -> str:
+def traceback(error: str, *code: str, file: str = "/home/ana/ai-toolkit/toolkit/stable_diffusion_model.py") -> str:
     frames = "".join(f'  File "{file}", line {n + 10}, in step{n}\n    {line}\n' for n, line in enumerate(code))
     library = f'  File "{TORCH}", line 1340, in convert\n    return t.to(device)\n'
     return f"Traceback (most recent call last):\n{frames}{library}{error}\n"
