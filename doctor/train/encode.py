@@ -75,17 +75,18 @@ class Sizes:
 
 def write_atomic(file: Path, content: bytes | memoryview) -> None:
     """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
-    write_parts(file, (content,))
+    write_parts(file, ((0, content),))
 
 
-def write_parts(file: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """`write_atomic` of contents that follow one another, each made when its turn comes."""
+def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
+    """`write_atomic` of a file in parts, each with its offset, each made when its turn comes."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name.lstrip('.')}.", suffix=".part", dir=file.parent)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                for part in parts:
+                for offset, part in parts:
+                    stream.seek(offset)
                     stream.write(part)
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -2,7 +2,8 @@
 
 At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
 tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
-start (`weights`).
+start (`weights`); on the CPU each tensor goes to that file as it is made and the file is mapped, so that the peak is
+one tensor.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,24 +85,36 @@ def fill(
     """Give every parameter of an empty model its value; returns the names in the files that nothing uses.
 
     Files and shapes are checked before the first byte of a weight is read. Quantized weights that `cache` holds are
-    mapped instead of made; else they are put there. Raises TrainError.
+    mapped instead of made; else they are put there, where that can be done. Raises TrainError.
     """
     entries = collect(weight_files(folder))
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unused = check_complete(entries, expected, folder)
     quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if is_quantized(n)}
     wanted = [entries[name] for name in expected]
+
+    def made() -> Iterator[tuple[str, Tensor]]:
+        return _read(wanted, quantized, quantization, adapter, dtype, device)
+
     if cache is None or quantization == "none":
-        _install(model, _read(wanted, quantized, quantization, adapter, dtype, device), quantized)
+        _install(model, dict(made()), quantized)
         return unused
     words = {"adapter": cache.adapter, "quantization": quantization, "dtype": str(dtype).removeprefix("torch.")}
     key = key_of(wanted, **words)
     layout = _layout(expected, quantized, quantization, dtype)
+
+    def checked(values: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        yield from values
+        if key_of(wanted, **words).words != key.words:
+            raise TrainError(f"The files of {folder} changed while they were read.")
+
     values = cache.get(key, layout, device)
+    if values is None and device.type == "cpu" and cache.put(key, layout, checked(made())):
+        values = cache.get(key, layout, device)
     if values is None:
-        values = _read(wanted, quantized, quantization, adapter, dtype, device)
-        if key_of(wanted, **words).words == key.words:  # else the files changed while they were read
-            cache.put(key, layout, values)
+        values = dict(made())
+        if device.type != "cpu":
+            cache.put(key, layout, checked(values.items()))
     _install(model, values, quantized)
     return unused
 
@@ -128,17 +141,17 @@ def _read(
     adapter: Mapping[str, Delta],
     dtype: torch.dtype,
     device: torch.device,
-) -> dict[str, Tensor]:
-    """The model's tensors by name; in the place of a quantized weight its codes and scale."""
-    values: dict[str, Tensor] = {}
+) -> Iterator[tuple[str, Tensor]]:
+    """The model's tensors by name, as they arrive; in the place of a quantized weight its codes and scale."""
     for entry, view in stream(entries):
         module, _, leaf = entry.name.rpartition(".")
         delta = adapter.get(module) if leaf == "weight" else None
         if leaf == "weight" and module in quantized:
-            values[f"{module}.codes"], values[f"{module}.scale"] = _quantized(view, entry, kind, delta, device)
+            codes, scale = _quantized(view, entry, kind, delta, device)
+            yield f"{module}.codes", codes
+            yield f"{module}.scale", scale
         else:
-            values[entry.name] = _cast(view, delta, dtype, device)
-    return values
+            yield entry.name, _cast(view, delta, dtype, device)
 
 
 def _install(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str, tuple[int, int]]) -> None:

@@ -13,7 +13,7 @@ import mmap
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,18 +108,21 @@ class WeightCache:
         except (OSError, TrainError):
             return None
 
-    def put(self, key: Key, layout: Layout, values: Mapping[str, Tensor]) -> None:
-        """Keep weights. Not while another process does, not after a change too recent to tell from the next one,
-        and never more than half of what is free."""
+    def put(self, key: Key, layout: Layout, values: Iterable[tuple[str, Tensor]]) -> bool:
+        """Keep weights, each written as it is made; whether they are there now.
+
+        Not while another process does, not after a change too recent to tell from the next one, and never more than
+        half of what is free: then none of the `values` is asked for.
+        """
         if not key.settled:
-            return
+            return False
         header = _header(key, layout)
         size = len(header) + _size(layout)
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with (self.folder / ".lock").open("ab") as lock:
                 if not taken(lock.fileno()):
-                    return
+                    return False
                 self._sweep()
                 free = shutil.disk_usage(self.folder).free
                 if size > free // 2:
@@ -128,15 +131,16 @@ class WeightCache:
                         f"{self.folder} has {_gigabytes(free)} free, and half of that stays free. The environment "
                         "variable ZDOCTOR_CACHE names another folder."
                     )
-                    return
+                    return False
                 write_parts(self._file(key), _parts(header, layout, values))
         except (OSError, TrainError) as error:
             self.note(f"The quantized weights are not kept for the next start: {error}")
-            return
+            return False
         self.note(
             f"The quantized weights ({_gigabytes(size)}) are kept in {self.folder}, and the next start maps them. "
             "That folder can be deleted at any time; ZDOCTOR_CACHE names another."
         )
+        return True
 
     def _file(self, key: Key) -> Path:
         return self.folder / f"{hashlib.sha256(key.words.encode()).hexdigest()[:32]}.safetensors"
@@ -172,13 +176,20 @@ def _size(layout: Layout) -> int:
     return sum(dtype.itemsize * math.prod(shape) for dtype, shape in layout.values())
 
 
-def _parts(header: bytes, layout: Layout, values: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    yield header
+def _parts(
+    header: bytes, layout: Layout, values: Iterable[tuple[str, Tensor]]
+) -> Iterator[tuple[int, bytes | memoryview]]:
+    """What lies where in the file, in the order in which the values come."""
+    yield 0, header
+    offset, starts = len(header), {}
     for name, (dtype, shape) in _ordered(layout):
-        value = values[name]
-        assert (value.dtype, tuple(value.shape)) == (dtype, shape), name
+        starts[name] = offset
+        offset += dtype.itemsize * math.prod(shape)
+    for name, value in values:
+        assert (value.dtype, tuple(value.shape)) == layout[name], name
         numbers: Any = value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        yield memoryview(numbers)
+        yield starts.pop(name), memoryview(numbers)
+    assert not starts
 
 
 def _gigabytes(size: int) -> str:

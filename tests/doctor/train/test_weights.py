@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import errno
 import json
 import os
 import shutil
@@ -202,10 +204,10 @@ def replace_by_zeros(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, empty, lengthen, damage_header, replace_by_zeros])
 def test_a_damaged_file_is_made_again(transformer: Path, tmp_path: Path, damage: Change) -> None:
-    first = start(transformer, tmp_path / "kept")
+    first = copy.deepcopy(start(transformer, tmp_path / "kept").model)  # not a map of what is damaged now
     damage(files(tmp_path / "kept")[0])
     again = start(transformer, tmp_path / "kept")
-    assert again.read and same(first.model, again.model)
+    assert again.read and same(first, again.model)
     assert not start(transformer, tmp_path / "kept").read
 
 
@@ -226,18 +228,18 @@ def test_a_file_that_changed_a_moment_ago_is_not_taken_for_settled(
     assert not (tmp_path / "kept").exists()
 
 
-def test_a_base_that_changes_while_it_is_read_is_not_kept(transformer: Path, tmp_path: Path) -> None:
+def test_a_base_that_changes_while_it_is_read_is_read_again_and_not_kept(transformer: Path, tmp_path: Path) -> None:
     read = load._read
 
     def read_and_change(*arguments: object) -> object:
-        values = read(*arguments)  # type: ignore[arg-type]
-        touch(transformer)
-        return values
+        yield from read(*arguments)  # type: ignore[arg-type]
+        train_on(transformer)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "_read", read_and_change)
-        start(transformer, tmp_path / "kept")
-    assert not files(tmp_path / "kept")
+        (note,) = start(transformer, tmp_path / "kept").notes
+    assert "changed while they were read" in note
+    assert [file.name for file in (tmp_path / "kept").iterdir()] == [".lock"]
 
 
 def test_a_full_disk_keeps_nothing_and_stops_nothing(
@@ -252,6 +254,23 @@ def test_a_full_disk_keeps_nothing_and_stops_nothing(
     loaded = start(transformer, tmp_path / "kept")
     assert loaded.read and not files(tmp_path / "kept")
     assert "1.0 MB free" in loaded.notes[0] and "ZDOCTOR_CACHE" in loaded.notes[0]
+
+
+def test_a_disk_that_fills_up_meanwhile_stops_nothing(transformer: Path, tmp_path: Path) -> None:
+    parts = weights._parts
+
+    def full(*arguments: object) -> object:
+        for number, part in enumerate(parts(*arguments)):  # type: ignore[arg-type]
+            if number == 20:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            yield part
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weights, "_parts", full)
+        loaded = start(transformer, tmp_path / "kept")
+    assert "No space left" in loaded.notes[0]
+    assert [file.name for file in (tmp_path / "kept").iterdir()] == [".lock"]
+    assert same(loaded.model, start(transformer, tmp_path / "kept").model)
 
 
 def test_what_cannot_be_written_is_not_kept(transformer: Path, tmp_path: Path) -> None:
