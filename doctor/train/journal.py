@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,11 +20,20 @@ class Journal:
     evaluation after it. A loss that is not finite is null.
     """
 
-    def __init__(self, file: Path, step: int) -> None:
-        """`step`: what the checkpoint holds, 0 for a new run, of which nothing is kept."""
+    def __init__(self, file: Path, losses: Sequence[float]) -> None:
+        """`losses`: those of the checkpoint, one a step; none for a new run, of which nothing is kept.
+
+        A step that the file lacks (another process saved for one that was killed) gets a line without the rest.
+        """
         self.file = file
-        lines = _read(file) if step else []
-        self.lines = [line for line in lines if line["step"] <= step]
+        lines = [line for line in _read(file) if line["step"] <= len(losses)] if losses else []
+        there = {line["step"] for line in lines if "loss" in line}
+        lines += [
+            {"step": step, "loss": _finite(loss), "lr": None, "seconds": None}
+            for step, loss in enumerate(losses, 1)
+            if step not in there
+        ]
+        self.lines = sorted(lines, key=lambda line: (line["step"], "eval_loss" in line))
         write_atomic(file, "".join(f"{json.dumps(line)}\n" for line in self.lines).encode())
         self.stream: TextIO | None = None
 

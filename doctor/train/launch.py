@@ -37,8 +37,9 @@ def launch(count: int, arguments: Sequence[str]) -> int:
     processes: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        for process in processes:
-            process.send_signal(signal.SIGTERM)
+        if sys.platform != "win32":  # there Ctrl-C reaches them by itself, and SIGTERM would end them unsaved
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -149,9 +149,9 @@ def run_training(
         ranks.exchange(None)
         stop.gentle = True
         if not ranks.first:
-            follow(run, trainer, stop)
+            follow(trainer, stop, output, identity, len(held))
             return cast(TrainResult, ranks.share(None))
-        journal = Journal(output / "losses.jsonl", trainer.step)
+        journal = Journal(output / "losses.jsonl", trainer.losses)
         record = run_record(
             run,
             device=str(place) if place.type != "cuda" else torch.cuda.get_device_name(place),

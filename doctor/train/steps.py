@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,7 @@ from .data import Item
 from .errors import TrainError
 from .evaluate import evaluate
 from .journal import Journal
+from .lock import alone
 from .names import SAVE_DTYPES
 from .preview import Preview
 from .progress import Progress
@@ -23,6 +25,9 @@ from .save import final_file, metadata, prune, state_file, step_file, write_lora
 from .stop import Stop
 from .trackers import Trackers
 from .trainer import Trainer
+
+# How often another process looks whether the lock of the first is free, which a killed one leaves at once.
+LOOKS, LOOK_SECONDS = 10, 0.1
 
 
 @dataclass
@@ -55,9 +60,7 @@ class Steps:
         except Lost as error:
             self._save(saved(run, self.output, trainer.step))
             self._tell("Another process ended; saved")
-            raise TrainError(
-                f"{error} The run is saved at step {trainer.step}; the next start goes on from there."
-            ) from error
+            raise TrainError(_rescued(error, trainer.step)) from error
         if self.halted and stop.is_late() and not stop.asked:
             self.progress.note(
                 f"The limit of --max-minutes is near (measured: {stop.step:.1f} s the slowest step, "
@@ -121,17 +124,39 @@ class Steps:
     def _save(self, file: Path) -> None:
         begin = time.monotonic()
         self.journal.sync()
-        dtype = getattr(torch, SAVE_DTYPES[self.run.save_dtype])
-        trainer = self.trainer
-        write_lora(file, trainer.weights(), dtype, metadata(self.run, trainer.step, trainer.epoch))
-        write_state(state_file(self.output, self.run.name), trainer.state(self.identity, len(self.held)))
+        _checkpoint(self.trainer, file, self.output, self.identity, len(self.held))
         self.stop.save = max(self.stop.save, time.monotonic() - begin)
 
 
-def follow(run: Run, trainer: Trainer, stop: Stop) -> None:
-    """What a process other than the first does: its share of every step, until the last or until one is stopped."""
-    while trainer.step < run.steps and not trainer.ranks.any(stop.is_set()):
-        trainer.advance()
+def follow(trainer: Trainer, stop: Stop, output: Path, identity: dict[str, str], held_out: int) -> None:
+    """What a process other than the first does: its share of every step, until the last or until one is stopped.
+
+    All processes hold the same weights. When the first is gone, as its lock shows, another one saves in its place.
+    """
+    run = trainer.run
+    try:
+        while trainer.step < run.steps and not trainer.ranks.any(stop.is_set()):
+            trainer.advance()
+    except Lost as error:
+        for _ in range(LOOKS):
+            time.sleep(LOOK_SECONDS)
+            with suppress(TrainError), alone(output, run.name):
+                _checkpoint(trainer, saved(run, output, trainer.step), output, identity, held_out)
+                break
+        else:
+            raise
+        raise TrainError(_rescued(error, trainer.step)) from error
+
+
+def _rescued(error: Lost, step: int) -> str:
+    return f"{error} The run is saved at step {step}; the next start goes on from there."
+
+
+def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, str], held_out: int) -> None:
+    run = trainer.run
+    dtype = getattr(torch, SAVE_DTYPES[run.save_dtype])
+    write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch))
+    write_state(state_file(output, run.name), trainer.state(identity, held_out))
 
 
 def saved(run: Run, output: Path, step: int) -> Path:

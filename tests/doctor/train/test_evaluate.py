@@ -91,6 +91,13 @@ def test_the_journal_has_every_step_once_after_a_kill(tiny: Path, circles: Path,
     assert all(line["lr"] == 4e-3 and line["seconds"] > 0 for line in seen if "loss" in line)
 
 
+def test_a_journal_that_is_gone_is_filled_from_the_checkpoint(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    go(run_with(steps=2), tiny, circles, tmp_path)
+    (tmp_path / "losses.jsonl").unlink()
+    result = go(run_with(steps=3), tiny, circles, tmp_path)
+    assert [line["loss"] for line in lines(tmp_path)] == list(result.losses)
+
+
 def test_a_new_run_begins_a_new_journal(tiny: Path, circles: Path, tmp_path: Path) -> None:
     go(run_with(steps=2), tiny, circles, tmp_path)
     (tmp_path / ".circles.state.pt").unlink()
