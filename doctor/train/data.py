@@ -40,7 +40,8 @@ class Item:
 
     `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead. `place` is where in
     what the resized picture is too large the crop lies, from (0, 0) to (1, 1); None is the middle. `weight` is what
-    its loss is multiplied by; a `regular` item keeps the model as it is and has steps of its own.
+    its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
+    `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt.
     """
 
     picture: Picture
@@ -54,6 +55,8 @@ class Item:
     place: tuple[float, float] | None = None
     weight: float = 1.0
     regular: bool = False
+    prior: bool = False
+    trigger: str = ""
 
     @property
     def crop(self) -> str:
@@ -92,7 +95,6 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
     if not run.cache_text_embeddings:  # ai-toolkit puts in the run's word too, but has none when it caches
         caption = with_trigger(caption, run.trigger_word, add=not regular)
     weight = _setting(run, dataset, "loss_multiplier")
-    share = run.settings.get("train/reg_weight")
     side = max(divisor, resolution // divisor * divisor)
     square = bool(_setting(run, dataset, "square_crop"))
     width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
@@ -103,9 +105,10 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         caption,
         with_trigger("", own if run.cache_text_embeddings else run.trigger_word, add=not regular),
         dataset.caption_dropout,
-        weight=(1.0 if weight is None else weight)
-        * (share.value if regular and share is not None and share.value is not None else 1.0),
+        weight=1.0 if weight is None else float(weight),
         regular=regular,
+        prior=bool(_setting(run, dataset, "prior_reg")),
+        trigger=own or "",
     )
 
 

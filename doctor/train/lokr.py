@@ -11,7 +11,7 @@ from ..architectures.network import lokr_shapes
 
 
 class LokrLinear(nn.Module):
-    """A frozen Linear plus kron(w1, w2), scale 1; w2 is w2_a @ w2_b where `rank` makes that smaller. All float32."""
+    """A frozen Linear plus kron(w1, w2) while `active`; w2 is w2_a @ w2_b where `rank` makes that smaller."""
 
     def __init__(
         self, base: nn.Module, shape: tuple[int, int], factor: int, rank: int | None, generator: torch.Generator
@@ -19,6 +19,7 @@ class LokrLinear(nn.Module):
         super().__init__()
         device = next(iter([*base.parameters(), *base.buffers()])).device
         self.base = base
+        self.active = True
         shapes = lokr_shapes(*shape, factor, rank)
         for name, sides in shapes.items():
             start = torch.zeros(sides)
@@ -31,6 +32,8 @@ class LokrLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.base(x)
+        if not self.active:
+            return y
         z = x.to(y.dtype).reshape(*x.shape[:-1], self.inner, -1)
         for name in self.second:
             z = nn.functional.linear(z, self.get_parameter(name).to(y.dtype))

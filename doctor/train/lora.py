@@ -22,13 +22,14 @@ Network = Mapping[str, nn.Module]
 
 
 class LoraLinear(nn.Module):
-    """A frozen Linear plus B @ A, scale 1. `lora_A` (rank x in) and `lora_B` (out x rank) are float32 parameters."""
+    """A frozen Linear plus B @ A while `active`, scale 1; `lora_A` (rank x in) and `lora_B` (out x rank), float32."""
 
     def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int, generator: torch.Generator) -> None:
         super().__init__()
         rows, columns = shape
         device = next(iter([*base.parameters(), *base.buffers()])).device
         self.base = base
+        self.active = True
         down = torch.empty(rank, columns)
         nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
         self.lora_A = nn.Parameter(down.to(device))
@@ -36,6 +37,8 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.base(x)
+        if not self.active:
+            return y
         low = nn.functional.linear(x.to(self.lora_A.dtype), self.lora_A)
         return y + nn.functional.linear(low, self.lora_B).to(y.dtype)
 

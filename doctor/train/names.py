@@ -72,3 +72,6 @@ SCHEMES = (
 )
 FAVOURS = ("balanced", "content", "style")
 LOSSES = ("mse", "mae", "pseudo_huber")
+
+# The two kinds of output preservation.
+CLASS, BLANK = "diff_output_preservation", "blank_prompt_preservation"

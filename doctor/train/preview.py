@@ -10,6 +10,7 @@ from ..model.run import Run
 from .data import Item, with_trigger
 from .encode import load_vae, vae_divisor
 from .lora import WithoutAdapter
+from .preserve import preserved_prompt
 from .sample import decode, denoise, make_scheduler
 from .stop import Stop
 from .trainer import Trainer
@@ -66,8 +67,10 @@ class Preview:
 
 
 def prompts(run: Run, items: Sequence[Item]) -> list[str]:
-    texts = [item.caption for item in items]
-    texts += [item.dropped for item in items if item.dropout > 0]
+    pairs = [(item, item.caption) for item in items]
+    pairs += [(item, item.dropped) for item in items if item.dropout > 0]
+    kept = [preserved_prompt(run, item, text) for item, text in pairs]
+    texts = [text for _, text in pairs] + [text for text in kept if text is not None]
     if previews(run):
         texts += [sample_text(run, prompt.prompt) for prompt in run.samples]
         texts += [prompt.negative for prompt in run.samples]

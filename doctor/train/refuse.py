@@ -9,6 +9,8 @@ from typing import Any
 from ..architectures.network import lokr_factor, lokr_rank
 from ..model.run import Run
 from .names import (
+    BLANK,
+    CLASS,
     COUNTS,
     DTYPES,
     FAVOURS,
@@ -23,12 +25,11 @@ from .names import (
 )
 from .neutral import NEUTRAL, OF_DATASETS, harmless
 
+WEIGHTS = ("reg_weight", f"{CLASS}_multiplier", f"{BLANK}_multiplier")
 # Settings that change what is learnt and that the runner does not have; any value but null, false, 0 or empty is one.
 SWITCHES: dict[str, str] = {
     "train/train_text_encoder": "training the text encoder",
     "train/do_guidance_loss": "guidance loss",
-    "train/diff_output_preservation": "differential output preservation",
-    "train/blank_prompt_preservation": "blank prompt preservation",
     "train/train_turbo": "turbo training",
     "train/unload_text_encoder": "training with the text encoder unloaded (captions ignored)",
     "train/noise_offset": "noise offset",
@@ -69,7 +70,6 @@ DATASET_SWITCHES: dict[str, str] = {
     "alpha_mask": "alpha masks",
     "unconditional_path": "unconditional images",
     "clip_image_path": "CLIP images",
-    "prior_reg": "prior regularisation",
     "random_scale": "random scaling",
     "augments": "augmentations",
     "augmentations": "augmentations",
@@ -146,7 +146,7 @@ def refuse(run: Run) -> list[str]:
         size = run.settings.get(f"{dataset.key}/batch_size")
         if size is not None and size.value not in (None, run.batch_size):
             no(f"{dataset.key}/batch_size", "A batch size of one dataset is not supported; set train.batch_size")
-        for name in (f"{dataset.key}/loss_multiplier", "train/reg_weight"):
+        for name in (f"{dataset.key}/loss_multiplier", *(f"train/{name}" for name in WEIGHTS)):
             weight = run.settings.get(name)
             if weight is not None and type(weight.value) not in (int, float, type(None)):
                 no(name, f"{name.rsplit('/', 1)[-1]} {weight.value!r} is no number")
@@ -165,6 +165,12 @@ def refuse(run: Run) -> list[str]:
         if value is not None and not harmless(value.value, plain):
             leave = f"leave it at {_short(plain)}" if plain else "leave it out"
             no(key, f"{key.rsplit('/', 1)[-1]} {_short(value.value)} is not supported; {leave}")
+    preserved = [f"train/{name}" for name in (CLASS, BLANK) if _on(run, f"train/{name}")]
+    if len(preserved) == 2:
+        no(preserved[1], f"{BLANK} beside {CLASS} is not supported; ai-toolkit mixes up their prompts")
+    words = [run.trigger_word, *(_on(run, f"{dataset.key}/trigger_word") for dataset in run.datasets)]
+    if f"train/{CLASS}" in preserved and not any(words):
+        no(preserved[0], f"{CLASS} needs a trigger_word")
     for key in ("train/min_denoising_steps", "train/max_denoising_steps"):
         value = run.settings.get(key)
         whole = value is None or value.value is None or type(value.value) is int

@@ -20,6 +20,7 @@ from .lora import Network, trainable
 from .names import UNCLIPPED
 from .optimize import make_optimizer
 from .order import Order
+from .preserve import preservation_weight, preserved_prompt
 from .progress import Progress
 from .ranks import Ranks
 from .save import State
@@ -56,12 +57,17 @@ class Trainer:
         self.run = run
         self.ranks = ranks
         self.model = model
+        self.network = network
         self.latents = latents
         self.texts = texts
         self.seed = seed
         self.device = device
         self.dtype = dtype
         self.levels = levels(run)
+        self.most = _number(run, "max_loss")
+        self.regular_weight = _number(run, "reg_weight", 1.0)
+        if self.most is not None and ranks.size > 1:
+            raise TrainError("max_loss bounds the loss of a whole batch, which several processes share; take it out.")
         self.step = 0
         self.losses: list[float] = []
         self.bad = 0
@@ -98,9 +104,8 @@ class Trainer:
         total = 0.0
         count = self.run.gradient_accumulation
         for index in range(self.step * count, (self.step + 1) * count):
-            loss = self.loss(index)
-            if loss is not None:
-                loss = loss / count
+            for part in self.parts(index):
+                loss = part / count
                 loss.backward()  # type: ignore[no-untyped-call]
                 total += loss.item()
         total = self.ranks.total(total)  # first, over gloo, which notices a process that is gone
@@ -121,11 +126,13 @@ class Trainer:
             raise TrainError(self._diagnosis())
         return total
 
-    def loss(self, index: int) -> Tensor | None:
-        """This process's part of the mean loss of one batch, None when it has no sample of it.
+    def parts(self, index: int) -> Iterator[Tensor]:
+        """This process's parts of the mean loss of one batch; none when it has no sample of it.
 
-        Everything random in the batch is drawn from the seed and `index`, in every process alike.
+        Each part is to be followed back before the next is asked for: only one is in memory. Everything random in the
+        batch is drawn from the seed and `index`, in every process alike.
         """
+        run = self.run
         generator = torch.Generator().manual_seed(_mix(self.seed, index))
         items = self.order.batch(index)
         clean = torch.stack([self.latents.get(item) for item in items])
@@ -136,25 +143,56 @@ class Trainer:
             item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
         weight = weight * torch.tensor([item.weight for item in items])
-        mine = self.ranks.mine(index % self.run.gradient_accumulation * self.run.batch_size, len(items))
+        share = (self.regular_weight if items[0].regular else 1.0) / len(items)
+        mine = self.ranks.mine(index % run.gradient_accumulation * run.batch_size, len(items))
         if not mine:
-            return None
-        if len(mine) < len(items):
-            misses = self.misses(clean[mine], noise[mine], t[mine], [captions[place] for place in mine])
-            return (misses * weight[mine].to(self.device)).sum() / len(items)
-        loss = (self.misses(clean, noise, t, captions) * weight.to(self.device)).mean()
-        most = self.run.settings.get("train/max_loss")
-        return loss if most is None or most.value is None else loss.clamp(max=most.value)
+            return
+        clean, noise, t, weight = clean[mine], noise[mine], t[mine], weight[mine]
+        texts = [captions[place] for place in mine]
+        # of one batch, all items are of one dataset's kind
+        misses = self.misses(clean, noise, t, texts, any(item.prior for item in items))
+        loss = (misses * weight.to(self.device)).sum()
+        yield share * (loss if self.most is None else loss.clamp(max=self.most * len(items)))
+        kept = [preserved_prompt(run, items[place], captions[place]) for place in mine]
+        prompts = [prompt for prompt in kept if prompt is not None]
+        if prompts:
+            with self.base_only():
+                before = self.predict(clean, noise, t, prompts)
+            change = (self.predict(clean, noise, t, prompts) - before).square().mean(dim=(1, 2, 3)).sum()
+            yield share * preservation_weight(run) * change
 
-    def misses(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
-        """The unweighted loss of each sample: latents and noise b x c x h x w, t in [0, 1] the share of noise."""
+    def misses(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str], prior: bool = False) -> Tensor:
+        """The unweighted loss of each sample: latents and noise b x c x h x w, t in [0, 1] the share of noise.
+
+        The target is the way from latent to noise; for `prior`, what the model without the network says.
+        """
+        target = (noise - clean).to(self.device)
+        if prior:
+            with self.base_only():
+                target = self.predict(clean, noise, t, captions)
+        miss = self.predict(clean, noise, t, captions) - target
+        return LOSSES[self.run.loss_type](miss).mean(dim=(1, 2, 3))
+
+    def predict(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
+        """What the model takes for the way from latent to noise, float32, b x c x h x w."""
         texts = [self.texts.get(caption).to(self.device, self.dtype) for caption in captions]
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype).unsqueeze(2)
         output = self.model(list(noisy.unbind(0)), (1.0 - t).to(self.device), texts, return_dict=False)[0]
-        guess = -torch.stack([value.float() for value in output]).squeeze(2)
-        miss = guess - (noise - clean).to(self.device)
-        return LOSSES[self.run.loss_type](miss).mean(dim=(1, 2, 3))
+        return -torch.stack([value.float() for value in output]).squeeze(2)
+
+    @contextmanager
+    def base_only(self) -> Iterator[None]:
+        """The model as it is without the network, and no gradients."""
+        modules: list[Any] = list(self.network.values())
+        for module in modules:
+            module.active = False
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module in modules:
+                module.active = True
 
     def weights(self) -> dict[str, Tensor]:
         """What is saved: the running average where one is kept, else the trained weights."""
@@ -237,6 +275,11 @@ def _checkpoint(model: nn.Module, network: Network) -> Any:
         return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
 
     return call
+
+
+def _number(run: Run, name: str, default: Any = None) -> Any:
+    written = run.settings.get(f"train/{name}")
+    return default if written is None or written.value is None else float(written.value)
 
 
 def _mix(seed: int, index: int) -> int:

@@ -121,7 +121,7 @@ def test_regularisation_pictures_have_no_trigger_and_their_own_weight(tmp_path: 
     dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,), is_regularisation=True)
     settings = written(train__reg_weight=0.5, datasets__0__loss_multiplier=0.5)
     (item,) = items_of(tmp_path, dataset, trigger_word="zcat", settings=settings)
-    assert (item.caption, item.dropped, item.weight, item.regular) == ("a cat, not zcat", "", 0.25, True)
+    assert (item.caption, item.dropped, item.weight, item.regular) == ("a cat, not zcat", "", 0.5, True)
 
 
 def test_random_crops_lie_anywhere_but_at_the_same_place_at_every_start(tmp_path: Path) -> None:

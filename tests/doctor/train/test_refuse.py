@@ -56,7 +56,11 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("only_if_contains", {"settings": written(model__only_if_contains=["layers.1"])}),
     ("buckets false", {"settings": written(datasets__0__buckets=False)}),
     ("Training the text encoder", {"settings": written(train__train_text_encoder=True)}),
-    ("Differential output preservation", {"settings": written(train__diff_output_preservation=True)}),
+    ("diff_output_preservation needs a trigger_word", {"settings": written(train__diff_output_preservation=True)}),
+    (
+        "mixes up their prompts",
+        {"settings": written(train__diff_output_preservation=True, train__blank_prompt_preservation=True)},
+    ),
     ("Masks", {"settings": written(datasets__0__mask_path="/masks")}),
     ("Video", {"settings": written(datasets__0__num_frames=41)}),
     ("max_denoising_steps '500'", {"settings": written(train__max_denoising_steps="500")}),
@@ -117,6 +121,7 @@ KNOWN = {
     "train": """
         batch_size cache_text_embeddings content_or_style disable_sampling dtype ema_config gradient_accumulation
         gradient_checkpointing linear_timesteps linear_timesteps2 loss_type lr lr_scheduler lr_scheduler_params
+        diff_output_preservation blank_prompt_preservation
         max_grad_norm max_loss noise_scheduler optimizer optimizer_params reg_weight skip_first_sample steps
         timestep_type unet_lr
         adapter_assist_type adapter_lr audio_loss_multiplier batch_noise_correction_scale
@@ -145,7 +150,7 @@ KNOWN = {
     """,
     "datasets/*": """
         caption_dropout_rate caption_ext caption_type controls dataset_path default_caption flip_x flip_y folder_path
-        is_reg num_frames num_repeats random_crop resolution square_crop trigger_word
+        is_reg prior_reg num_frames num_repeats random_crop resolution square_crop trigger_word
         audio_normalize audio_preserve_pitch bucket_tolerance clip_image_augmentations
         clip_image_shuffle_augmentations control_transparent_color diff_output_preservation_class do_audio do_i2v fps
         full_size_control_images guidance_type invert_mask keep_tokens mask_min_value
