@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
+from ..doctor.model.amounts import amount
 from ..doctor.rules import rule
 
 SHOWN = 10
@@ -220,14 +221,6 @@ def _unlinked(run: Run, repo: HubRepo, heals: bool) -> Finding:
 def used(hub: Hub) -> list[HubRepo]:
     """The repositories that the run will load from."""
     return [repo for repo in hub.repos if repo.used_by]
-
-
-def amount(size: int) -> str:
-    """Bytes for people."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= 0.9995 * scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size} bytes"
 
 
 def _evidence(repo: HubRepo, file: HubFile) -> dict[str, object]:

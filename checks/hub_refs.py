@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, Hub, Run, found
+from ..doctor.model.amounts import amount
 from ..doctor.rules import rule
-from .hub import amount, used
+from .hub import used
 
 
 @rule(

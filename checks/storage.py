@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
+from ..doctor.model.amounts import amount
 from ..doctor.rules import Unestablished, rule
 
 WORTH_SECONDS = 20.0
@@ -89,9 +90,9 @@ def disk_space(run: Run, room: tuple[Room, ...]) -> Iterator[Finding]:
             otherwise="It ends with OSError: No space left on device, and what it was writing is cut off.",
             evidence={"items": dict(one.items), "free": one.free, "folders": list(one.folders)},
             mount=one.mount,
-            wanted=_amount(sum(one.items.values())),
-            free=_amount(one.free or 0),
-            parts=", ".join(f"{what} {_amount(size)}" for what, size in one.items.items()),
+            wanted=amount(sum(one.items.values())),
+            free=amount(one.free or 0),
+            parts=", ".join(f"{what} {amount(size)}" for what, size in one.items.items()),
         )
 
 
@@ -112,7 +113,3 @@ def _rate(bytes_per_second: float) -> str:
     if bytes_per_second >= 1e6:
         return f"{bytes_per_second / 1e6:.3g} MB/s"
     return f"{bytes_per_second / 1e3:.3g} kB/s"
-
-
-def _amount(size: int) -> str:
-    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from . import commands
-    from .apply.errors import size
+    from .model.amounts import amount
 
     done = commands.extract(
         options.source,
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         ]
     if done.adopted:
         lines.append(
-            f"{size(done.adopted)} of it lay finished there from an earlier run; {size(done.copied)} were added."
+            f"{amount(done.adopted)} of it lay finished there from an earlier run; {amount(done.copied)} were added."
         )
     if options.hardlink:
         lines.append("These are the cache's own files under second names: copy one before anything writes into it.")

@@ -22,8 +22,9 @@ from ..doctor.model import (
     Storage,
     WriteText,
 )
+from ..doctor.model.amounts import amount
 from ..doctor.rules import repair
-from .model import amount, extract_from_the_cache
+from .model import extract_from_the_cache
 
 
 @repair("HUB001", "HUB002")

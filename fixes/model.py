@@ -20,6 +20,7 @@ from ..doctor.model import (
     Storage,
     Unknown,
 )
+from ..doctor.model.amounts import amount
 from ..doctor.model.families import family_of
 from ..doctor.model.plans import note_of
 from ..doctor.rules import repair
@@ -237,11 +238,3 @@ def _use(run: Run, field: str, value: str) -> SetValue:
 def _join(folder: str, name: str) -> str:
     separator = "\\" if "\\" in folder else "/"
     return f"{folder.rstrip(separator)}{separator}{name}"
-
-
-def amount(size: int) -> str:
-    """Bytes for people, to three digits."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= 0.9995 * scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size} bytes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import HubFile
+from ..doctor.model.amounts import amount
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
 from .terminal import Line, paint, wrap
 from .waste import MANY, advice, plural, quoted, twins
@@ -30,14 +31,6 @@ FAULTS = {
 def render(inventory: Inventory, *, width: int = 100, color: bool = False) -> str:
     """The whole inventory, ending with what to type next."""
     return paint(_inventory(inventory, min(width, 110)), color, width)
-
-
-def amount(size: int) -> str:
-    """Bytes for people."""
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= 0.9995 * scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size} bytes"
 
 
 def _inventory(inventory: Inventory, width: int) -> Iterator[Line]:

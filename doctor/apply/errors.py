@@ -30,11 +30,3 @@ def reason(error: BaseException) -> str:
 def clause(error: BaseException) -> str:
     """The reason without the period it may end with, to be put into a sentence."""
     return reason(error).removesuffix(".")
-
-
-def size(count: int) -> str:
-    """Bytes in the decimal units that disks are sold in."""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"

@@ -9,10 +9,11 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from ..model import CopyItem, ExtractFiles
+from ..model.amounts import amount
 from ..probe.world import Mount
 from .actions import ensure_folder, hub_root, lies, put, sync_tree
 from .copy import BLOCK, Meter, copy_file, is_steady
-from .errors import ApplyError, size
+from .errors import ApplyError
 from .journal import Journal
 from .link import can_link, link_file
 from .part import adopted, files_of, finished, foreign, held, is_foreign, made_folders, part_of, prune, receipt
@@ -148,7 +149,7 @@ def _require_fit(step: ExtractFiles, path: Path) -> None:
         if too_large is not None:
             raise ApplyError(
                 f"{mount.point} is a FAT file system, which holds no file of 4 GiB or more, and {too_large.name} has "
-                f"{size(too_large.size)}. Nothing was done."
+                f"{amount(too_large.size)}. Nothing was done."
             )
     apart = [item for item in step.items if step.hardlink and not can_link(Path(item.source), folder)]
     if apart:

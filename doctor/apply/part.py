@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..model import CopyItem, ExtractFiles
-from .errors import ApplyError, Busy, size
+from ..model.amounts import amount
+from .errors import ApplyError, Busy
 from .journal import sync_folder, take_lock
 
 SCHEMA = "zdoctor.part/1"
@@ -192,7 +193,7 @@ def kept_in(part: Path) -> str | None:
     here = finished(part)
     if not here:
         return None
-    count, total = len(here), size(sum(done.size for done in here.values()))
+    count, total = len(here), amount(sum(done.size for done in here.values()))
     return (
         f"{count} finished file{'s' * (count != 1)}, {total}, {'are' if count != 1 else 'is'} kept in {part}: "
         "the same command goes on from there; to give it up, delete that folder"

@@ -19,9 +19,10 @@ from ..model import (
     Step,
     WriteText,
 )
+from ..model.amounts import amount
 from .actions import QUARANTINE, hub_root, lies
 from .copy import can_reflink
-from .errors import ApplyError, clause, size
+from .errors import ApplyError, clause
 from .extraction import require_extractable, room_of
 from .link import can_link
 from .steps import at, behind, copies, place, sources
@@ -166,6 +167,6 @@ def _require_room(folder: Path, wanted: int, files: int) -> None:
         free, inodes = room.f_bavail * room.f_frsize, room.f_favail if room.f_files else None
     wanted += wanted // 100
     if wanted > free:
-        raise ApplyError(f"{folder} has {size(free)} free, but {size(wanted)} are needed. Nothing was done.")
+        raise ApplyError(f"{folder} has {amount(free)} free, but {amount(wanted)} are needed. Nothing was done.")
     if inodes is not None and files > inodes:
         raise ApplyError(f"{folder} has room for {inodes} more files, but {files} are needed. Nothing was done.")

@@ -23,9 +23,10 @@ from ..model import (
     Step,
     WriteText,
 )
+from ..model.amounts import amount
 from .actions import aside, edit, hub_root, make, move
 from .copy import Meter
-from .errors import ApplyError, size
+from .errors import ApplyError
 from .extraction import extract
 from .fetch import fetch
 from .journal import Journal
@@ -179,10 +180,10 @@ def _in_words(step: Step) -> str:
             return f"replace {step.old!r} by {step.new!r} in {step.path}"
         case ExtractFiles():
             count = len(step.items)
-            total = size(sum(item.size for item in step.items))
+            total = amount(sum(item.size for item in step.items))
             verb = "hard-link" if step.hardlink else "copy"
             ready = sum(done.size for done in adopted(step, part_of(place(step))).values())
-            rest = f"; {size(ready)} of it lie ready from an earlier run" if ready else ""
+            rest = f"; {amount(ready)} of it lie ready from an earlier run" if ready else ""
             return f"{verb} {count} file{'s' * (count != 1)}, {total}, into {step.target}, verifying each{rest}"
         case MirrorFolder():
             return f"make the writable folder {step.target} with a link to every file below {step.source}"
@@ -197,14 +198,14 @@ def _in_words(step: Step) -> str:
             return f"link {step.path} to {step.target}"
         case PlaceCopy():
             verb = "hard-link" if step.link else "copy"
-            return f"{verb} {step.source}, {size(step.size)}, to {step.path}, verifying it"
+            return f"{verb} {step.source}, {amount(step.size)}, to {step.path}, verifying it"
         case FetchFile(prefix=str(prefix)):
-            rest = size(step.size - step.prefix_size) if step.size is not None else "rest"
+            rest = amount(step.size - step.prefix_size) if step.size is not None else "rest"
             after = "what is there" if prefix == step.path else prefix
             return f"download the missing {rest} of {step.filename} of {step.repo} to {step.path}, after {after}"
         case FetchFile():
-            amount = f", {size(step.size)}," if step.size is not None else ""
-            return f"download {step.filename}{amount} of {step.repo} to {step.path}"
+            how_much = f", {amount(step.size)}," if step.size is not None else ""
+            return f"download {step.filename}{how_much} of {step.repo} to {step.path}"
 
 
 def diff(plan: Plan) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ..model.amounts import amount
 from .actions import lies
 from .back import changed_since, edited_since, revert
-from .errors import ApplyError, Busy, UndoRefused, clause, reason, size
+from .errors import ApplyError, Busy, UndoRefused, clause, reason
 from .journal import Entry, Journal, State, journals, locked, unfinished
 from .part import kept_in
 
@@ -50,7 +51,7 @@ def _kept(journal: Journal) -> list[str]:
 
 def _salvaged(partial: Path) -> str | None:
     try:
-        count = size(partial.stat().st_size)
+        count = amount(partial.stat().st_size)
     except OSError:
         return None
     return f"What was downloaded is kept in {partial}, {count}: the same command goes on from there"

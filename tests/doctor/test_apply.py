@@ -210,7 +210,7 @@ def test_too_little_room_is_said_before_the_first_byte(home: Path, state: Path) 
     os.truncate(home / "s", 1 << 42)
     before = snapshot(home / "none")
     item = CopyItem(str(home / "s"), "s", 1 << 42)
-    with pytest.raises(ApplyError, match=r"free, but 4\.4 TB are needed"):
+    with pytest.raises(ApplyError, match=r"free, but 4\.44 TB are needed"):
         apply(plan(ExtractFiles(str(home / "out"), (item,))), state=state)
     assert snapshot(home / "none") == before
     assert not (home / "out").exists()

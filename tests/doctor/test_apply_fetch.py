@@ -117,5 +117,5 @@ def test_offline_changes_nothing(home: Path, tmp_path: Path, hub: str, monkeypat
 
 
 def test_it_is_described(home: Path) -> None:
-    assert "download vae/model.safetensors, 7.0 kB, of o/n to" in diff(plan(step(home)))
+    assert "download vae/model.safetensors, 7 kB, of o/n to" in diff(plan(step(home)))
     assert "download" in describe(step(home))
