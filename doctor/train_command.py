@@ -127,31 +127,41 @@ def _not_green_lines(seen: Examination) -> list[str]:
 
 
 def _processes(seen: Examination) -> int:
-    """One for each card where the runs ask for "cuda", the cards are alike and the batch can be shared, else one."""
+    """One for each card that can take part, where the runs ask for "cuda"; else one."""
     runs: Sequence[Run] = seen.reading.runs
     if not all(one.device == "cuda" for one in runs):
         return 1
     gpus = LiveWorld().gpus()
-    if isinstance(gpus, Unknown) or len({gpu.name for gpu in gpus}) != 1:
-        return 1
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = len(gpus) if visible is None else min(len(gpus), len([v for v in visible.split(",") if v.strip()]))
-    samples = min(one.batch_size * one.gradient_accumulation for one in runs)
-    if samples < count:
+    cards = (
+        1 if isinstance(gpus, Unknown) else alike([gpu.name for gpu in gpus], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    )
+    samples = min(map(_samples, runs))
+    if samples < cards:
         print(
-            f"zdoctor: {count} cards are here, but a step has {samples} pictures: {samples} cards are used. With "
-            f"gradient_accumulation: {count} all would be (and a step would be larger).",
+            f"zdoctor: batch_size x gradient_accumulation is {samples}, so of {cards} cards only {samples} can share "
+            f"a step. With gradient_accumulation: {cards} all would (each step would see more pictures).",
             file=sys.stderr,
         )
-    return max(1, min(count, samples))
+    return max(1, min(cards, samples))
+
+
+def alike(names: Sequence[str], visible: str | None) -> int:
+    """How many cards share a run: all that CUDA_VISIBLE_DEVICES leaves, one when they are of different kinds."""
+    if len(set(names)) != 1:
+        return 1
+    left = len(names) if visible is None else len([word for word in visible.split(",") if word.strip()])
+    return max(1, min(len(names), left))
+
+
+def _samples(one: Run) -> int:
+    return one.batch_size * one.gradient_accumulation
 
 
 def _refuse_small_batch(one: Run, count: int) -> None:
-    samples = one.batch_size * one.gradient_accumulation
-    if samples < count:
+    if _samples(one) < count:
         raise UserError(
-            f"{count} processes cannot share a step of {samples} pictures (batch_size x gradient_accumulation).",
-            f"Set gradient_accumulation: {count}, or start with --processes {samples}.",
+            f"batch_size x gradient_accumulation is {_samples(one)}, which {count} processes cannot share.",
+            f"Set gradient_accumulation: {count}, or start with --processes {_samples(one)}.",
         )
 
 

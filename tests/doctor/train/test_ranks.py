@@ -16,6 +16,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.launch import _free_port
 from zdoctor.doctor.train.ranks import Ranks, gathered
+from zdoctor.doctor.train_command import alike
 
 from .patient import go, run_with, written
 from .test_command import PROCESS
@@ -129,8 +130,23 @@ def test_a_step_that_is_too_small_is_not_shared(
 ) -> None:
     assert main(["train", config(tiny, circles, "out"), "--processes", "3"]) == 2
     said = capsys.readouterr().err
-    assert "3 processes cannot share a step of 2 pictures" in said and "--processes 2" in said
+    assert "is 2, which 3 processes cannot share" in said and "--processes 2" in said
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "visible", "count"),
+    [
+        (["Tesla T4", "Tesla T4"], None, 2),
+        (["Tesla T4", "Tesla T4"], "1", 1),
+        (["Tesla T4", "Tesla T4"], "0,1,2", 2),
+        (["Tesla T4", "Tesla T4"], "", 1),
+        (["RTX 4090", "GT 1030"], None, 1),
+        ([], None, 1),
+    ],
+)
+def test_cards_that_are_alike_share_a_run(names: list[str], visible: str | None, count: int) -> None:
+    assert alike(names, visible) == count
 
 
 def test_what_cannot_be_shared_is_refused_by_name(tiny: Path, circles: Path, tmp_path: Path) -> None:
