@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from ...model import Hub, HubRepo, Run, Unknown
+from ...model import Hub, HubFile, HubRepo, Run, Unknown
 from ..world import Paths, Stat, World
 from .caches import Use, caches, offline, uses
 from .content import Unreadable, kind_of
@@ -27,14 +27,22 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
     hub = _look_around(world, run, None)
     if not deep or isinstance(hub, Unknown):
         return hub
-    return _look_around(world, run, world.digests(_to_hash(hub)))
+    wanted = {file.path: file.digest or "" for repo in hub.repos for file in repo.files if _to_hash(repo, file)}
+    hashed = world.digests({path: kind_of(digest) for path, digest in wanted.items()})
+    is_whole = all(file.state == "ok" for repo in hub.repos if repo.used_by for file in repo.files if file.needed)
+    if is_whole and hashed == wanted:
+        return replace(hub, repos=tuple(_verified(repo) for repo in hub.repos))
+    return _look_around(world, run, hashed)  # what is wrong is looked for elsewhere, and verified there
 
 
-def _to_hash(hub: Hub) -> dict[str, str]:
-    """The large files the run loads that look right so far: path in the snapshot and kind of digest."""
-    files = [file for repo in hub.repos if repo.used_by for file in repo.files]
-    wanted = [f for f in files if f.needed and f.state == "ok" and f.digest is not None and not f.verified]
-    return {file.path: kind_of(file.digest or "") for file in wanted}
+def _to_hash(repo: HubRepo, file: HubFile) -> bool:
+    """Whether it is one of the large files the run loads, and looks right so far."""
+    checkable = file.needed and file.state == "ok" and file.digest is not None
+    return bool(repo.used_by) and checkable and not file.verified
+
+
+def _verified(repo: HubRepo) -> HubRepo:
+    return replace(repo, files=tuple(replace(f, verified=True) if _to_hash(repo, f) else f for f in repo.files))
 
 
 def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | None) -> Hub | Unknown:
