@@ -37,6 +37,7 @@ from .save import (
     state_file,
     sweep,
 )
+from .start import begin, read_start
 from .steps import Steps, follow, saved
 from .stop import Stop
 from .tensorfiles import check_complete, collect, weight_files
@@ -103,6 +104,7 @@ def run_training(
         return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
     for note in explain(run):
         progress.note(note)
+    start = {} if state else read_start(run, targets(model))
 
     progress.phase("Reading the dataset")
     cache = Cache(output / ".cache")
@@ -138,6 +140,7 @@ def run_training(
         shapes = targets(model)
         removal = add_removal(model, adapter, dtype) if adapter and previews(run) else []
         network = add_network(model, shapes, run, seed)
+        begin(network, start)
         check_no_meta(model)
         trainer = Trainer(run, model, network, items, latents, texts, seed, place, dtype, progress, ranks)
         preview = Preview(run, trainer, removal, parts["vae"], base, output)

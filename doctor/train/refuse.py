@@ -45,7 +45,6 @@ SWITCHES: dict[str, str] = {
     "network/lora_plus_ratio": "LoRA+",
     "network/network_kwargs": "network_kwargs",
     "network/old_lokr_format": "the old LoKr format",
-    "network/pretrained_lora_path": "starting from a LoRA file",
     "network/layer_offloading": "layer offloading",
     "model/layer_offloading": "layer offloading",
     "model/accuracy_recovery_adapter": "an accuracy recovery adapter",

@@ -137,7 +137,8 @@ KNOWN = {
         attention_backend force_first_sample max_loss_debug sdp validation_config xformers
     """,
     "network": """
-        alpha linear linear_alpha lokr_factor lokr_full_rank rank type conv conv_alpha split_multistage_loras
+        alpha linear linear_alpha lokr_factor lokr_full_rank pretrained_lora_path rank type
+        conv conv_alpha split_multistage_loras
     """,
     "model": """
         arch assistant_lora_path extras_name_or_path name_or_path qtype qtype_te quantize quantize_te
