@@ -9,7 +9,7 @@ import pytest
 from zdoctor.doctor.train.data import Item, Picture
 from zdoctor.doctor.train.order import Order
 
-from .patient import run_with
+from .patient import run_with, written
 
 
 def items(count: int, regular: int = 0) -> list[Item]:
@@ -26,6 +26,13 @@ def test_every_item_has_its_turn_in_each_epoch(accumulation: int) -> None:
     assert [order.epoch(step) for step in (0, 3, 6)] == [0, accumulation, 2 * accumulation]
     later = Order(order.run, items(6), 7)
     assert [item.picture.digest for item in later.batch(5)] == seen[5]  # no need to have drawn the others
+
+
+def test_samples_that_begin_late_give_no_step_away_before() -> None:
+    settings = written(sample__sample_start_step=6)
+    run = run_with(batch_size=1, save_every=0, sample_every=2, disable_sampling=False, settings=settings)
+    order = Order(run, items(3, regular=2), 7)
+    assert [step for step in range(12) if order.batch(step)[0].regular] == [0, 2, 4]
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
