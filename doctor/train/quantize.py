@@ -28,6 +28,7 @@ FORMATS: dict[str, tuple[float, torch.dtype]] = {
     "float8": (448.0, torch.float8_e4m3fn),
 }
 BLOCK = 64
+BINS = 32
 LEVELS = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
     *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
@@ -61,13 +62,24 @@ def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = weight.shape
     blocks = nn.functional.pad(weight, (0, -columns % BLOCK)).view(rows, -1, BLOCK)
     scale = blocks.abs().amax(dim=2).clamp_min(1e-12).to(torch.bfloat16)
-    scaled = blocks / scale.float()[..., None]
-    # The index of the nearest level: how many midpoints lie below. Three times as fast as torch.bucketize.
-    index = torch.zeros(scaled.shape, dtype=torch.uint8, device=weight.device)
-    for low, high in pairwise(LEVELS):
-        index += scaled > (low + high) / 2
+    scaled = (blocks / scale.float()[..., None]).view(-1)
+    # The index of the nearest level is the number of midpoints below: those below the bin, and the one in it. Six
+    # times as fast as torch.bucketize. What is no number becomes an integer first, then one of the bins.
+    below, midpoint = _bins(weight.device)
+    bins = ((scaled + 1) * (BINS / 2)).int().clamp_(0, BINS - 1)
+    index = below.index_select(0, bins) + (scaled > midpoint.index_select(0, bins))
     pairs = index.view(rows, -1, 2)
     return pairs[..., 0] | pairs[..., 1] << 4, scale
+
+
+@cache
+def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Per bin of -1 to 1 how many midpoints between levels lie below it, and the next one; no bin holds two."""
+    midpoints = torch.tensor([(low + high) / 2 for low, high in pairwise(LEVELS)])
+    starts = torch.arange(BINS) * (2 / BINS) - 1
+    below = (midpoints < starts[:, None]).sum(dim=1)
+    following = torch.cat([midpoints, torch.tensor([torch.inf])])[below]
+    return below.to(device, torch.uint8), following.to(device)
 
 
 def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:

@@ -55,6 +55,13 @@ def test_nf4_takes_the_nearest_level_of_each_block(columns: int) -> None:
     assert (miss <= least + 1e-6 * value.abs()).all()
 
 
+def test_a_weight_that_is_no_number_stays_none() -> None:
+    value = weight()
+    value[0, 3], value[1, 5] = torch.nan, torch.inf
+    made = dequantize(*quantize_rows(value, "nf4"), 64)
+    assert not made[:2].isfinite().any() and made[2:].isfinite().all()
+
+
 def test_the_errors_on_normal_weights_are_those_of_the_formats() -> None:
     value = torch.randn(64, 1024, generator=torch.Generator().manual_seed(0))
     bars: dict[Kind, float] = {"int8": 0.009, "float8": 0.027, "nf4": 0.094}
