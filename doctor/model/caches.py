@@ -86,7 +86,9 @@ class CachedRepo:
         """The worst of the live revisions; a ref that leads nowhere makes the repository damaged."""
         if self.problem or not self.revisions:
             return "unknown"
-        return "damaged" if self.bad_refs else max((r.health for r in self.live), key=HEALTHS.index)
+        if self.bad_refs:
+            return "damaged"
+        return max(self.live, key=lambda revision: HEALTHS.index(revision.health)).health
 
 
 @dataclass(frozen=True)

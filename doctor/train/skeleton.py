@@ -49,18 +49,19 @@ def _diffusers(class_name: str, config: Mapping[str, Any], present: Mapping[str,
     import torch
 
     chosen: Any = getattr(diffusers, class_name, None)
-    if not (isinstance(chosen, type) and issubclass(chosen, diffusers.ModelMixin)):
+    base: Any = getattr(diffusers, "ModelMixin")  # noqa: B009 - exported lazily, which type checkers do not see
+    if not (isinstance(chosen, type) and issubclass(chosen, base)):
         raise ValueError(f"diffusers {diffusers.__version__} has no model {class_name}")
     build: Any = chosen
     with torch.device("meta"):
         model = build.from_config(dict(config))
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    wanted: Shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     # The loader renames tensors of older files in place; the marks tell what became of which.
     marks = {name: torch.empty(tuple(shape), device="meta") for name, shape in present.items()}
     renamed = dict(marks)
     model._fix_state_dict_keys_on_load(renamed)
-    names = {id(tensor): name for name, tensor in marks.items()}
-    return {names.get(id(renamed.get(name)), name): shape for name, shape in wanted.items()}
+    names: dict[int, str] = {id(tensor): name for name, tensor in marks.items()}
+    return {str(names.get(id(renamed.get(name)), name)): shape for name, shape in wanted.items()}
 
 
 def _transformers(class_name: str, config: Mapping[str, Any], present: Mapping[str, list[int]]) -> Shapes:

@@ -142,7 +142,8 @@ def test_a_repository_that_was_only_asked_about_is_empty(caches: dict[str, Cache
 
 def aged(path: Path, seconds: float = 3600) -> Path:
     path.touch()
-    os.utime(path, (time.time() - seconds,) * 2)
+    then = time.time() - seconds
+    os.utime(path, (then, then))
     return path
 
 
