@@ -14,7 +14,7 @@ from .world import Paths, Stat, World, resolve
 
 LARGEST_READ = 32 << 20
 LARGEST_HEADER = 100_000_000
-_FIRST_READ = 128 << 10
+_FIRST_READ = 64 << 10
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 BITS = {
@@ -111,7 +111,7 @@ def read_header(world: World, path: str, name: str, stat: Stat) -> WeightFile:
 def parse_header(header: bytes) -> tuple[dict[str, Tensor], int]:
     """Tensors of a header, and where the last one ends, counted from the end of the header. Raises BadHeader."""
     try:
-        tree = json.loads(header.decode("utf-8"), parse_constant=_no_constant)
+        tree = json.loads(header.decode("utf-8"), parse_constant=_no_constant, parse_float=str)
     except UnicodeDecodeError:
         raise BadHeader("the header is not UTF-8 text") from None
     except RecursionError:
@@ -126,14 +126,21 @@ def parse_header(header: bytes) -> tuple[dict[str, Tensor], int]:
         raise BadHeader("__metadata__ holds something other than text")
     tensors: dict[str, Tensor] = {}
     spans: list[tuple[int, int, str]] = []
-    made: dict[tuple[object, ...], Tensor] = {}
+    # A model repeats a few dozen shapes hundreds of times: each is examined once. To Python true is 1, so where the
+    # word stands anywhere, every tensor is.
+    made: dict[tuple[object, ...], tuple[Tensor, int]] = {}
+    by_shape = b"true" not in header and b"false" not in header
     for name, value in tree.items():
-        dtype, shape, begin, end = _entry(name, value)
-        # A model repeats a few dozen shapes hundreds of times; sharing their records halves the time of a check.
-        key = (dtype, *shape)
-        tensor = made.get(key)
-        if tensor is None:
-            tensor = made[key] = Tensor(dtype, tuple(shape))
+        try:
+            begin, end = value["data_offsets"]
+            tensor, size = made[(value["dtype"], *value["shape"])]
+            is_known = type(begin) is int and type(end) is int and begin >= 0 and end - begin == size and by_shape
+        except (KeyError, TypeError, ValueError):
+            is_known = False
+        if not is_known:
+            dtype, shape, begin, end = _entry(name, value)
+            tensor = Tensor(dtype, tuple(shape))
+            made[(dtype, *shape)] = tensor, end - begin
         tensors[name] = tensor
         spans.append((begin, end, name))
     spans.sort()

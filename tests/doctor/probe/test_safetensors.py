@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,15 @@ def test_any_header_is_read_or_refused(header: bytes) -> None:
         assert 0 < len(str(error)) < 300
     else:
         assert end >= 0 and all(isinstance(tensor, Tensor) for tensor in tensors.values())
+
+
+@pytest.mark.parametrize("side", ["true", "1.0", "1e0"])
+def test_what_python_takes_for_a_one_is_none(side: str, tmp_path: Path) -> None:
+    """Beside a tensor of the honest shape, which is examined once for all that have it."""
+    honest = '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+    text = f'{{{honest},"b":{{"dtype":"F32","shape":[{side}],"data_offsets":[4,8]}}}}'.encode()
+    file = tmp_path / "x.safetensors"
+    file.write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    with pytest.raises(SafetensorError):
+        safe_open(file, "np")
+    assert read_weight_file(LiveWorld(), str(file), "x").problem == "bad-header"
