@@ -131,17 +131,12 @@ def parse_header(header: bytes) -> tuple[dict[str, Tensor], int]:
     made: dict[tuple[object, ...], tuple[Tensor, int]] = {}
     by_shape = b"true" not in header and b"false" not in header
     for name, value in tree.items():
-        try:
-            begin, end = value["data_offsets"]
-            tensor, size = made[(value["dtype"], *value["shape"])]
-            is_known = type(begin) is int and type(end) is int and begin >= 0 and end - begin == size and by_shape
-        except (KeyError, TypeError, ValueError):
-            is_known = False
-        if not is_known:
+        known = _again(value, made) if by_shape else None
+        if known is None:
             dtype, shape, begin, end = _entry(name, value)
-            tensor = Tensor(dtype, tuple(shape))
-            made[(dtype, *shape)] = tensor, end - begin
-        tensors[name] = tensor
+            made[(dtype, *shape)] = Tensor(dtype, tuple(shape)), end - begin
+            known = made[(dtype, *shape)][0], begin, end
+        tensors[name], begin, end = known
         spans.append((begin, end, name))
     spans.sort()
     position = 0
@@ -150,6 +145,18 @@ def parse_header(header: bytes) -> tuple[dict[str, Tensor], int]:
             raise BadHeader(f"tensor {_shown(name)} begins at byte {begin}, the one before it ends at {position}")
         position = end
     return tensors, position
+
+
+def _again(value: Any, made: Mapping[tuple[object, ...], tuple[Tensor, int]]) -> tuple[Tensor, int, int] | None:
+    """The tensor of this shape that was made before, and where this one begins and ends; None when there is more to
+    look at."""
+    try:
+        begin, end = value["data_offsets"]
+        tensor, size = made[(value["dtype"], *value["shape"])]
+    except (KeyError, TypeError, ValueError):
+        return None
+    is_sound = type(begin) is int and type(end) is int and begin >= 0 and end - begin == size
+    return (tensor, begin, end) if is_sound else None
 
 
 def _entry(name: str, value: Any) -> tuple[str, list[int], int, int]:
