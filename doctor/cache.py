@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from dataclasses import dataclass, replace
 from typing import Any
 
 from . import commands, console
 from .commands import Fixed
 from .engine import examine
-from .errors import UserError
+from .errors import UserError, not_cached
 from .examine import select
 from .model import Facts, Report
 from .model.caches import Inventory
@@ -69,9 +68,7 @@ def _require(world: World, repo: str | None) -> None:
         return
     cached = names(world)
     if repo not in cached:
-        near = difflib.get_close_matches(repo, cached, 1, 0.5)
-        hint = f"Did you mean {near[0]}?" if near else "zdoctor cache lists what is cached."
-        raise UserError(f"{repo} is in no hub cache of this machine.", hint)
+        raise not_cached(repo, cached, "zdoctor cache lists what is cached.")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .errors import UserError
+from .errors import UserError, not_cached
 from .model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
 from .model.plans import note_of
-from .probe.hub import probe_hub
+from .probe.hub import inventory, probe_hub
 from .probe.hub.caches import COMMIT, caches, repo_folder
 from .probe.world import Paths, Stat, World
 
@@ -88,7 +88,7 @@ def _repository(world: World, source: str) -> HubRepo:
             f"{repo} is in a hub cache of this machine, but not at {revision}.",
             f"What is there: {', '.join(dict.fromkeys(known))}.",
         )
-    raise UserError(f"{source} is in no hub cache of this machine.", f"hf download {repo}")
+    raise not_cached(repo, inventory.names(world), f"hf download {repo}")
 
 
 def _commits(world: World, paths: Paths, folder: str, revision: str, known: list[str]) -> list[str]:

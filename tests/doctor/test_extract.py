@@ -76,6 +76,12 @@ def test_a_revision_that_is_not_here_or_not_clear(cache: Cache, tmp_path: Path) 
     assert names(plan) == set(MODEL)
 
 
+def test_a_slip_in_the_name(cache: Cache, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        plan_extraction(cache.world(), REPO.replace("image", "imag"), str(tmp_path / "model"))
+    assert caught.value.hint == f"Did you mean {REPO}?"
+
+
 def test_only_the_model(cache: Cache, tmp_path: Path) -> None:
     plan = plan_extraction(cache.world(), REPO, str(tmp_path / "model"), model_only=True)
     assert SHARD in names(plan) and "README.md" not in names(plan)
