@@ -46,12 +46,13 @@ def build(folder: Path) -> tuple[int, int, int]:
     import torch
     from safetensors.torch import save_file
 
-    from zdoctor.doctor.train.load import build_empty, is_quantized, linears
+    from zdoctor.doctor.train.families import zimage
+    from zdoctor.doctor.train.load import build_empty, linears
 
     (folder / "config.json").write_text(json.dumps(CONFIG))
     model = build_empty(folder)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    blocks = {f"{name}.weight": shape for name, shape in linears(model).items() if is_quantized(name)}
+    blocks = {f"{name}.weight": shape for name, shape in linears(model).items() if zimage.is_quantized(name)}
     parts: list[dict[str, torch.Tensor]] = [{}]
     generator = torch.Generator().manual_seed(0)
     index: dict[str, str] = {}
@@ -101,7 +102,8 @@ def diffusers(folder: Path, quantizer: str) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
 
-    from zdoctor.doctor.train.load import is_quantized, linears, replace
+    from zdoctor.doctor.train.families import zimage
+    from zdoctor.doctor.train.load import linears, replace
     from zdoctor.doctor.train.quantize import QuantizedLinear, quantize_rows
 
     if quantizer == "torchao":
@@ -111,9 +113,11 @@ def diffusers(folder: Path, quantizer: str) -> None:
     began, cpu = time.perf_counter(), time.process_time()
     model = ZImageTransformer2DModel.from_pretrained(str(folder), torch_dtype=torch.bfloat16)
     if quantizer == "torchao":
-        quantize_(model, Int8WeightOnlyConfig(), lambda m, n: isinstance(m, torch.nn.Linear) and is_quantized(n))
+        quantize_(
+            model, Int8WeightOnlyConfig(), lambda m, n: isinstance(m, torch.nn.Linear) and zimage.is_quantized(n)
+        )
     else:
-        for name in filter(is_quantized, linears(model)):
+        for name in filter(zimage.is_quantized, linears(model)):
             linear = model.get_submodule(name)
             codes, scale = quantize_rows(linear.weight.detach().float(), "int8")
             bias = None if linear.bias is None else linear.bias.detach()

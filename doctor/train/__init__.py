@@ -1,4 +1,4 @@
-"""The quantized LoRA runner for Z-Image. Only the modules of this folder import torch and diffusers."""
+"""The quantized LoRA runner. Only the modules of this folder import torch and diffusers."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from torch import Tensor
 
 from .data import Item, load_pixels
 from .errors import TrainError
-
-LONGEST_PROMPT = 512
+from .families import Embedding, Family
+from .pretrained import load_pretrained
 
 
 class Cache:
-    """Tensors by key in a folder, one safetensors file each, written atomically; unreadable ones count as absent."""
+    """Named tensors by key in a folder, one safetensors file a key, whole or absent; unreadable ones are absent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,20 +37,20 @@ class Cache:
             return False
         return True
 
-    def get(self, key: str) -> Tensor:
-        """The tensor. Raises KeyError or OSError when there is none."""
+    def get(self, key: str) -> dict[str, Tensor]:
+        """The tensors. Raises KeyError or OSError when there are none."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         try:
-            return load_file(str(self._file(key)))["value"]
+            return load_file(str(self._file(key)))
         except SafetensorError as error:
             raise KeyError(key) from error
 
-    def put(self, key: str, value: Tensor) -> None:
+    def put(self, key: str, values: Mapping[str, Tensor]) -> None:
         from safetensors.torch import save
 
-        write_atomic(self._file(key), save({"value": value.contiguous().cpu()}))
+        write_atomic(self._file(key), save({name: value.contiguous().cpu() for name, value in values.items()}))
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
@@ -120,20 +120,20 @@ def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path
 
 
 class Texts:
-    """Embeddings of prompts: encoded as the Z-Image pipeline does it, then read from the cache."""
+    """Embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
 
-    def __init__(self, cache: Cache, encoder: Path, tokenizer: Path, dtype: torch.dtype) -> None:
+    def __init__(self, cache: Cache, family: Family, folders: Mapping[str, Path], dtype: torch.dtype) -> None:
         self.cache = cache
-        self.encoder = encoder
-        self.tokenizer = tokenizer
+        self.family = family
+        self.folders = {name: folders[name] for name in family.TEXT_PARTS}
         self.dtype = dtype
-        self.salt = f"{fingerprint(encoder)} {fingerprint(tokenizer)} {dtype}"
+        self.salt = f"{' '.join(fingerprint(folder) for folder in self.folders.values())} {dtype}"
 
     def key(self, text: str) -> str:
         return "text-" + _key(self.salt, text)
 
-    def get(self, text: str) -> Tensor:
-        """The embedding of one prompt, tokens x width, on the CPU."""
+    def get(self, text: str) -> Embedding:
+        """The embedding of one prompt, on the CPU."""
         return self.cache.get(self.key(text))
 
     def prepare(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None]) -> int:
@@ -142,37 +142,20 @@ class Texts:
         if not missing:
             return 0
         phase(f"Loading the text encoder for {_count(len(missing), 'prompt')}")
-        tokenizer = _load_tokenizer(self.tokenizer)
-        encoder = _load_text_encoder(self.encoder, self.dtype)
         try:
-            encoder = encoder.to(device)
+            encode = self.family.text_encoder(self.folders, self.dtype, device)
         except torch.OutOfMemoryError:
             phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
-            encoder, device = encoder.to("cpu"), torch.device("cpu")
             free_memory()
+            encode = self.family.text_encoder(self.folders, self.dtype, torch.device("cpu"))
         for text in missing:
-            self.cache.put(self.key(text), encode(tokenizer, encoder, text, device))
-        del encoder
+            values = encode(text)
+            if not all(torch.isfinite(value).all() for value in values.values()):
+                raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
+            self.cache.put(self.key(text), values)
+        del encode
         free_memory()
         return len(missing)
-
-
-@torch.no_grad()
-def encode(tokenizer: Any, encoder: Any, text: str, device: torch.device) -> Tensor:
-    """The embedding of one prompt: Qwen3's last hidden state but one, tokens x width.
-
-    The pipeline pads to 512 tokens and cuts the padding off again; no token sees what comes after it, so the prompt
-    is encoded alone, which gives the same numbers for less work.
-    """
-    prompt = tokenizer.apply_chat_template(
-        [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=True
-    )
-    ids = tokenizer(prompt, truncation=True, max_length=LONGEST_PROMPT, return_tensors="pt").input_ids.to(device)
-    states = encoder(input_ids=ids, output_hidden_states=True, use_cache=False).hidden_states
-    value: Tensor = states[-2][0]
-    if not torch.isfinite(value).all():
-        raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
-    return value.cpu()
 
 
 class Latents:
@@ -188,7 +171,7 @@ class Latents:
 
     def get(self, item: Item) -> Tensor:
         """The scaled latent, channels x height/8 x width/8, float32, on the CPU."""
-        return self.cache.get(self.key(item))
+        return self.cache.get(self.key(item))["latent"]
 
     def prepare(self, items: Sequence[Item], device: torch.device, phase: Callable[[str], None]) -> int:
         """Encode what the cache lacks; returns how many that were."""
@@ -198,7 +181,7 @@ class Latents:
         phase(f"Loading the VAE for {_count(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
         for item in missing:
-            self.cache.put(self.key(item), encode_image(vae, item, self.key(item), device))
+            self.cache.put(self.key(item), {"latent": encode_image(vae, item, self.key(item), device)})
         del vae
         free_memory()
         return len(missing)
@@ -227,13 +210,7 @@ def load_vae(folder: Path, device: torch.device) -> Any:
     """The AutoencoderKL of a folder in float32. Raises TrainError."""
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
-    make: Any = AutoencoderKL
-    try:
-        vae, info = make.from_pretrained(str(folder), torch_dtype=torch.float32, output_loading_info=True)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise TrainError(f"The VAE of {folder} cannot be loaded: {_first_line(error)}") from error
-    _refuse_missing(folder, "VAE", info)
-    return vae.eval().requires_grad_(False).to(device)
+    return load_pretrained(AutoencoderKL, folder, "VAE", torch_dtype=torch.float32).to(device)
 
 
 def vae_divisor(folder: Path) -> int:
@@ -252,66 +229,9 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _load_tokenizer(folder: Path) -> Any:
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from transformers import AutoTokenizer
-
-    make: Any = AutoTokenizer
-    try:
-        return make.from_pretrained(str(folder))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrainError(f"The tokenizer of {folder} cannot be loaded: {_first_line(error)}") from error
-
-
-def _load_text_encoder(folder: Path, dtype: torch.dtype) -> Any:
-    from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
-
-    make: Any = Qwen3Model
-    with _quiet():
-        try:
-            encoder, info = make.from_pretrained(str(folder), dtype=dtype, output_loading_info=True)
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise TrainError(f"The text encoder of {folder} cannot be loaded: {_first_line(error)}") from error
-    _refuse_missing(folder, "text encoder", info)
-    return encoder.eval().requires_grad_(False)
-
-
-class _quiet:
-    """Without the progress bars and load reports of transformers."""
-
-    def __enter__(self) -> None:
-        from transformers.utils import logging as module
-
-        self.logging: Any = module
-        self.level = self.logging.get_verbosity()
-        self.bars = self.logging.is_progress_bar_enabled()
-        self.logging.set_verbosity_error()
-        self.logging.disable_progress_bar()
-
-    def __exit__(self, *_: object) -> None:
-        self.logging.set_verbosity(self.level)
-        if self.bars:
-            self.logging.enable_progress_bar()
-
-
-def _refuse_missing(folder: Path, what: str, info: Any) -> None:
-    missing = sorted(info["missing_keys"])
-    wrong = info.get("mismatched_keys") or []
-    if missing or wrong:
-        names = missing or [str(item[0]) for item in wrong]
-        raise TrainError(
-            f"{len(names)} tensors of the {what} in {folder} are missing or of another shape, first {names[0]}. It "
-            "would run with random numbers in their place. Fetch the complete files again."
-        )
-
-
 def _key(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""Loading the Z-Image transformer: built empty, then filled tensor by tensor, quantized as the tensors arrive.
+"""Loading the transformer: built empty, then filled tensor by tensor, quantized as the tensors arrive.
 
 At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
 tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +22,11 @@ from torch import Tensor, nn
 
 from .adapter import Delta
 from .errors import TrainError
+from .families import family_named, family_of, titles
 from .quantize import Kind, QuantizedLinear, quantize_rows, stored
 from .tensorfiles import Entry, check_complete, collect, stream, weight_files
 from .weights import Layout, WeightCache, key_of
 
-CLASS_NAME = "ZImageTransformer2DModel"
 # Rows are cast, merged and quantized in pieces of about this many elements. On the CPU a float32 piece stays below
 # the allocator's threshold for fresh memory: with larger ones, page faults took 12 times as long as the arithmetic.
 PIECE = {"cpu": 1 << 17, "cuda": 1 << 26}
@@ -43,18 +44,17 @@ def build_empty(folder: Path) -> nn.Module:
     """The transformer that config.json describes, with every parameter on the meta device. Raises TrainError."""
     path = folder / "config.json"
     name = _class_name(path)
-    if name != CLASS_NAME:
-        raise TrainError(f"{path} describes {name or 'no model'}; this runner trains Z-Image ({CLASS_NAME}) only.")
-    from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
-
+    family = family_named(name or "")
+    if family is None:
+        raise TrainError(f"{path} describes {name or 'no model'}; this runner trains {titles()} only.")
     config = json.loads(path.read_text(encoding="utf-8"))
-    make: Any = ZImageTransformer2DModel
+    make: Any = getattr(import_module(family.MODULE), family.CLASS_NAME)
     try:
         with torch.device("meta"):
             model = make.from_config(config)
     except (AssertionError, TypeError, ValueError, RuntimeError) as error:
         raise TrainError(
-            f"No Z-Image transformer can be built from {path}: {error or type(error).__name__}."
+            f"No {family.TITLE} transformer can be built from {path}: {error or type(error).__name__}."
         ) from error
     return cast(nn.Module, model.eval().requires_grad_(False))
 
@@ -66,11 +66,6 @@ def linears(model: nn.Module) -> dict[str, tuple[int, int]]:
 
 def tuple_of(module: nn.Linear) -> tuple[int, int]:
     return module.out_features, module.in_features
-
-
-def is_quantized(name: str) -> bool:
-    """Whether the Linear of this name is stored in eight bits: those of the blocks, never embedders or the head."""
-    return name.split(".", 1)[0] in ("layers", "noise_refiner", "context_refiner", "siglip_refiner")
 
 
 def fill(
@@ -91,7 +86,8 @@ def fill(
     entries = collect(weight_files(folder))
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unused = check_complete(entries, expected, folder)
-    quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if is_quantized(n)}
+    family = family_of(model)
+    quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if family.is_quantized(n)}
     wanted = [entries[name] for name in expected]
 
     def made() -> Iterator[tuple[str, Tensor]]:

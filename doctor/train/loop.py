@@ -20,6 +20,7 @@ from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .errors import TrainError
 from .evaluate import hold_out
 from .explain import explain
+from .families import family_of
 from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import add_network, add_removal, described, targets
@@ -75,12 +76,13 @@ def run_training(
     folder = transformer_folder(base)
     extras = None if extras_folder is None else Path(extras_folder)
     model = build_empty(folder)
+    family = family_of(model)
     if place.type == "cpu" and max(shape[1] for shape in targets(model).values()) <= SMALL:
         torch.set_num_threads(1)
     files = weight_files(folder)
     check_complete(collect(files), {n: tuple(t.shape) for n, t in model.state_dict().items()}, folder)
     adapter = {} if adapter_file is None else read_adapter(Path(adapter_file), linears(model), place)
-    parts = {name: component(name, base, extras) for name in ("vae", "text_encoder", "tokenizer")}
+    parts = {name: component(name, base, extras) for name in ("vae", *family.TEXT_PARTS)}
     quantization: Any = KINDS[run.quantization]
     identity = {
         "rank": described(run),
@@ -104,7 +106,7 @@ def run_training(
         return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
     for note in explain(run):
         progress.note(note)
-    start = {} if state else read_start(run, targets(model))
+    start = {} if state else read_start(run, targets(model), family.PREFIX)
 
     progress.phase("Reading the dataset")
     cache = Cache(output / ".cache")
@@ -119,7 +121,7 @@ def run_training(
         progress.note(f"The run goes on with {count} held-out pictures; --eval {held_out} starts with a new run.")
     items, held = hold_out(items, count)
     latents = Latents(cache, parts["vae"])
-    texts = Texts(cache, parts["text_encoder"], parts["tokenizer"], dtype)
+    texts = Texts(cache, family, parts, dtype)
     with _memory_errors():
         ranks.same({"dataset": _listing(items)})
         for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
@@ -140,7 +142,7 @@ def run_training(
         shapes = targets(model)
         removal = add_removal(model, adapter, dtype) if adapter and previews(run) else []
         network = add_network(model, shapes, run, seed)
-        begin(network, start)
+        begin(network, start, family.PREFIX)
         check_no_meta(model)
         trainer = Trainer(run, model, network, items, latents, texts, seed, place, dtype, progress, ranks)
         preview = Preview(run, trainer, removal, parts["vae"], base, output)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from ..architectures.network import lokr_factor, lokr_rank
 from ..model.run import Run
 from .adapter import Delta
+from .families import family_of
 from .load import linears, replace
 from .lokr import LokrLinear
 from .quantize import QuantizedLinear
 
-KEY = "diffusion_model.{module}.{parameter}"
 # A LoRA's parameters as its file names them; those of a LoKr have the same names there.
 FILE_NAMES = {"lora_A": "lora_A.weight", "lora_B": "lora_B.weight"}
 Network = Mapping[str, nn.Module]
@@ -62,14 +62,15 @@ class WithoutAdapter(nn.Module):
 
 
 def targets(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """The Linears a Z-Image LoRA covers: those whose dotted name contains "layers"; name -> (out, in)."""
+    """The Linears that a LoRA covers; name -> (out, in)."""
+    family = family_of(model)
     found = linears(model)
     found.update(
         (name, (module.out_features, module.in_features))
         for name, module in model.named_modules()
         if isinstance(module, QuantizedLinear)
     )
-    return {name: shape for name, shape in found.items() if "layers" in name.split(".")}
+    return {name: shape for name, shape in found.items() if family.is_target(name)}
 
 
 def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, seed: int) -> Network:
@@ -103,10 +104,10 @@ def described(run: Run) -> str:
     return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)})"
 
 
-def trainable(network: Network) -> dict[str, nn.Parameter]:
-    """The trained parameters by their key in the file, which is ai-toolkit's."""
+def trainable(network: Network, prefix: str) -> dict[str, nn.Parameter]:
+    """The trained parameters by their key in the file, which is ai-toolkit's; `prefix` is the family's."""
     return {
-        KEY.format(module=name, parameter=FILE_NAMES.get(parameter, parameter)): value
+        f"{prefix}{name}.{FILE_NAMES.get(parameter, parameter)}": value
         for name, module in network.items()
         for parameter, value in module.named_parameters(recurse=False)
     }

@@ -11,7 +11,7 @@ from .data import Item, with_trigger
 from .encode import load_vae, vae_divisor
 from .lora import WithoutAdapter
 from .preserve import preserved_prompt
-from .sample import decode, denoise, make_scheduler
+from .sample import decode, denoise
 from .stop import Stop
 from .trainer import Trainer
 
@@ -37,7 +37,7 @@ class Preview:
         trainer = self.trainer
         if self.vae is None:
             self.vae = load_vae(self.vae_folder, trainer.device)
-        scheduler = make_scheduler(self.model_folder)
+        scheduler = trainer.family.scheduler(self.model_folder)
         model: Any = trainer.model
         for part in self.removal:
             part.active = True

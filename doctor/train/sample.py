@@ -1,4 +1,4 @@
-"""Preview pictures: the Z-Image pipeline's own steps with the transformer as it is being trained."""
+"""Preview pictures: the pipeline's own steps with the transformer as it is being trained."""
 
 from __future__ import annotations
 
@@ -11,16 +11,7 @@ from torch import Tensor, nn
 
 from ..model.run import SamplePrompt
 from .errors import TrainError
-
-
-def make_scheduler(model_folder: Path | None) -> Any:
-    """The flow-matching Euler scheduler of the model folder, else Z-Image's (1000 steps, shift 3)."""
-    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
-
-    make: Any = FlowMatchEulerDiscreteScheduler
-    if model_folder is not None and (model_folder / "scheduler" / "scheduler_config.json").is_file():
-        return make.from_pretrained(str(model_folder), subfolder="scheduler")
-    return make(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False)
+from .families import Embedding, family_of
 
 
 @torch.no_grad()
@@ -28,8 +19,8 @@ def denoise(
     model: nn.Module,
     scheduler: Any,
     prompt: SamplePrompt,
-    positive: Tensor,
-    negative: Tensor,
+    positive: Embedding,
+    negative: Embedding,
     *,
     shrink: int,
     channels: int,
@@ -40,25 +31,26 @@ def denoise(
     """The latent of one preview, 1 x channels x h x w float32; None when `stop` said so on the way.
 
     `shrink` is pixels per latent cell. Guidance counts as trainers write it: 1 means without; the picture is moved
-    by guidance - 1 away from the negative prompt.
+    by guidance - 1 away from the negative prompt, but for models that take the guidance itself.
     """
+    family = family_of(model)
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
     generator = torch.Generator().manual_seed(prompt.seed)
     latent = torch.randn((1, channels, height, width), generator=generator).to(device)
-    push = prompt.guidance - 1.0
-    texts = [positive.to(device, dtype)] + ([negative.to(device, dtype)] if push > 0 else [])
+    push = 0.0 if family.GUIDED else max(0.0, prompt.guidance - 1.0)
+    texts = [positive, negative] if push else [positive]
     steps = max(1, prompt.steps)
     sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
-    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=_shift(height, width))
+    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=family.shift(height * width // 4))
     scheduler.set_begin_index(0)
     for time in scheduler.timesteps:
         if stop():
             return None
-        moment = ((1000 - time) / 1000).expand(len(texts)).to(device)
-        inputs = [latent[0].to(dtype).unsqueeze(1)] * len(texts)
-        outputs = [value.float() for value in model(inputs, moment, texts, return_dict=False)[0]]
-        guess = outputs[0] if len(outputs) == 1 else outputs[0] + push * (outputs[0] - outputs[1])
-        latent = scheduler.step(-guess.squeeze(1).unsqueeze(0), time, latent, return_dict=False)[0]
+        share = (time.cpu().double() / 1000).expand(len(texts))
+        noisy = latent.to(dtype).expand(len(texts), -1, -1, -1)
+        guesses = family.predict(model, noisy, share, texts, prompt.guidance)
+        guess = guesses[:1] + push * (guesses[:1] - guesses[1:]) if push else guesses
+        latent = scheduler.step(guess, time, latent, return_dict=False)[0]
     return latent
 
 
@@ -78,9 +70,3 @@ def decode(vae: Any, latent: Tensor, file: Path) -> None:
         image.save(file)
     except OSError as error:
         raise TrainError(f"The preview {file} cannot be written: {error.strerror or error}.") from error
-
-
-def _shift(height: int, width: int) -> float:
-    """The dynamic shift for this size, used only by schedulers that ask for one."""
-    length = (height // 2) * (width // 2)
-    return 0.5 + (1.15 - 0.5) * (length - 256) / (4096 - 256)

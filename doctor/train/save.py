@@ -57,8 +57,8 @@ def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, me
         raise TrainError(f"{file} does not hold what was written to it. Check the disk.")
 
 
-def metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
-    """The header metadata of a LoRA: JSON texts, in the fields other trainers and programs read."""
+def metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
+    """The header metadata of a LoRA: JSON texts, in the fields that others read; `base` names the model."""
     try:
         release = version("zdoctor")
     except PackageNotFoundError:
@@ -68,7 +68,7 @@ def metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
         "name": run.name,
         "training_info": {"step": step, "epoch": epoch},
         "software": {"name": "zdoctor", "version": release},
-        "ss_base_model_version": "zimage",
+        "ss_base_model_version": base,
         "ss_output_name": run.name,
     }
     rank = lokr_rank(run) if run.network_type == "lokr" else run.rank

@@ -11,14 +11,14 @@ from torch import Tensor
 from ..architectures.network import lokr_factor, lokr_rank, lokr_shapes
 from ..model.run import Run
 from .errors import TrainError
-from .lora import KEY, Network, trainable
+from .lora import Network, trainable
 
 
-def read_start(run: Run, linears: Mapping[str, tuple[int, int]]) -> dict[str, Tensor]:
+def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) -> dict[str, Tensor]:
     """The tensors that the network of a new run begins with; none when it begins at zero.
 
-    `linears` are (out, in) by name. Only the weights are taken, no step and, as in ai-toolkit, no alpha. Raises
-    TrainError when the file is not a network of exactly this kind, rank and model.
+    `linears` are (out, in) by name; `prefix` is the family's. Only the weights are taken, no step and, as in
+    ai-toolkit, no alpha. Raises TrainError when the file is not a network of exactly this kind, rank and model.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -32,11 +32,11 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]]) -> dict[str, Te
     except (OSError, SafetensorError) as error:
         raise TrainError(f"{file}, the LoRA to start from, cannot be read: {error}.") from error
     tensors = {
-        f"diffusion_model.{key.removeprefix('transformer.').removeprefix('diffusion_model.')}": value
+        prefix + key.removeprefix("transformer.").removeprefix("diffusion_model."): value
         for key, value in held.items()
         if not key.endswith(".alpha")
     }
-    expected = _shapes(run, linears)
+    expected = _shapes(run, linears, prefix)
     for key in sorted(expected.keys() | tensors.keys()):
         is_, should = tuple(tensors[key].shape) if key in tensors else None, expected.get(key)
         if is_ != should:
@@ -47,22 +47,22 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]]) -> dict[str, Te
     return tensors
 
 
-def begin(network: Network, tensors: Mapping[str, Tensor]) -> None:
+def begin(network: Network, tensors: Mapping[str, Tensor], prefix: str) -> None:
     """Put the tensors of `read_start` into the network."""
     with torch.no_grad():
-        for key, parameter in trainable(network).items():
+        for key, parameter in trainable(network, prefix).items():
             if key in tensors:
                 parameter.copy_(tensors[key])
 
 
-def _shapes(run: Run, linears: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def _shapes(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for name, (out, inputs) in linears.items():
         if run.network_type == "lokr":
             parts = lokr_shapes(out, inputs, lokr_factor(run), lokr_rank(run))
         else:
             parts = {"lora_A.weight": (run.rank, inputs), "lora_B.weight": (out, run.rank)}
-        found.update((KEY.format(module=name, parameter=part), shape) for part, shape in parts.items())
+        found.update((f"{prefix}{name}.{part}", shape) for part, shape in parts.items())
     return found
 
 

@@ -16,6 +16,7 @@ from ..model.run import Run
 from .data import Item
 from .encode import Latents, Texts
 from .errors import TrainError
+from .families import family_of
 from .lora import Network, trainable
 from .names import UNCLIPPED
 from .optimize import make_optimizer
@@ -71,7 +72,8 @@ class Trainer:
         self.step = 0
         self.losses: list[float] = []
         self.bad = 0
-        self.parameters = trainable(network)
+        self.family = family_of(model)
+        self.parameters = trainable(network, self.family.PREFIX)
         self.optimizer = make_optimizer(
             run.optimizer,
             run.optimizer_settings,
@@ -175,11 +177,10 @@ class Trainer:
 
     def predict(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
         """What the model takes for the way from latent to noise, float32, b x c x h x w."""
-        texts = [self.texts.get(caption).to(self.device, self.dtype) for caption in captions]
+        texts = [self.texts.get(caption) for caption in captions]
         share = t.view(-1, 1, 1, 1)
-        noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype).unsqueeze(2)
-        output = self.model(list(noisy.unbind(0)), (1.0 - t).to(self.device), texts, return_dict=False)[0]
-        return -torch.stack([value.float() for value in output]).squeeze(2)
+        noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype)
+        return self.family.predict(self.model, noisy, t, texts)
 
     @contextmanager
     def base_only(self) -> Iterator[None]:
@@ -265,7 +266,7 @@ def _checkpoint(model: nn.Module, network: Network) -> Any:
 
     Blocks without LoRA need no backward, and the last block's would be recomputed at once: both run as they are.
     """
-    layers = model.get_submodule("layers")
+    layers = model.get_submodule(family_of(model).BLOCKS[-1])
     last = layers.get_submodule(str(len(list(layers.children())) - 1))
     trained = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in network}
 

@@ -17,6 +17,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train import encode as encode_module
 from zdoctor.doctor.train.data import Item, Picture, read_items
 from zdoctor.doctor.train.encode import Cache, Latents, Texts, component, vae_divisor, write_atomic
+from zdoctor.doctor.train.families import zimage
 
 from .patient import Recorder, go, run_with
 
@@ -25,7 +26,8 @@ PROMPTS = ("a red circle", "", "a painting of a blue square beside the green sea
 
 
 def texts(model: Path, cache: Path) -> Texts:
-    return Texts(Cache(cache), model / "text_encoder", model / "tokenizer", torch.float32)
+    folders = {name: model / name for name in zimage.TEXT_PARTS}
+    return Texts(Cache(cache), zimage, folders, torch.float32)
 
 
 def silence(_: str) -> None: ...
@@ -37,8 +39,9 @@ def test_embeddings_are_those_of_the_pipeline(tiny: Path, tmp_path: Path) -> Non
     pipe = ZImagePipeline.from_pretrained(str(tiny))
     for prompt in PROMPTS:
         theirs, _ = pipe.encode_prompt(prompt, do_classifier_free_guidance=False)
-        assert ours.get(prompt).shape == theirs[0].shape
-        torch.testing.assert_close(ours.get(prompt), theirs[0], rtol=1e-4, atol=1e-4)
+        states = ours.get(prompt)["states"]
+        assert states.shape == theirs[0].shape
+        torch.testing.assert_close(states, theirs[0], rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_cached_needs_no_text_encoder(tiny: Path, tmp_path: Path) -> None:
@@ -140,15 +143,15 @@ def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[weakref.ref[Any]] = []
-    for name in ("load_vae", "_load_text_encoder"):
-        real = getattr(encode_module, name)
+    for module in (encode_module, zimage):
+        real = module.load_pretrained
 
-        def load(*words: Any, real: Any = real) -> Any:
-            model = real(*words)
+        def load(*words: Any, real: Any = real, **options: Any) -> Any:
+            model = real(*words, **options)
             seen.append(weakref.ref(model))
             return model
 
-        monkeypatch.setattr(encode_module, name, load)
+        monkeypatch.setattr(module, "load_pretrained", load)
 
     class Watch(Recorder):
         alive: int | None = None

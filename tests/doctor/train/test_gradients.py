@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill, replace
 from zdoctor.doctor.train.lora import add_network, targets, trainable
 from zdoctor.doctor.train.quantize import Kind, QuantizedLinear
@@ -40,7 +41,7 @@ def restored(model: nn.Module) -> nn.Module:
 def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]:
     """The gradient of every LoRA tensor, with a LoRA that is no longer zero."""
     network = add_network(model, targets(model), run_with(rank=4), 0)
-    parameters = trainable(network)
+    parameters = trainable(network, zimage.PREFIX)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for key, parameter in parameters.items():

@@ -14,7 +14,8 @@ from torch import nn
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.adapter import read_adapter
-from zdoctor.doctor.train.load import build_empty, check_no_meta, fill, is_quantized, linears, transformer_folder
+from zdoctor.doctor.train.families import zimage
+from zdoctor.doctor.train.load import build_empty, check_no_meta, fill, linears, transformer_folder
 from zdoctor.doctor.train.quantize import Kind, QuantizedLinear, dequantize, quantize_rows
 
 CPU = torch.device("cpu")
@@ -58,14 +59,14 @@ def test_quantized_weights_stay_within_the_format(tiny: Path, kind: Kind, error:
         if not isinstance(module, nn.Linear):
             continue
         mine = ours.get_submodule(name)
-        assert isinstance(mine, QuantizedLinear) == is_quantized(name), name
+        assert isinstance(mine, QuantizedLinear) == zimage.is_quantized(name), name
         if isinstance(mine, QuantizedLinear):
             spread = module.weight.std()
             assert ((mine.weight() - module.weight).pow(2).mean().sqrt() / spread) < error * 2, name
         else:
             assert isinstance(mine, nn.Linear)
             assert torch.equal(mine.weight, module.weight)
-    names = {name.split(".")[0] for name in linears(theirs) if not is_quantized(name)}
+    names = {name.split(".")[0] for name in linears(theirs) if not zimage.is_quantized(name)}
     assert names == {"all_x_embedder", "all_final_layer", "t_embedder", "cap_embedder"}
 
 

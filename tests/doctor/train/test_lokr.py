@@ -13,6 +13,7 @@ from torch import nn
 
 from zdoctor.doctor.architectures.network import factors
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.lokr import LokrLinear
 from zdoctor.doctor.train.lora import add_network, targets, trainable
@@ -81,7 +82,7 @@ def test_the_file_in_the_real_pipeline_is_the_trained_model(
     pipe = pipeline(tiny)
     model = build_empty(tiny / "transformer")
     fill(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_network(model, targets(model), run, 0))
+    parameters = trainable(add_network(model, targets(model), run, 0), zimage.PREFIX)
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])

@@ -14,6 +14,7 @@ from torch import Tensor
 from zdoctor.doctor.model.run import Dataset
 from zdoctor.doctor.train.data import Item, Picture, read_items
 from zdoctor.doctor.train.encode import Cache, Latents, Texts
+from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.lora import add_network, targets
 from zdoctor.doctor.train.preserve import preservation_weight, preserved_prompt
@@ -39,7 +40,7 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     run = run_with(timestep_type="linear", trigger_word="circle", **changes)
     items = read_items(run, {"datasets/0": str(circles)}, 16)
     latents = Latents(Cache(cache), tiny / "vae")
-    texts = Texts(Cache(cache), tiny / "text_encoder", tiny / "tokenizer", torch.float32)
+    texts = Texts(Cache(cache), zimage, {name: tiny / name for name in zimage.TEXT_PARTS}, torch.float32)
     latents.prepare(items, CPU, lambda _: None)
     texts.prepare(prompts(run, items), CPU, lambda _: None)
     model = bare(tiny)
@@ -67,7 +68,10 @@ def answers(made: Trainer, model: Any, index: int, texts: list[str], monkeypatch
     noisy = (1 - t.view(-1, 1, 1, 1)) * clean + t.view(-1, 1, 1, 1) * noise
     with torch.no_grad():
         said = model(
-            [x.unsqueeze(1) for x in noisy], 1 - t, [made.texts.get(text) for text in texts], return_dict=False
+            [x.unsqueeze(1) for x in noisy],
+            1 - t,
+            [made.texts.get(text)["states"] for text in texts],
+            return_dict=False,
         )
     return -torch.stack([value.float() for value in said[0]]).squeeze(2)
 

@@ -21,10 +21,11 @@ from torch import Tensor
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.adapter import read_adapter
+from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill, linears
 from zdoctor.doctor.train.loop import has_bfloat16
 from zdoctor.doctor.train.lora import add_network, targets, trainable
-from zdoctor.doctor.train.sample import denoise, make_scheduler
+from zdoctor.doctor.train.sample import denoise
 
 from .patient import Recorder, go, run_with
 
@@ -84,7 +85,7 @@ def trained_latent(tiny: Path, lora: str, pipe: Any) -> Tensor:
     """A preview latent by the runner's own model with the trained weights in place."""
     model = build_empty(tiny / "transformer")
     fill(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_network(model, targets(model), run_with(), 0))
+    parameters = trainable(add_network(model, targets(model), run_with(), 0), zimage.PREFIX)
     tensors = load_file(lora)
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():
@@ -96,10 +97,10 @@ def sampled(model: Any, tiny: Path, pipe: Any, prompt: SamplePrompt) -> Tensor:
     (positive,), (negative,) = pipe.encode_prompt(prompt.prompt, negative_prompt=prompt.negative)
     latent = denoise(
         model,
-        make_scheduler(tiny),
+        zimage.scheduler(tiny),
         prompt,
-        positive,
-        negative,
+        {"states": positive},
+        {"states": negative},
         shrink=8,
         channels=16,
         dtype=torch.float32,

@@ -1,0 +1,88 @@
+"""What is particular to a family of models, one file each; everything else in the runner is the same for all.
+
+To add a family: a file here with these names, its class below, and what `doctor/model/families` and
+`doctor/architectures` know of its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import TrainError
+from . import zimage
+
+# What a prompt gives the transformer, by the family's own names, on the CPU.
+Embedding = Mapping[str, Tensor]
+
+
+class Family(Protocol):
+    """The names that a family's file holds.
+
+    `TITLE` is its name for people, `CLASS_NAME` the transformer's class in `MODULE`, `VERSION` what other programs
+    find in a LoRA's ss_base_model_version, `PREFIX` what a LoRA's file writes before the name of a Linear.
+    `TEXT_PARTS` are the folders that encode prompts, `BLOCKS` the lists of blocks that may be checkpointed or moved
+    one by one, in the order in which they run. `GUIDED` says that the model takes the guidance as a number, so that
+    no second pass with the negative prompt is needed.
+    """
+
+    TITLE: str
+    CLASS_NAME: str
+    MODULE: str
+    VERSION: str
+    PREFIX: str
+    TEXT_PARTS: tuple[str, ...]
+    BLOCKS: tuple[str, ...]
+    GUIDED: bool
+
+    def is_quantized(self, name: str) -> bool:
+        """Whether the Linear of this name is stored in a quantized format."""
+
+    def is_target(self, name: str) -> bool:
+        """Whether a LoRA covers the Linear of this name."""
+
+    def text_encoder(
+        self, folders: Mapping[str, Path], dtype: torch.dtype, device: torch.device
+    ) -> Callable[[str], Embedding]:
+        """Load what encodes prompts. Raises TrainError; torch.OutOfMemoryError where it does not fit on `device`."""
+
+    def predict(
+        self, model: nn.Module, noisy: Tensor, t: Tensor, texts: Sequence[Embedding], guidance: float = 1.0
+    ) -> Tensor:
+        """What the model takes for the way from latent to noise, float32, b x c x h x w.
+
+        `noisy` is b x c x h x w in the model's dtype and on its device, `t` in [0, 1] the share of noise, on the
+        CPU; `texts` one embedding each. `guidance` counts where the family is `GUIDED` only.
+        """
+
+    def scheduler(self, model_folder: Path) -> Any:
+        """diffusers' scheduler that previews are painted with."""
+
+    def shift(self, cells: int) -> float:
+        """The dynamic shift (mu) for a latent of so many 2 x 2 cells, for schedulers that ask for one."""
+
+
+_ZIMAGE: Family = zimage
+_FAMILIES = (_ZIMAGE,)
+
+
+def family_named(class_name: str) -> Family | None:
+    """The family whose transformer is of this class."""
+    return next((family for family in _FAMILIES if class_name == family.CLASS_NAME), None)
+
+
+def family_of(model: nn.Module) -> Family:
+    """The family of a transformer. Raises TrainError for one that the runner does not train."""
+    family = family_named(type(model).__name__)
+    if family is None:
+        raise TrainError(f"This runner does not train a {type(model).__name__}.")
+    return family
+
+
+def titles() -> str:
+    """The families for people, with their classes."""
+    return ", ".join(f"{family.TITLE} ({family.CLASS_NAME})" for family in _FAMILIES)

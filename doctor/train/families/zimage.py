@@ -1,0 +1,85 @@
+"""Z-Image: a single-stream transformer that reads Qwen3's states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..pretrained import load_pretrained, load_tokenizer
+
+TITLE = "Z-Image"
+CLASS_NAME = "ZImageTransformer2DModel"
+MODULE = "diffusers.models.transformers.transformer_z_image"
+VERSION = "zimage"
+PREFIX = "diffusion_model."
+TEXT_PARTS: tuple[str, ...] = ("text_encoder", "tokenizer")
+BLOCKS: tuple[str, ...] = ("noise_refiner", "context_refiner", "layers")
+GUIDED = False
+
+LONGEST_PROMPT = 512
+
+
+def is_quantized(name: str) -> bool:
+    """The Linears of the blocks, never embedders or the head."""
+    return name.split(".", 1)[0] in (*BLOCKS, "siglip_refiner")
+
+
+def is_target(name: str) -> bool:
+    """Those whose dotted name contains "layers"."""
+    return "layers" in name.split(".")
+
+
+def text_encoder(
+    folders: Mapping[str, Path], dtype: torch.dtype, device: torch.device
+) -> Callable[[str], dict[str, Tensor]]:
+    """Qwen3 with its chat template; `states` are tokens x width."""
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
+
+    tokenizer = load_tokenizer(folders["tokenizer"])
+    model: Any = load_pretrained(Qwen3Model, folders["text_encoder"], "text encoder", dtype=dtype).to(device)
+    return lambda text: {"states": encode(tokenizer, model, text, device)}
+
+
+@torch.no_grad()
+def encode(tokenizer: Any, encoder: Any, text: str, device: torch.device) -> Tensor:
+    """The embedding of one prompt: Qwen3's last hidden state but one, tokens x width.
+
+    The pipeline pads to 512 tokens and cuts the padding off again; no token sees what comes after it, so the prompt
+    is encoded alone, which gives the same numbers for less work.
+    """
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=True
+    )
+    ids = tokenizer(prompt, truncation=True, max_length=LONGEST_PROMPT, return_tensors="pt").input_ids.to(device)
+    states = encoder(input_ids=ids, output_hidden_states=True, use_cache=False).hidden_states
+    value: Tensor = states[-2][0]
+    return value.cpu()
+
+
+def predict(
+    model: nn.Module, noisy: Tensor, t: Tensor, texts: Sequence[Mapping[str, Tensor]], guidance: float = 1.0
+) -> Tensor:
+    """The model takes the share of what is no noise, a frame axis, and gives the way from noise to latent."""
+    states = [text["states"].to(noisy.device, noisy.dtype) for text in texts]
+    images = list(noisy.unsqueeze(2).unbind(0))
+    output = model(images, (1.0 - t).to(noisy.device, torch.float32), states, return_dict=False)[0]
+    return -torch.stack([value.float() for value in output]).squeeze(2)
+
+
+def scheduler(model_folder: Path) -> Any:
+    """The flow-matching Euler scheduler of the model folder, else Z-Image's (1000 steps, shift 3)."""
+    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+
+    make: Any = FlowMatchEulerDiscreteScheduler
+    if (model_folder / "scheduler" / "scheduler_config.json").is_file():
+        return make.from_pretrained(str(model_folder), subfolder="scheduler")
+    return make(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False)
+
+
+def shift(cells: int) -> float:
+    """As the pipeline computes it; Z-Image's own scheduler asks for none."""
+    return 0.5 + (1.15 - 0.5) * (cells - 256) / (4096 - 256)
