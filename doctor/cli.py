@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     def with_config(made: argparse.ArgumentParser) -> None:
         made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
         made.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine")
+        train_command.trainer_argument(made)
 
     made = command("check", _check, "say what would go wrong; changes nothing")
     with_config(made)
@@ -139,6 +140,7 @@ def _checked(options: argparse.Namespace) -> int:
         selected=options.select,
         ignored=options.ignore,
         deep=options.deep,
+        trainer=options.trainer,
         progress=console.reading() if options.deep else None,
     )
     report = seen.report
@@ -171,6 +173,7 @@ def _fix(options: argparse.Namespace) -> int:
         machine=options.machine,
         selected=options.select,
         deep=options.deep,
+        trainer=options.trainer,
         progress=console.progress(),
         reading=console.reading() if options.deep else None,
     )
@@ -180,7 +183,15 @@ def _fix(options: argparse.Namespace) -> int:
     if done.after is None:
         if done.plan.fixes and not options.apply:
             again = "zdoctor fix " + " ".join(
-                filter(None, (config, options.allow and f"--allow {options.allow}", options.deep and "--deep"))
+                filter(
+                    None,
+                    (
+                        config,
+                        options.trainer and f"--trainer {options.trainer}",
+                        options.allow and f"--allow {options.allow}",
+                        options.deep and "--deep",
+                    ),
+                )
             )
             console.emit(f"\nnext: {again} --apply\n")
         return done.before.exit_code

@@ -64,11 +64,13 @@ def examination(
     selected: Sequence[str] = (),
     ignored: Sequence[str] = (),
     deep: bool = False,
+    trainer: str | None = None,
     progress: Any = None,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form."""
     rules = select(all_rules(), selected, ignored)
-    return examine_config(config, world_of(machine, deep=deep, progress=progress), rules, deep=deep)
+    world = world_of(machine, deep=deep, progress=progress)
+    return examine_config(config, world, rules, deep=deep, trainer=trainer)
 
 
 def check(
@@ -78,12 +80,15 @@ def check(
     selected: Sequence[str] = (),
     ignored: Sequence[str] = (),
     deep: bool = False,
+    trainer: str | None = None,
 ) -> Report:
     """What would go wrong in a training run. Asks no network, imports no torch.
 
     Writes nothing; a `deep` check, which reads the model's files as a whole, notes in the state folder what it read.
+    Whose config it is shows in its keys; `trainer` says it where they do not.
     """
-    return examination(config, machine=machine, selected=selected, ignored=ignored, deep=deep).report
+    seen = examination(config, machine=machine, selected=selected, ignored=ignored, deep=deep, trainer=trainer)
+    return seen.report
 
 
 def verified(seen: Examination) -> str:
@@ -119,6 +124,7 @@ def fix(
     machine: str | None = None,
     selected: Sequence[str] = (),
     deep: bool = False,
+    trainer: str | None = None,
     progress: Any = None,
     reading: Any = None,
 ) -> Fixed:
@@ -135,7 +141,7 @@ def fix(
         world = world_of(machine, deep=deep, progress=reading)
         if apply and isinstance(world, RecordedWorld) and world.live is None:
             raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
-        return examine_config(config, world, rules, deep=deep).report
+        return examine_config(config, world, rules, deep=deep, trainer=trainer).report
 
     return carry_out(look, apply=apply, allow=allow, progress=progress)
 
@@ -198,13 +204,18 @@ def extract(
 
 
 def train(
-    config: str, *, max_minutes: float | None = None, held_out: int | None = None, progress: Any = None
+    config: str,
+    *,
+    max_minutes: float | None = None,
+    held_out: int | None = None,
+    trainer: str | None = None,
+    progress: Any = None,
 ) -> TrainResult:
     """Train every run of a config with zdoctor's own runner, once its checks are green.
 
     Raises UserError with what is not green.
     """
-    seen = examination(config)
+    seen = examination(config, trainer=trainer)
     why = not_green(seen)
     if why:
         raise UserError(

@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .configs import Reading, read_config
+from .configs import Beside, Found, Reading, read_config
 from .engine import examine, merge, prescribe
 from .errors import UserError
 from .model import Facts, ReplaceText, Report, Run, Unknown
@@ -56,6 +56,25 @@ def load(path: str) -> bytes:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
+def beside(config: str) -> Beside:
+    """Finds what a config names as its trainer does, relative to the working directory.
+
+    A config may be checked from elsewhere, so the folders above it are tried as working directories, too.
+    """
+
+    def find(name: str) -> Found | None:
+        for folder in (Path(), *Path(config).absolute().parents):
+            file = folder / name
+            try:
+                if file.is_file():
+                    return Found(str(file), load(str(file)))
+            except (OSError, ValueError, UserError):
+                continue
+        return None
+
+    return find
+
+
 def examine_config(
     path: str,
     world: World,
@@ -63,21 +82,27 @@ def examine_config(
     text: bytes | None = None,
     *,
     deep: bool = False,
+    trainer: str | None = None,
 ) -> Examination:
     """Check one config on one machine. `text` stands in for the file's content (to look before writing).
 
     `deep` reads the model's files as a whole, to compare their content.
     """
     started = time.perf_counter()
-    chosen = tuple(all_rules() if rules is None else rules)
-    reading = read_config(path, load(path) if text is None else text, world.variables)
+
+    def read(data: bytes) -> Reading:
+        return read_config(path, data, world.variables, trainer=trainer, beside=beside(path))
+
+    reading = read(load(path) if text is None else text)
+    of = reading.config.trainer
+    chosen = tuple(rule for rule in (all_rules() if rules is None else rules) if rule.suits(of))
     on_text = [rule for rule in chosen if set(rule.needs) <= TEXT_FACTS]
     about_runs = [rule for rule in chosen if rule not in on_text]
 
     shared: dict[str, Any] = {}
     reports = [_examine(on_text, world, reading, _no_run(reading), shared, False)[0]]
     facts: list[Facts] = []
-    reading = _as_repaired(reports[0], reading, path, world)
+    reading = _as_repaired(reports[0], reading, read)
     runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
     for run in runs:
         suited = about_runs
@@ -120,7 +145,7 @@ def _no_run(reading: Reading) -> Unknown:
     return Unknown("the config cannot be read, see CFG001" if problem else reading.reason)
 
 
-def _as_repaired(report: Report, reading: Reading, path: str, world: World) -> Reading:
+def _as_repaired(report: Report, reading: Reading, read: Callable[[bytes], Reading]) -> Reading:
     """The reading of the text with its certain repairs in place; the reading as it is when there are none."""
     edits = [step for step in prescribe(report).steps if isinstance(step, ReplaceText)]
     if not edits:
@@ -132,7 +157,7 @@ def _as_repaired(report: Report, reading: Reading, path: str, world: World) -> R
         text = apply_edits(config.text, edits)
     except EditError:
         return reading
-    repaired = read_config(path, text.encode(config.encoding, "surrogateescape"), world.variables)
+    repaired = read(text.encode(config.encoding, "surrogateescape"))
     return reading if repaired.config.problem is not None and config.problem is None else repaired
 
 

@@ -38,7 +38,10 @@ class Unestablished(Exception):
 
 @dataclass(frozen=True)
 class Rule:
-    """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show."""
+    """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show.
+
+    `trainers` are those whose configs it is about, none for all.
+    """
 
     id: str
     name: str
@@ -46,6 +49,11 @@ class Rule:
     check: Check
     needs: tuple[str, ...]
     prevents: tuple[tuple[str, str], ...] = ()
+    trainers: tuple[str, ...] = ()
+
+    def suits(self, trainer: str | None) -> bool:
+        """Whether it says anything about this trainer's configs; a config that nobody claims is anybody's."""
+        return not self.trainers or trainer is None or trainer in self.trainers
 
     @property
     def doc(self) -> str:
@@ -66,14 +74,19 @@ class Repair:
 
 
 def rule(
-    id: str, severity: Severity, name: str, *, prevents: tuple[tuple[str, str], ...] = ()
+    id: str,
+    severity: Severity,
+    name: str,
+    *,
+    prevents: tuple[tuple[str, str], ...] = (),
+    trainers: tuple[str, ...] = (),
 ) -> Callable[[Check], Check]:
-    """Declare a check. Its parameters must be fields of Facts."""
+    """Declare a check. Its parameters must be fields of Facts; `trainers` keeps it to the configs of these."""
 
     def declare(check: Check) -> Check:
         if not _ID.match(id) or not _NAME.match(name):
             raise RuleError(f"{check.__module__}.{check.__name__}: bad id {id!r} or name {name!r}")
-        made = Rule(id, name, severity, check, _needs(check), prevents)
+        made = Rule(id, name, severity, check, _needs(check), prevents, trainers)
         check.__dict__["zdoctor_rules"] = (*check.__dict__.get("zdoctor_rules", ()), made)
         return check
 

@@ -20,10 +20,22 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    trainer_argument(parser)
     parser.add_argument("--max-minutes", metavar="N", type=_minutes, help="save and exit before N minutes are over")
     parser.add_argument("--eval", metavar="N", type=_count, help="hold N pictures out and measure the loss on them")
     parser.add_argument(
         "--processes", metavar="N", type=_count, help="share the batch among N processes (default: one for each GPU)"
+    )
+
+
+def trainer_argument(parser: argparse.ArgumentParser) -> None:
+    from .configs.dialects import TRAINERS
+
+    parser.add_argument(
+        "--trainer",
+        metavar="NAME",
+        choices=TRAINERS,
+        help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
     )
 
 
@@ -37,7 +49,7 @@ def run(options: argparse.Namespace, config: str) -> int:
     several = int(os.environ.get("WORLD_SIZE") or 1) > 1
     if several:
         return _one_of_several(options, config)
-    seen = commands.examination(config)
+    seen = commands.examination(config, trainer=options.trainer)
     state.remember(config)
     why = commands.not_green(seen)
     if why:
@@ -51,7 +63,8 @@ def run(options: argparse.Namespace, config: str) -> int:
     from .train.launch import launch
 
     words = [config]
-    for name, value in (("--max-minutes", options.max_minutes), ("--eval", options.eval)):
+    given = (("--trainer", options.trainer), ("--max-minutes", options.max_minutes), ("--eval", options.eval))
+    for name, value in given:
         words += [] if value is None else [name, str(value)]
     return launch(count, words)
 
@@ -63,7 +76,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
     try:
         seen: Examination | None = None
         try:
-            seen = commands.examination(config)
+            seen = commands.examination(config, trainer=options.trainer)
             said = _not_green_lines(seen)
         except UserError as error:
             said = [str(error)]

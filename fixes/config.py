@@ -96,7 +96,8 @@ def rename_the_key(finding: Finding, config: Config) -> Iterator[Fix]:
     seen = finding.evidence
     if "start" not in seen:
         return
-    step = ReplaceText(config.path, int(seen["start"]), int(seen["end"]), str(seen["old"]), str(seen["new"]))
+    start, end, old, new = int(seen["start"]), int(seen["end"]), str(seen["old"]), str(seen["new"])
+    step = ReplaceText(file_of(finding, config), start, end, old, new)
     yield Fix(f"rename {seen['old']} to {seen['new']}", (step,), safety="ask", training_effect="changes-result")
 
 
@@ -106,8 +107,13 @@ def write_what_was_meant(finding: Finding, config: Config) -> Iterator[Fix]:
     seen = finding.evidence
     if "new" in seen:
         new = seen["new"]
-        yield Fix(f"set {seen['key']} to {new}", (SetValue(config.path, str(seen["pointer"]), new),))
+        yield Fix(f"set {seen['key']} to {new}", (SetValue(file_of(finding, config), str(seen["pointer"]), new),))
     elif "likely" in seen:
         new = seen["likely"]
-        step = SetValue(config.path, str(seen["pointer"]), new)
+        step = SetValue(file_of(finding, config), str(seen["pointer"]), new)
         yield Fix(f"set {seen['key']} to {new}", (step,), safety="ask", training_effect="changes-result")
+
+
+def file_of(finding: Finding, config: Config) -> str:
+    """The file that the finding is about: the config, or one beside it."""
+    return finding.where.path if finding.where is not None else config.path

@@ -227,4 +227,4 @@ def load_from_a_folder(finding: Finding, run: Run, model: ModelFolder, hub: Hub,
 def name_the_other_cache(finding: Finding, run: Run) -> Iterator[Fix]:
     """The path of what is there already."""
     key, path = finding.args["key"], finding.args["path"]
-    yield Fix(f"set {run.keys.get(key, key)} to {path}", (SetValue(run.config, run.pointer(key), path),))
+    yield Fix(f"set {run.keys.get(key, key)} to {path}", (SetValue(run.where(key).path, run.pointer(key), path),))

@@ -27,7 +27,7 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
         lowest = peak
         if peak + memory.margin <= memory.free:
             settings = ", ".join(f"{key} to {_shown(value)}" for key, value in chosen.items())
-            steps = tuple(SetValue(run.config, run.pointer(key), value) for key, value in chosen.items())
+            steps = tuple(SetValue(run.where(key).path, run.pointer(key), value) for key, value in chosen.items())
             yield Fix(f"set {settings} (peak {peak / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
             return
     yield Fix(

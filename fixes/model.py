@@ -230,9 +230,8 @@ def _show_copy(folder: str, storage: Storage) -> Iterator[Fix]:
 
 def _use(run: Run, field: str, value: str) -> SetValue:
     """Windows paths are written with forward slashes, which every reader takes and no quoting can spoil."""
-    return SetValue(
-        run.config, run.pointer(field), value.replace("\\", "/") if re.match(r"[A-Za-z]:", value) else value
-    )
+    written = value.replace("\\", "/") if re.match(r"[A-Za-z]:", value) else value
+    return SetValue(run.where(field).path, run.pointer(field), written)
 
 
 def _join(folder: str, name: str) -> str:

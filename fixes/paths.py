@@ -17,7 +17,13 @@ def mirror_dataset(finding: Finding, run: Run, system: System, writes: Writes) -
     if not key.startswith("datasets/"):
         yield Fix(
             f"write the run below {writes.mirror_root}",
-            (SetValue(run.config, run.pointer("output_folder"), system.join(writes.mirror_root, "output")),),
+            (
+                SetValue(
+                    run.where("output_folder").path,
+                    run.pointer("output_folder"),
+                    system.join(writes.mirror_root, "output"),
+                ),
+            ),
             safety="ask",
         )
         return
@@ -26,7 +32,7 @@ def mirror_dataset(finding: Finding, run: Run, system: System, writes: Writes) -
     target = system.join(writes.mirror_root, "zdoctor-mirror", name)
     yield Fix(
         f"make a writable mirror of links at {target}",
-        (MirrorFolder(folder, target), SetValue(run.config, run.pointer(key), target)),
+        (MirrorFolder(folder, target), SetValue(run.where(key).path, run.pointer(key), target)),
         order=1,
     )
 
@@ -41,14 +47,14 @@ def name_the_file(finding: Finding, run: Run) -> Iterator[Fix]:
         path = adapter.rstrip("/\\") + separator + name
         yield Fix(
             f"set assistant_lora_path to {path}",
-            (SetValue(run.config, run.pointer("adapter"), path),),
+            (SetValue(run.where("adapter").path, run.pointer("adapter"), path),),
             safety="safe" if len(candidates) == 1 else "ask",
         )
     suggestion = finding.args.get("suggestion")
     if suggestion:
         yield Fix(
             f"set assistant_lora_path to {suggestion}",
-            (SetValue(run.config, run.pointer("adapter"), suggestion),),
+            (SetValue(run.where("adapter").path, run.pointer("adapter"), suggestion),),
             safety="ask",
             training_effect="changes-result",
         )

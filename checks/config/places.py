@@ -11,8 +11,9 @@ def key_span(config: Config, value: Value) -> tuple[int, int] | None:
     """Character offsets of the key in front of a value (its quotes left out), None when it is not found."""
     pointer = value.where.pointer or ""
     name = pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
-    pattern = re.compile(rf"(?<![\w.\-]){re.escape(name)}(?=[\"']?[ \t]*:(?:\s|$|[\[{{\"']))")
-    spans = [match.span() for match in pattern.finditer(config.text, max(0, value.start - 4000), value.start)]
+    pattern = re.compile(rf"(?<![\w.\-]){re.escape(name)}(?=[\"']?[ \t]*(?::(?:\s|$|[\[{{\"'])|\+?=))")
+    text = config.file(value.where.path).text
+    spans = [match.span() for match in pattern.finditer(text, max(0, value.start - 4000), value.start)]
     return spans[-1] if spans else None
 
 
@@ -21,9 +22,10 @@ def key_where(config: Config, value: Value) -> Where:
     span = key_span(config, value)
     if span is None:
         return value.where
-    line = len(re.findall(r"\r\n|\r|\n", config.text[: span[0]])) + 1
-    start = max(config.text.rfind("\n", 0, span[0]), config.text.rfind("\r", 0, span[0])) + 1
-    return Where(config.path, line, span[0] - start + 1, value.where.pointer)
+    text = config.file(value.where.path).text
+    line = len(re.findall(r"\r\n|\r|\n", text[: span[0]])) + 1
+    start = max(text.rfind("\n", 0, span[0]), text.rfind("\r", 0, span[0])) + 1
+    return Where(value.where.path, line, span[0] - start + 1, value.where.pointer)
 
 
 def line_at(config: Config, number: int | None) -> str:

@@ -9,11 +9,12 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..model import Problem, ReplaceText, SetValue
 from .node import Node
-from .text import Expanded, Lines
+from .text import Expanded, Lines, format_of
 from .tree import parse
 
 _VARIABLE = re.compile(r"\$\{[^}]+\}")
@@ -33,7 +34,7 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
     """
     if not edits:
         return text
-    format = "json" if edits[0].path.lower().endswith((".json", ".jsonc")) else "yaml"
+    format = format_of(edits[0].path)
     replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
     settings = [edit for edit in edits if isinstance(edit, SetValue)]
     if replacements:
@@ -120,6 +121,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _set(text: str, edit: SetValue, format: str) -> str:
+    if format == "env" and not isinstance(edit.value, str):
+        edit = replace(edit, value=_plain(edit.value))
     before = _tree(text, format)
     if isinstance(before, Problem):
         raise EditError(f"the file does not parse: {before.message}")
@@ -157,6 +160,8 @@ def _expected(tree: Any, parts: list[str], value: Any) -> Any:
 
 
 def _overwrite(text: str, node: Node, value: Any, format: str) -> str:
+    if format == "toml" and node.block:
+        raise EditError("a table with a header is no value")
     written = text[node.start : node.end]
     new = literal(value, format, plain=node.style == "" and not node.flow and bool(written))
     if not written:
@@ -171,6 +176,8 @@ def _overwrite(text: str, node: Node, value: Any, format: str) -> str:
 def _insert(text: str, node: Node, parts: list[str], value: Any, format: str) -> str:
     """Put a missing key into the mapping `node`; sections on the way are created."""
     newline = _newline(text)
+    if format in ("toml", "env") and node.block:
+        return _insert_line(text, node, f"{_assigned(parts, format)}{literal(value, format)}", newline)
     if node.children is None and node.value is None and format == "yaml":
         inner: Any = value
         for part in reversed(parts[1:]):
@@ -182,7 +189,7 @@ def _insert(text: str, node: Node, parts: list[str], value: Any, format: str) ->
     if not node.block:
         for part in reversed(parts[1:]):
             value = {part: value}
-        entry = f"{_key(parts[0], format)}: {literal(value, format)}"
+        entry = f"{_key(parts[0], format)}{' =' if format == 'toml' else ':'} {literal(value, format)}"
         if not own:
             inside = text[node.start + 1 : node.end - 1]
             entry += ", " if inside.strip() else ""
@@ -206,6 +213,29 @@ def _insert(text: str, node: Node, parts: list[str], value: Any, format: str) ->
     return text[:end] + newline + entry + text[end:]
 
 
+def _insert_line(text: str, node: Node, entry: str, newline: str) -> str:
+    """A new line of a table, below its own values: what follows may belong to another table."""
+    if not isinstance(node.children, dict):
+        raise EditError("a list of tables has no place for a key")
+    own = [child for child in node.children.values() if not child.block]
+    if not own and node.key is None:
+        start = 1 if text.startswith("\ufeff") else 0
+        return f"{text[:start]}{entry}{newline}{text[start:]}"
+    after = max((child.end for child in own), default=text.find("]", node.start))
+    line = re.compile(r"[^\r\n]*").match(text, after)
+    end = line.end() if line else after
+    return f"{text[:end]}{newline}{entry}{text[end:]}"
+
+
+def _assigned(parts: list[str], format: str) -> str:
+    """The left side of an assignment, with the sign."""
+    if format == "env":
+        if len(parts) > 1:
+            raise EditError("a variable has no sections")
+        return f"export {parts[0]}="
+    return ".".join(_key(part, format) for part in parts) + " = "
+
+
 def _newline(text: str) -> str:
     found = re.search(r"\r\n|\r|\n", text)
     return found.group() if found else "\n"
@@ -221,6 +251,8 @@ def _column(text: str, offset: int) -> int:
 
 
 def _key(name: str, format: str) -> str:
+    if format == "toml" and re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return name
     return name if format == "yaml" and _reads_as_itself(name) else literal(name, format)
 
 
@@ -239,6 +271,10 @@ def literal(value: Any, format: str = "yaml", *, plain: bool = False) -> str:
     """A value as config text. Text with a backslash or a quote is single-quoted in YAML."""
     if format == "json":
         return json.dumps(value, ensure_ascii=False)
+    if format == "toml":
+        return _toml(value)
+    if format == "env":
+        return _shell(value)
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float):
@@ -271,3 +307,33 @@ def _escaped(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case None:
+            raise EditError("TOML has no way to write nothing")
+        case bool() | int():
+            return json.dumps(value)
+        case float():
+            return repr(value)
+        case list() | tuple():
+            return "[" + ", ".join(map(_toml, value)) + "]"
+        case dict():
+            return (
+                "{" + ", ".join(f"{_key(str(name), 'toml')} = {_toml(inner)}" for name, inner in value.items()) + "}"
+            )
+    # a JSON string is a TOML string, but for the one control character that JSON leaves as it is
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _plain(value: Any) -> str:
+    """A value as a variable holds it: text."""
+    if isinstance(value, list | tuple | dict):
+        raise EditError("a variable holds no list")
+    return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
+
+
+def _shell(value: Any) -> str:
+    text = _plain(value)
+    return f'"{text}"' if "'" in text else f"'{text}'"

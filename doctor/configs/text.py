@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
+from typing import Literal
 
 from ..model import Problem, Where
 from ..model.record import dataclass
@@ -12,6 +13,14 @@ from ..model.record import dataclass
 LARGEST = 500_000
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _BREAK = re.compile(r"\r\n|\r|\n")
+Format = Literal["yaml", "json", "toml", "env"]
+_FORMATS: Mapping[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".env": "env"}
+
+
+def format_of(path: str) -> Format:
+    """How a file is written, by the end of its name; what has no known end is taken for YAML."""
+    name = path.lower()
+    return next((format for end, format in _FORMATS.items() if name.endswith(end)), "yaml")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""YAML and JSON as a tree that knows the place of every value and key in the original text.
+"""Any format as a tree; YAML as a tree that knows the place of every value and key in the original text.
 
 No tag ever builds a Python object: scalars become what the trainer's SafeLoader makes of them, anything else
 is a Problem. The result is what the trainer sees after its JSON round trip, so every key is a string.
@@ -16,6 +16,7 @@ from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStar
 from yaml.nodes import ScalarNode
 
 from ..model import Problem, Where
+from .env_tree import parse_env
 from .json_tree import parse_json
 from .node import DEEPEST, MOST_VALUES, TOO_MANY, Node, Unreadable
 from .text import Expanded, Lines
@@ -47,9 +48,17 @@ _Loader.add_implicit_resolver(
 def parse(path: str, source: Expanded, format: str, lines: Lines) -> Node | Problem:
     """The tree of a config, or why there is none."""
     try:
-        if format == "json":
-            return parse_json(source)
-        return _Yaml(source).parse()
+        match format:
+            case "json":
+                return parse_json(source)
+            case "toml":
+                from .toml_tree import parse_toml
+
+                return parse_toml(source)
+            case "env":
+                return parse_env(source)
+            case _:
+                return _Yaml(source).parse()
     except Unreadable as error:
         return Problem(str(error), lines.where(error.offset), error.kind)
     except RecursionError:

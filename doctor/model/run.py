@@ -54,6 +54,7 @@ class Config:
     `text` is exact: a byte-order mark and the line ends are in it, and
     `text.encode(encoding, "surrogateescape")` gives the bytes of the file. Offsets of steps count in it.
     `values` holds every written value of the whole file by its JSON pointer; it is empty when `problem` is set.
+    `beside` are the files that this one names and that hold settings of its runs.
     """
 
     path: str
@@ -65,6 +66,11 @@ class Config:
     byte_order_mark: bool = False
     format: Literal["yaml", "json", "toml", "env"] = "yaml"
     values: Mapping[str, Value] = field(default_factory=dict, hash=False, repr=False)
+    beside: tuple[Config, ...] = field(default=(), hash=False, repr=False)
+
+    def file(self, path: str) -> Config:
+        """This config, or the one beside it at `path`."""
+        return next((config for config in self.beside if config.path == path), self)
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,8 @@ class Run:
     `settings` maps every written key of the run, relative to `root` ("model/quantize", "datasets/0/folder_path"),
     to its Value, in document order; `keys` maps the field names of this class to the settings key they came from,
     written or not. So `run.where("base_model")` always finds the best place to point at.
+    `homes` says for settings that lie in another file, by their first part ("datasets"), its path and the pointer
+    they are below; `spelled` how a key that is not written yet would be spelled.
     """
 
     trainer: str
@@ -156,6 +164,8 @@ class Run:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     settings: Settings = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
+    homes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
     def written(self, name: str) -> Value | None:
         """The Value behind a field of this class ("base_model") or a settings key ("model/qtype"), if written."""
@@ -169,9 +179,17 @@ class Run:
             if found is not None:
                 return found.where
             if "/" not in key:
-                return Where(self.config, pointer=self.root)
+                home, root = self.homes.get(key, (self.config, self.root))
+                return Where(home, pointer=root)
             key = key.rsplit("/", 1)[0]
 
     def pointer(self, name: str) -> str:
-        """JSON pointer of a field or key, whether it is written or not."""
-        return f"{self.root}/{self.keys.get(name, name)}"
+        """JSON pointer of a field or key in its file, whether it is written or not; `where` names the file."""
+        key = self.keys.get(name, name)
+        written = self.settings.get(key)
+        if written is not None and written.where.pointer is not None:
+            return written.where.pointer
+        section, slash, rest = key.partition("/")
+        if section in self.homes:
+            return f"{self.homes[section][1]}{slash}{rest}"
+        return f"{self.root}/{self.spelled.get(key, key)}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
-from ..model import Dataset, Run, SamplePrompt, Value
-from ..model.record import dataclass
+from ...model import Dataset, Run, SamplePrompt, Value
+from ..written import Written
 
 JOBS = ("extension", "train", "extract", "generate", "mod")
 TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")
@@ -83,47 +83,6 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True)
-class _Written:
-    """The written values below a root. A value of the wrong type reads as the default: CFG004 speaks about it."""
-
-    settings: Mapping[str, Value]
-
-    def raw(self, key: str) -> Any:
-        found = self.settings.get(key)
-        return None if found is None else found.value
-
-    def text(self, key: str, default: str) -> str:
-        value = self.raw(key)
-        return value if isinstance(value, str) and value else default
-
-    def maybe(self, key: str) -> str | None:
-        return self.text(key, "") or None
-
-    def flag(self, key: str, default: bool = False) -> bool:
-        # the trainer asks for truth, so the text "false" is true
-        value = self.raw(key)
-        return default if value is None else bool(value)
-
-    def number(self, key: str, default: float) -> float:
-        value = self.raw(key)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
-
-    def whole(self, key: str, default: int) -> int:
-        value = self.raw(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-            return default
-        return int(value) if abs(value) < 1e18 else default
-
-    def mapping(self, key: str) -> Mapping[str, Any]:
-        value = self.raw(key)
-        return value if isinstance(value, dict) else {}
-
-    def entries(self, key: str) -> list[Any]:
-        value = self.raw(key)
-        return value if isinstance(value, list) else []
-
-
 def misspelt(process_type: object) -> str | None:
     """The trainer that was meant by a process type that is none; extensions of one's own stay as they are."""
     if not isinstance(process_type, str) or process_type in TRAINERS + OTHER_TRAINING:
@@ -153,8 +112,8 @@ def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
     root = f"/config/process/{index}"
     prefix = root + "/"
     settings = {pointer[len(prefix) :]: value for pointer, value in values.items() if pointer.startswith(prefix)}
-    w = _Written(settings)
-    whole = _Written(values)
+    w = Written(settings)
+    whole = Written(values)
     architecture, variant = _architecture(w)
     keys = dict(_KEYS)
     if w.raw("network/rank") is not None:
@@ -233,7 +192,7 @@ def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
     )
 
 
-def _kind(w: _Written) -> Literal["lora", "finetune", "other"]:
+def _kind(w: Written) -> Literal["lora", "finetune", "other"]:
     if w.text("type", "") not in TRAINERS:
         return "other"
     if w.raw("network") is not None:
@@ -243,7 +202,7 @@ def _kind(w: _Written) -> Literal["lora", "finetune", "other"]:
     return "finetune"
 
 
-def _architecture(w: _Written) -> tuple[str, str | None]:
+def _architecture(w: Written) -> tuple[str, str | None]:
     written = w.maybe("model/arch")
     if written is None:
         legacy = (name for flag, name in _LEGACY_ARCHITECTURES if w.flag(f"model/{flag}"))
@@ -256,7 +215,7 @@ def _joined(folder: str, name: str) -> str:
     return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
 
 
-def _dataset(w: _Written, number: int) -> Dataset:
+def _dataset(w: Written, number: int) -> Dataset:
     key = f"datasets/{number}"
     written = w.raw(f"{key}/resolution")
     sizes = written if isinstance(written, list) else [written]
@@ -285,7 +244,7 @@ def _dataset(w: _Written, number: int) -> Dataset:
     )
 
 
-def _samples(w: _Written) -> tuple[SamplePrompt, ...]:
+def _samples(w: Written) -> tuple[SamplePrompt, ...]:
     made: list[SamplePrompt] = []
     listed = isinstance(w.raw("sample/samples"), list)
     base = w.whole("sample/seed", 0)

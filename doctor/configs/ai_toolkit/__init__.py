@@ -1,0 +1,103 @@
+"""ai-toolkit's dialect: YAML or JSON with a job and its processes (commit 27a03a91)."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...model import Config, Problem, Where
+from ..node import Node, named
+from ..reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of
+from ..text import Lines
+from .runs import JOBS, misspelt, runs
+
+_FOREIGN = (
+    ("SimpleTuner", ("model_family", "pretrained_model_name_or_path", "data_backend_config", "--model_family")),
+    ("sd-scripts", ("network_module", "sdpa", "dataset_config", "general", "pretrained_model_name_or_path")),
+    ("musubi-tuner", ("dit", "vae", "text_encoder")),
+)
+_OTHER_FILES = {"toml": "TOML file", "env": "file of shell variables"}
+
+
+def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
+    """One Run for each process that trains."""
+    if config.format in _OTHER_FILES:
+        message = f"This {_OTHER_FILES[config.format]} is no training config that zdoctor knows."
+        return failed(replace(config, trainer=None), Problem(message, Where(config.path, 1, 1), "shape"))
+    root = tree_of(config, environment)
+    if isinstance(root, Problem):
+        return failed(config, root)
+    lines = Lines(config.path, config.text)
+    shape = _shape(config.path, root, lines)
+    if shape is not None:
+        known = isinstance(root.value, dict) and {"job", "config"} <= root.value.keys()
+        return failed(replace(config, trainer="ai-toolkit" if known else None), shape)
+    name = root.value["config"]["name"]
+    values = values_of(named(root, name), lines)
+    made, reason = runs(config.path, values)
+    return Reading(replace(config, trainer="ai-toolkit", values=values), made, reason)
+
+
+def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
+    """Why the tree is no ai-toolkit config, in the order in which the trainer would notice."""
+
+    def wrong(message: str, node: Node | None = None) -> Problem:
+        return Problem(message, lines.where(node.start) if node is not None else Where(path, 1, 1), "shape")
+
+    if root.value is None:
+        return wrong("The file is empty: it holds no job.")
+    if not isinstance(root.children, dict):
+        kind = "a list" if isinstance(root.value, list) else "one piece of text"
+        return wrong(f"The file holds {kind}, but a config is a mapping with the keys job and config.")
+    keys = root.children
+    if "job" not in keys or "config" not in keys:
+        inside = keys["config"].children if "config" in keys else None
+        wrapped = inside if isinstance(inside, dict) and "process" not in inside else {}
+        for trainer, names in _FOREIGN:
+            seen = [name for name in names if name in keys or name in wrapped or f"--{name}" in wrapped]
+            if len(seen) >= 2 or (seen and seen[0] == names[0]):
+                return wrong(f"This looks like a {trainer} config; this version of zdoctor reads ai-toolkit configs.")
+        if isinstance(keys.get("config"), Node) and "job" not in keys and "process" not in keys:
+            return wrong(_stops("config file must have a job key") + '. For LoRA training write job: "extension".')
+        shown = ", ".join(list(keys)[:6]) or "nothing"
+        missing = "job" if "job" not in keys else "config section"
+        return wrong(f"{_stops(f'config file must have a {missing}')}: this one holds {shown}.")
+    inner = keys["config"]
+    if not isinstance(inner.children, dict):
+        return wrong("config must be a section with the keys name and process.", inner)
+    name = inner.children.get("name")
+    if name is None:
+        return wrong(_stops("config file must have a config.name key") + ".", inner)
+    if not isinstance(name.value, str):
+        return wrong(f"config.name must be text, but {name.value!r} is not. Put it in quotes.", name)
+    job = keys["job"]
+    if job.value not in JOBS:
+        return wrong(f"{_stops(f'Unknown job type {job.value}')}. It knows {', '.join(JOBS)}.", job)
+    process = inner.children.get("process")
+    if process is None:
+        return wrong(_stops('config file is invalid. Missing "config.process" key') + ".", inner)
+    if not isinstance(process.children, list) or not process.children:
+        return wrong(_stops('config file is invalid. "config.process" must be a list of processes') + ".", process)
+    if len(process.children) > MOST_RUNS:
+        message = (
+            f"config.process holds {len(process.children)} processes; zdoctor reads at most {MOST_RUNS} of a file."
+        )
+        return Problem(message, lines.where(process.start), "size")
+    for index, entry in enumerate(process.children):
+        if not isinstance(entry.children, dict) or entry.value.get("type") is None:
+            said = _stops(f'config file is invalid. Missing "config.process[{index}].type" key')
+            return wrong(f"{said}.", entry)
+        written = entry.children["type"]
+        if not isinstance(written.value, str):
+            said = f"config.process[{index}].type must be the name of a process, such as sd_trainer"
+            return wrong(f"{said}, not {reprlib.repr(written.value)}.", written)
+        near = misspelt(written.value) if job.value == "extension" else None
+        if near is not None:
+            said = _stops(f"config file is invalid. Unknown process type: {written.value}")
+            return wrong(f"{said}. Did you mean {near}?", written)
+    return None
+
+
+def _stops(error: str) -> str:
+    return f"The trainer stops with '{error}'"

@@ -1,0 +1,52 @@
+"""The trainers whose configs are read, and by which keys a config is recognised as theirs.
+
+A dialect is a module (or folder) of this package with one pure function, `read`:
+
+    def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading
+
+`config` is decoded and not parsed; `reading` holds what a dialect needs (`tree_of`, `values_of`, `wrong`, …).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..model.record import dataclass
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """`marks`: any one of these sets of keys is enough, in lower case and without leading dashes."""
+
+    trainer: str
+    module: str
+    marks: tuple[frozenset[str], ...]
+
+
+def _any(*marks: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(mark.split("+")) for mark in marks)
+
+
+# the first one that fits counts
+DIALECTS = (Dialect("ai-toolkit", "ai_toolkit", _any("job+config", "job+process")),)
+TRAINERS = tuple(dialect.trainer for dialect in DIALECTS)
+_KEYS = {
+    "json": re.compile(r'"(?:--)?([\w.-]+)"[ \t\r\n]*:'),
+    "yaml": re.compile(r"^\ufeff?[\"']?([\w.-]+)[\"']?[ \t]*:", re.M),
+    "toml": re.compile(r"^\ufeff?[ \t]*(?:\[+[ \t]*)?[\"']?(?:--)?([\w-]+)[\"']?[ \t]*[=\]]", re.M),
+    "env": re.compile(r"^\ufeff?[ \t]*(?:export[ \t]+)?(\w+)[ \t]*\+?=", re.M),
+}
+
+
+def recognise(text: str, format: str) -> Dialect | None:
+    """Whose config a text is, by its keys; also when it does not parse."""
+    keys = {key.lower() for key in _KEYS[format].findall(text)}
+    return next((dialect for dialect in DIALECTS if any(mark <= keys for mark in dialect.marks)), None)
+
+
+def dialect_of(trainer: str) -> Dialect:
+    """The dialect of a trainer by its name in any case. Raises KeyError."""
+    for dialect in DIALECTS:
+        if dialect.trainer.lower() == trainer.lower():
+            return dialect
+    raise KeyError(trainer)

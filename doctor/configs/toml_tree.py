@@ -1,0 +1,199 @@
+"""TOML as a tree: tomlkit decides what is TOML and what it says, this finds the places."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import ParseError, TOMLKitError
+
+from .node import DEEPEST, Node, Unreadable
+from .text import Expanded
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_KEY = re.compile(r"""[\w-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.A)
+_TEXT = re.compile(r"""\"{3}(?:\\[\s\S]|[^\\])*?\"{3,5}|'{3}[\s\S]*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""")
+_BARE = re.compile(r"[^,\]}#\r\n]+")
+
+
+def parse_toml(source: Expanded) -> Node:
+    """The tree of a TOML text; dates are text in it. Raises Unreadable."""
+    text = source.text
+    if text.startswith("\ufeff"):
+        raise Unreadable("the file starts with a byte-order mark (BOM), which is no TOML", 0)
+    try:
+        value = tomlkit.parse(text).unwrap()
+    except ParseError as error:
+        raise Unreadable(_said(error), _place(text, error)) from None
+    except (TOMLKitError, ValueError, OverflowError) as error:
+        raise Unreadable(str(error), 0) from None
+    return _Places(text).tree(value)
+
+
+def _said(error: ParseError) -> str:
+    return str(error).partition(" at line ")[0].replace("'\\x00'", "the end of the file")
+
+
+def _place(text: str, error: ParseError) -> int:
+    starts = [0, *(match.end() for match in re.finditer(r"\n", text))]
+    at = min(starts[min(error.line, len(starts)) - 1] + max(0, error.col - 1), len(text))
+    twice = re.match(r'Key "(.+)" already exists', str(error))
+    if twice is None:
+        return at
+    # the parser notices it at the end of the statement
+    line = starts[min(error.line, len(starts)) - 1]
+    written = re.compile(rf"^[ \t]*\[*[ \t]*[\"']?{re.escape(twice.group(1))}\b", re.M)
+    return max((found.end() for found in written.finditer(text, 0, _line_end(text, line))), default=at) - 1
+
+
+def _line_end(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
+
+
+class _Table:
+    """A table while it is read: headers and dotted keys add to it from several places."""
+
+    def __init__(self, start: int, end: int, key: tuple[int, int] | None = None, *, header: bool = False) -> None:
+        self.start, self.end, self.key, self.header = start, end, key, header
+        self.members: dict[str, _Table | list[_Table] | Node] = {}
+
+
+class _Places:
+    """Spans for a text that is known to be TOML."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def tree(self, value: dict[str, Any]) -> Node:
+        text = self.text
+        root = table = _Table(0, 0, header=True)
+        index = self.skip(_BLANK, 0)
+        while index < len(text):
+            start = index
+            if text[index] == "[":
+                several = text.startswith("[[", index)
+                path, index = self.path(index + 1 + several)
+                index += 1 + several
+                table = self.section(root, path, start, index, several)
+            else:
+                path, index = self.path(index)
+                child, index = self.value(self.skip(_SPACE, index + 1), 0)
+                holder = table
+                for name, key in path[:-1]:
+                    holder = self.inner(holder, name, key)
+                    holder.end = child.end
+                name, key = path[-1]
+                holder.members[name] = replace(child, key=key)
+                table.end = child.end
+            index = self.skip(_BLANK, index)
+        return _valued(_nodes(root), value)
+
+    def skip(self, pattern: re.Pattern[str], index: int) -> int:
+        found = pattern.match(self.text, index)
+        return found.end() if found else index
+
+    def path(self, index: int) -> tuple[list[tuple[str, tuple[int, int]]], int]:
+        """The names of a dotted key with their spans, and the offset of what follows."""
+        names: list[tuple[str, tuple[int, int]]] = []
+        while True:
+            index = self.skip(_SPACE, index)
+            end = self.skip(_KEY, index)
+            written = self.text[index:end]
+            name = str(tomlkit.parse(f"k = {written}").unwrap()["k"]) if written[:1] in ('"', "'") else written
+            names.append((name, (index, end)))
+            index = self.skip(_SPACE, end)
+            if self.text[index] != ".":
+                return names, index
+            index += 1
+
+    def section(
+        self, root: _Table, path: list[tuple[str, tuple[int, int]]], start: int, end: int, several: bool
+    ) -> _Table:
+        table = root
+        for name, key in path[:-1]:
+            table = self.inner(table, name, key)
+        name, key = path[-1]
+        if several:
+            entries = table.members.setdefault(name, [])
+            assert isinstance(entries, list)
+            entries.append(_Table(start, end, key, header=True))
+            return entries[-1]
+        made = self.inner(table, name, key)
+        made.start, made.end, made.key, made.header = start, end, key, True
+        return made
+
+    def inner(self, table: _Table, name: str, key: tuple[int, int]) -> _Table:
+        found = table.members.setdefault(name, _Table(key[0], key[1], key))
+        if isinstance(found, list):
+            return found[-1]
+        assert isinstance(found, _Table)
+        return found
+
+    def value(self, index: int, depth: int) -> tuple[Node, int]:
+        """A value without its meaning, which comes from the parser."""
+        if depth > DEEPEST:
+            raise Unreadable("the file is nested too deeply to be a training config", index)
+        text, start = self.text, index
+        if text[index] == "[":
+            entries: list[Node] = []
+            index = self.skip(_BLANK, index + 1)
+            while text[index] != "]":
+                child, index = self.value(index, depth + 1)
+                entries.append(child)
+                index = self.skip(_BLANK, index)
+                index = self.skip(_BLANK, index + 1) if text[index] == "," else index
+            return Node(None, start, index + 1, None, children=entries, flow=depth > 0), index + 1
+        if text[index] == "{":
+            table = _Table(start, start)
+            index = self.skip(_BLANK, index + 1)
+            while text[index] != "}":
+                path, index = self.path(index)
+                child, index = self.value(self.skip(_SPACE, index + 1), depth + 1)
+                holder = table
+                for name, key in path[:-1]:
+                    holder = self.inner(holder, name, key)
+                name, key = path[-1]
+                holder.members[name] = replace(child, key=key)
+                index = self.skip(_BLANK, index)
+                index = self.skip(_BLANK, index + 1) if text[index] == "," else index
+            table.end = index + 1
+            return replace(_nodes(table), block=False, flow=depth > 0), index + 1
+        found = _TEXT.match(text, index)
+        if found:
+            quote = found.group()[0]
+            style = quote * 3 if found.group().startswith(quote * 3) else quote
+            return Node(None, start, found.end(), style, flow=depth > 0), found.end()
+        bare = _BARE.match(text, index)
+        end = index + len(bare.group().rstrip()) if bare else index
+        return Node(None, start, end, "", flow=depth > 0), end
+
+
+def _nodes(table: _Table) -> Node:
+    children: dict[str, Node] = {}
+    for name, member in table.members.items():
+        if isinstance(member, Node):
+            children[name] = member
+        elif isinstance(member, list):
+            entries = [replace(_nodes(entry), key=entry.key) for entry in member]
+            start, end = entries[0].start, entries[-1].end
+            children[name] = Node(None, start, end, None, key=member[0].key, children=entries, block=True)
+        else:
+            children[name] = replace(_nodes(member), key=member.key)
+    # a table that only the headers of others imply has no line of its own either
+    block = table.header or (bool(children) and all(child.block for child in children.values()))
+    return Node(None, table.start, table.end, None, children=children, block=block)
+
+
+def _valued(node: Node, value: Any) -> Node:
+    """The tree with the parser's values in it."""
+    if isinstance(node.children, dict):
+        members = {name: _valued(child, value[name]) for name, child in node.children.items()}
+        return replace(node, value={name: child.value for name, child in members.items()}, children=members)
+    if isinstance(node.children, list):
+        entries = [_valued(child, inner) for child, inner in zip(node.children, value, strict=True)]
+        return replace(node, value=[child.value for child in entries], children=entries)
+    return replace(node, value=value if isinstance(value, str | bool | int | float) else str(value))
