@@ -133,7 +133,10 @@ _multiply_blocks: Any = _MultiplyBlocks.apply
 
 
 class QuantizedLinear(nn.Module):
-    """A frozen Linear whose weight is quantized. Buffers: codes and scale (see `stored`), bias (out,) or None."""
+    """A frozen Linear whose weight is quantized: codes and scale (see `stored`), bias (out,) or None.
+
+    They are parameters without gradient, not buffers, because FSDP2 shares out parameters only.
+    """
 
     codes: Tensor
     scale: Tensor
@@ -142,9 +145,9 @@ class QuantizedLinear(nn.Module):
     def __init__(self, codes: Tensor, scale: Tensor, bias: Tensor | None, in_features: int) -> None:
         super().__init__()
         self.out_features, self.in_features = codes.shape[0], in_features
-        self.register_buffer("codes", codes)
-        self.register_buffer("scale", scale)
-        self.register_buffer("bias", bias)
+        self.codes = nn.Parameter(codes, requires_grad=False)
+        self.scale = nn.Parameter(scale, requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         multiply = _multiply_blocks if self.scale.dim() == 2 else _multiply_rows

@@ -77,7 +77,8 @@ def family_named(class_name: str) -> Family | None:
 
 def family_of(model: nn.Module) -> Family:
     """The family of a transformer. Raises TrainError for one that the runner does not train."""
-    family = family_named(type(model).__name__)
+    found = (family_named(kind.__name__) for kind in type(model).__mro__)  # FSDP2 puts a class of its own in front
+    family = next((family for family in found if family is not None), None)
     if family is None:
         raise TrainError(f"This runner does not train a {type(model).__name__}.")
     return family
