@@ -37,6 +37,7 @@ from .plans import (
     WriteText,
 )
 from .run import Config, Dataset, Problem, Run, SamplePrompt, Value, Where
+from .schema import Key, Schema
 from .storage import Place, Room, Speed, Storage
 from .unknown import Unknown
 
@@ -59,6 +60,7 @@ __all__ = [
     "HubFile",
     "HubRepo",
     "Image",
+    "Key",
     "MakeLink",
     "Memory",
     "MirrorFolder",
@@ -76,6 +78,7 @@ __all__ = [
     "Run",
     "Safety",
     "SamplePrompt",
+    "Schema",
     "SetValue",
     "Severity",
     "Speed",

@@ -1,0 +1,170 @@
+"""Schemas as files: the tables that ship with zdoctor, and what was mined from checkouts, kept until they change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..model.schema import Key, Schema, Section
+
+FORMAT = "zdoctor.schema/1"
+SHIPPED = {
+    "ai-toolkit": "ai_toolkit",
+    "SimpleTuner": "simpletuner",
+    "sd-scripts": "sd_scripts",
+    "musubi-tuner": "musubi",
+}
+KEPT = 16
+
+
+class Sections(Mapping[str, Section]):
+    """Sections that are built when they are asked for: a check looks at a few of a table's dozens."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._raw = raw
+        self._built: dict[str, Section] = {}
+
+    def __getitem__(self, path: str) -> Section:
+        if path not in self._built:
+            held = self._raw[path]
+            if isinstance(held, str):
+                return self[held]
+            base = self[path.partition(":")[2]] if held.get("=") else {}
+            same = {name: base[name] for name in held.get("=", ())}
+            self._built[path] = same | {name: _key(entry) for name, entry in held.items() if name != "="}
+        return self._built[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+
+def _key(entry: Any) -> Key:
+    if isinstance(entry, str):
+        return Key(entry)  # type: ignore[arg-type]
+    kind, default, *more = entry
+    choices, strict, has_default = more or ((), 0, 1)
+    return Key(kind, default, bool(has_default), tuple(choices), bool(strict))
+
+
+def _entry(key: Key) -> Any:
+    if key.choices or not (key.has_default or key.default is None):
+        return [key.kind, key.default, list(key.choices), int(key.strict), int(key.has_default)]
+    return [key.kind, key.default] if key.has_default else key.kind
+
+
+def as_json(schema: Schema) -> dict[str, Any]:
+    """The schema as plain data. A section like another one is its name; "=" lists what is as in the shared one."""
+    sections: dict[str, Any] = {}
+    for path, keys in schema.sections.items():
+        twin = next(
+            (name for name, held in sections.items() if isinstance(held, dict) and schema.sections[name] == keys),
+            None,
+        )
+        if twin is not None:
+            sections[path] = twin
+            continue
+        base = schema.sections.get(path.partition(":")[2], {}) if ":" in path else {}
+        same = sorted(name for name, key in keys.items() if base.get(name) == key)
+        own = {name: _entry(key) for name, key in sorted(keys.items()) if name not in same}
+        sections[path] = {"=": same, **own} if same else own
+    return {
+        "format": FORMAT,
+        "trainer": schema.trainer,
+        "repository": schema.repository,
+        "commit": schema.commit,
+        "processes": list(schema.processes),
+        "renamed": dict(schema.renamed),
+        "unparsed": dict(schema.unparsed),
+        "sections": sections,
+    }
+
+
+def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
+    """The schema of a table. Raises ValueError for what is none."""
+    if raw.get("format") != FORMAT:
+        raise ValueError(f"its format is {raw.get('format')!r}, not {FORMAT!r}")
+    return Schema(
+        trainer=raw["trainer"],
+        repository=raw["repository"],
+        commit=raw["commit"],
+        sections=Sections(raw["sections"]),
+        processes=tuple(raw["processes"]),
+        renamed=raw["renamed"],
+        unparsed=raw["unparsed"],
+        source=source,
+    )
+
+
+def shipped(trainer: str) -> Schema | None:
+    """The table of a trainer that came with zdoctor; None for a trainer that it has none of."""
+    name = SHIPPED.get(trainer)
+    if name is None:
+        return None
+    return from_json(json.loads((Path(__file__).parent / "tables" / f"{name}.json").read_bytes()))
+
+
+def cached(root: Path, trainer: str, state: Path) -> Schema:
+    """The schema of a checkout, mined anew only when a file or folder that it rests on has changed.
+
+    The note is kept in the state folder; where nothing can be written there, every call mines.
+    """
+    from . import mining
+
+    commit = mining.commit_of(root)
+    name = hashlib.sha256(f"{root}\0{trainer}\0{mining.fingerprint()}".encode("utf-8", "surrogateescape")).hexdigest()
+    file = state / "schemas" / f"{name[:24]}.json"
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
+        noted = json.loads(zlib.decompress(file.read_bytes()))
+        if noted["commit"] == commit and _unchanged(root, noted["stamps"]):
+            return from_json(noted["schema"], str(root))
+    schema, stamps = mining.mine(root, trainer)
+    note = {"commit": commit, "stamps": stamps, "schema": as_json(schema)}
+    with suppress(OSError, UnicodeError):
+        _keep(file, zlib.compress(json.dumps(note).encode("ascii"), 1))
+    return schema
+
+
+def completed(schema: Schema) -> Schema:
+    """A schema of a checkout that does not parse as a whole, with the keys of the shipped table beside its own."""
+    table = shipped(schema.trainer) if schema.unparsed else None
+    if table is None:
+        return schema
+    known = {**table.sections, **schema.sections}
+    return replace(schema, sections={at: {**table.sections.get(at, {}), **keys} for at, keys in known.items()})
+
+
+def _unchanged(root: Path, stamps: Mapping[str, Any]) -> bool:
+    base = f"{root}{os.sep}"
+    for path, (size, changed) in stamps.items():
+        try:
+            found = os.stat(base + path)
+        except OSError:
+            if size != -1:
+                return False
+            continue
+        if found.st_mtime_ns != changed or (not path.endswith("/") and found.st_size != size):
+            return False
+    return True
+
+
+def _keep(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = file.with_suffix(f".{os.urandom(4).hex()}.part")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+    notes = sorted(file.parent.glob("*.json"), key=lambda note: note.stat().st_mtime_ns)
+    for old in notes[:-KEPT]:
+        old.unlink(missing_ok=True)
