@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from .reading import BadConfig, Shapes, bounded, count, flag, size, sizes
 
 _OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+_ORIGINAL = {
+    "encoder.down_blocks.": "encoder.down.",
+    ".mid_block.attentions.0.": ".mid.attn_1.",
+    ".attn_1.group_norm.": ".attn_1.norm.",
+    ".attn_1.to_q.": ".attn_1.q.",
+    ".attn_1.to_k.": ".attn_1.k.",
+    ".attn_1.to_v.": ".attn_1.v.",
+    ".attn_1.to_out.0.": ".attn_1.proj_out.",
+    ".downsamplers.0.": ".downsample.",
+    ".upsamplers.0.": ".upsample.",
+    ".conv_shortcut.": ".nin_shortcut.",
+    ".conv_norm_out.": ".norm_out.",
+}
 
 
 def autoencoder_kl(config: Mapping[str, Any]) -> Shapes:
@@ -91,3 +105,23 @@ def _norm(shapes: Shapes, name: str, width: int) -> None:
 def _conv(shapes: Shapes, name: str, inputs: int, outputs: int, kernel: int = 3) -> None:
     shapes[f"{name}.weight"] = (outputs, inputs, kernel, kernel)
     shapes[f"{name}.bias"] = (outputs,)
+
+
+def original_names(shapes: Shapes) -> Shapes:
+    """The same tensors as the authors' own files have them (ae.safetensors): decoder levels count the other way, and
+    the attention is made of 1x1 convolutions.
+    """
+    levels = len({name.split(".")[2] for name in shapes if name.startswith("decoder.up_blocks.")})
+    found: Shapes = {}
+    for name, shape in shapes.items():
+        original = _original(name, levels)
+        found[original] = (*shape, 1, 1) if ".mid.attn_1." in original and len(shape) == 2 else shape
+    return found
+
+
+def _original(name: str, levels: int) -> str:
+    name = re.sub(r"decoder\.up_blocks\.(\d+)", lambda m: f"decoder.up.{levels - 1 - int(m.group(1))}", name)
+    for ours, theirs in _ORIGINAL.items():
+        name = name.replace(ours, theirs)
+    name = re.sub(r"\.mid_block\.resnets\.(\d)", lambda m: f".mid.block_{int(m.group(1)) + 1}", name)
+    return name.replace(".resnets.", ".block.")

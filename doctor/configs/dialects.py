@@ -28,12 +28,29 @@ def _any(*marks: str) -> tuple[frozenset[str], ...]:
 
 
 # the first one that fits counts
-DIALECTS = (Dialect("ai-toolkit", "ai_toolkit", _any("job+config", "job+process")),)
+DIALECTS = (
+    Dialect("ai-toolkit", "ai_toolkit", _any("job+config", "job+process")),
+    Dialect(
+        "musubi-tuner",
+        "musubi",
+        _any("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
+    ),
+    Dialect(
+        "sd-scripts",
+        "sd_scripts",
+        _any("pretrained_model_name_or_path+network_module", "pretrained_model_name_or_path+train_data_dir")
+        + _any(
+            "pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"
+        )
+        + _any("flux1_checkbox", "lycoris_preset", "flux_train_network", "sdxl_train_network"),
+    ),
+)
 TRAINERS = tuple(dialect.trainer for dialect in DIALECTS)
 _KEYS = {
     "json": re.compile(r'"(?:--)?([\w.-]+)"[ \t\r\n]*:'),
     "yaml": re.compile(r"^\ufeff?[\"']?([\w.-]+)[\"']?[ \t]*:", re.M),
     "toml": re.compile(r"^\ufeff?[ \t]*(?:\[+[ \t]*)?[\"']?(?:--)?([\w-]+)[\"']?[ \t]*[=\]]", re.M),
+    "shell": re.compile(r"(?:--|[\s/\\\"'.])([A-Za-z]\w+)(?=\.py|[\s=\"']|$)"),
     "env": re.compile(r"^\ufeff?[ \t]*(?:export[ \t]+)?(\w+)[ \t]*\+?=", re.M),
 }
 

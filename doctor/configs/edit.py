@@ -34,7 +34,7 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
     """
     if not edits:
         return text
-    format = format_of(edits[0].path)
+    format = format_of(edits[0].path, text)
     replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
     settings = [edit for edit in edits if isinstance(edit, SetValue)]
     if replacements:

@@ -44,7 +44,9 @@ def text_of(path: str, data: bytes) -> Config:
     """The file as text, not parsed yet; `problem` when it is none."""
     source = decode(path, data)
     mark, newline = source.byte_order_mark, source.newline
-    return Config(path, source.text, None, source.problem, source.encoding, newline, mark, format_of(path))
+    return Config(
+        path, source.text, None, source.problem, source.encoding, newline, mark, format_of(path, source.text)
+    )
 
 
 def tree_of(config: Config, variables: Mapping[str, str] | None = None) -> Node | Problem:

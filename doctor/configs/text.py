@@ -13,13 +13,17 @@ from ..model.record import dataclass
 LARGEST = 500_000
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _BREAK = re.compile(r"\r\n|\r|\n")
-Format = Literal["yaml", "json", "toml", "env"]
+Format = Literal["yaml", "json", "toml", "env", "shell"]
 _FORMATS: Mapping[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".env": "env"}
+_COMMAND = re.compile(r"^[^#\n]*train\w*\.py\b[\s\S]{0,200}?[ \t]--\w", re.M)
+_SHELL = (".sh", ".bash", ".ps1", ".bat", ".cmd", ".command")
 
 
-def format_of(path: str) -> Format:
-    """How a file is written, by the end of its name; what has no known end is taken for YAML."""
+def format_of(path: str, text: str = "") -> Format:
+    """How a file is written, by the end of its name; what has no known end is a command, by its text, or YAML."""
     name = path.lower()
+    if name.endswith(_SHELL) or (not name.endswith((*_FORMATS, ".yaml", ".yml")) and _COMMAND.search(text)):
+        return "shell"
     return next((format for end, format in _FORMATS.items() if name.endswith(end)), "yaml")
 
 

@@ -122,7 +122,8 @@ class WeightFile:
 class Component:
     """One part of a model folder. `needed` are the tensors the architecture builds, None when it is not known.
 
-    `repo` is the hub repository that the loader takes this part from, None for a plain folder on this machine.
+    `repo` is the hub repository that the loader takes this part from, None for a plain folder on this machine;
+    `key` the field or setting of the run that names it.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Component:
     missing_files: tuple[str, ...] = ()
     problem: str | None = None
     repo: str | None = None
+    key: str = "base_model"
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
@@ -149,11 +151,12 @@ class ModelFolder:
     """The base model as the trainer will open it.
 
     `source` is the config's word for it; `folder` where the files lie (the snapshot folder for a hub id), or None
-    when nothing of it is on this machine; `repo` and `commit` are set when it comes from a hub cache.
+    when nothing of it is on this machine; `repo` and `commit` are set when it comes from a hub cache. "part-files":
+    the config names a file of its own for each part.
     """
 
     source: str
-    layout: Literal["diffusers", "transformer-only", "single-file", "absent"]
+    layout: Literal["diffusers", "transformer-only", "single-file", "part-files", "absent"]
     folder: str | None
     components: Mapping[str, Component] = field(default_factory=dict)
     repo: str | None = None

@@ -17,7 +17,7 @@ _FOREIGN = (
     ("sd-scripts", ("network_module", "sdpa", "dataset_config", "general", "pretrained_model_name_or_path")),
     ("musubi-tuner", ("dit", "vae", "text_encoder")),
 )
-_OTHER_FILES = {"toml": "TOML file", "env": "file of shell variables"}
+_OTHER_FILES = {"toml": "TOML file", "env": "file of shell variables", "shell": "script"}
 
 
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:

@@ -1,0 +1,302 @@
+"""A training command in a shell script or a text file: its words with their places. Nothing is run.
+
+Bash, PowerShell and cmd are told apart by the file's name, else by the character that continues a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from ..model.record import dataclass
+from .node import Unreadable
+
+Shell = Literal["bash", "powershell", "cmd"]
+_CONTINUES: Mapping[str, Shell] = {"\\": "bash", "`": "powershell", "^": "cmd"}
+_BY_NAME: Mapping[str, Shell] = {
+    ".sh": "bash",
+    ".bash": "bash",
+    ".command": "bash",
+    ".ps1": "powershell",
+    ".bat": "cmd",
+    ".cmd": "cmd",
+}
+_LAST = re.compile(r"(\S)[ \t]*(?=\r|\n|$)")
+_VARIABLE = {
+    "bash": re.compile(r"\$(?:\{(\w+)\}|(\w+))"),
+    "powershell": re.compile(r"\$(?:\{(?:env:)?(\w+)\}|(?:env:)?(\w+))", re.I),
+    "cmd": re.compile(r"%(\w+)%"),
+}
+_ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|@(\w+)")
+_OPTION = re.compile(r"--[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word as the program gets it, and the characters `start:end` of the file that it was written as.
+
+    `style` is the quote that it is in as a whole, "" for none; `variables` are those in it that nobody sets.
+    """
+
+    text: str
+    start: int
+    end: int
+    style: str = ""
+    variables: tuple[str, ...] = ()
+    plain: bool = True
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command. `broken` is where its line was meant to go on and does not."""
+
+    words: tuple[Word, ...]
+    shell: Shell
+    broken: int | None = None
+
+    @property
+    def start(self) -> int:
+        return self.words[0].start
+
+
+def shell_of(path: str, text: str) -> Shell:
+    """Which shell a file is written for."""
+    ending = re.search(r"\.\w+$", path.lower())
+    known = _BY_NAME.get(ending.group()) if ending else None
+    if known is not None:
+        return known
+    ends = Counter(m.group(1) for m in _LAST.finditer(text) if m.group(1) in _CONTINUES)
+    return _CONTINUES[ends.most_common(1)[0][0]] if ends else "bash"
+
+
+def commands(path: str, text: str, environment: Mapping[str, str]) -> tuple[Command, ...]:
+    """Every command of a text, with the variables filled in that the text itself or `environment` sets.
+
+    Raises Unreadable for a quote that is never closed.
+    """
+    return tuple(_Reader(text, shell_of(path, text), environment).commands())
+
+
+class _Reader:
+    """One pass over a text."""
+
+    def __init__(self, text: str, shell: Shell, environment: Mapping[str, str]) -> None:
+        self.text = text
+        self.shell: Shell = shell
+        self.escape = {"bash": "\\", "powershell": "`", "cmd": "^"}[shell]
+        self.index = 1 if text.startswith("\ufeff") else 0
+        self.known = dict(environment)
+        self.lists: dict[str, tuple[Word, ...]] = {}
+
+    def commands(self) -> Iterator[Command]:
+        before: Command | None = None
+        ended = ""
+        while self.index < len(self.text):
+            words, stop = self.command()
+            if not words:
+                ended = stop if stop.strip() else ended
+                continue
+            if before is not None and _OPTION.match(words[0].text) and not ended.strip():
+                # a lone option is no program: the line above was meant to go on
+                before = replace(before, broken=before.broken or words[0].start)
+                ended = stop
+                continue
+            if before is not None:
+                yield before
+            before = self.made(words)
+            ended = stop
+        if before is not None:
+            yield before
+
+    def made(self, words: list[Word]) -> Command | None:
+        words = self.assigned(words)
+        if not words:
+            return None
+        # an escaped blank at the end of a line is a word of its own, and ends the command
+        cut = next((word for word in words if word.text in (" ", "\t") and not word.style), None)
+        return Command(tuple(word for word in words if word is not cut), self.shell, cut.start if cut else None)
+
+    def assigned(self, words: list[Word]) -> list[Word]:
+        """The words without assignments in front, which are remembered."""
+        first = words[0].text
+        if self.shell == "powershell" and re.fullmatch(r"\$(env:)?\w+", first, re.I) and len(words) > 1:
+            if words[1].text == "=":
+                name = re.sub(r"^\$(env:)?", "", first, flags=re.I)
+                values = [word for word in words[2:] if word.text not in ("@(", ")", ",")]
+                self.lists[name] = tuple(values)
+                self.known[name] = " ".join(word.text for word in values)
+                return []
+            return words
+        if first.lower() in ("set", "export", "declare", "local"):
+            words = words[1:]
+            if not any("=" in word.text for word in words):
+                return []
+        while words and (match := re.match(r"(\w+)\+?=(.*)", words[0].text, re.S)):
+            self.known[match.group(1)] = match.group(2)
+            words = words[1:]
+        return words if first.lower() not in ("set", "export", "declare", "local") else []
+
+    def command(self) -> tuple[list[Word], str]:
+        """The words up to the end of a command, and what ended it."""
+        words: list[Word] = []
+        text = self.text
+        while self.index < len(text):
+            character = text[self.index]
+            pair = text[self.index : self.index + 2]
+            if character in "\r\n":
+                self.index += 1
+                return words, "\n"
+            if character in " \t":
+                self.index += 1
+            elif character == self.escape and (line := re.match(r"\r\n|\r|\n", text[self.index + 1 :])):
+                self.index += 1 + line.end()
+            elif self.comment(not words):
+                self.index = self.line_end()
+            elif pair in ("&&", "||"):
+                self.index += 2
+                return words, pair
+            elif character in "|;&" and not (character == ";" and self.shell == "cmd"):
+                self.index += 1
+                if not (character == "&" and self.shell == "powershell" and not words):
+                    return words, character
+            elif found := re.compile(r"(\d|&)?(>>?|<)(&\d)?").match(text, self.index):
+                self.index = found.end()
+                if not found.group(3):
+                    self.blank()
+                    if self.index < len(text) and text[self.index] not in "\r\n":
+                        self.word()
+            elif self.shell == "bash" and (array := re.compile(r"(\w+)\+?=\(").match(text, self.index)) and not words:
+                self.index = array.end()
+                self.lists[array.group(1)] = (*self.lists.get(array.group(1), ()), *self.members())
+            elif self.shell == "powershell" and pair == "@(":
+                self.index += 2
+                words += self.members()
+            else:
+                words += self.word()
+        return words, ""
+
+    def members(self) -> list[Word]:
+        """The words up to a closing bracket, over several lines."""
+        words: list[Word] = []
+        text = self.text
+        while self.index < len(text) and text[self.index] != ")":
+            if text[self.index] in " \t\r\n" or (self.shell == "powershell" and text[self.index] == ","):
+                self.index += 1
+            elif text[self.index] == "#":
+                self.index = self.line_end()
+            elif text[self.index] == self.escape and text[self.index + 1 : self.index + 2] in ("\r", "\n"):
+                self.index += 2
+            else:
+                at = self.index
+                words += self.word(inside=True)
+                self.index = max(self.index, at + 1)
+        self.index += 1
+        return words
+
+    def blank(self) -> None:
+        while self.index < len(self.text) and self.text[self.index] in " \t":
+            self.index += 1
+
+    def line_end(self) -> int:
+        found = re.compile(r"[\r\n]").search(self.text, self.index)
+        return found.start() if found else len(self.text)
+
+    def comment(self, first: bool) -> bool:
+        if self.shell != "cmd":
+            return self.text[self.index] == "#"
+        return first and re.compile(r"::|@?rem\b", re.I).match(self.text, self.index) is not None
+
+    def word(self, inside: bool = False) -> list[Word]:
+        """The word that begins here; several, or none, where a variable stands for them."""
+        text, start = self.text, self.index
+        ends = " \t\r\n;|&" if self.shell != "cmd" else " \t\r\n|&"
+        ends += "),"[: 2 if self.shell == "powershell" else 1] if inside else ""
+        parts: list[str] = []
+        gone: list[str] = []
+        quotes = 0
+        while self.index < len(text) and text[self.index] not in ends:
+            character = text[self.index]
+            if character == self.escape and self.shell != "powershell" and self.index + 1 < len(text):
+                following = text[self.index + 1]
+                if following in "\r\n":
+                    break
+                if self.shell == "bash" and re.match(r"[A-Za-z]:\\", text[start : start + 3]):
+                    parts.append(character)  # bash eats it; what was meant is said in another place
+                    self.index += 1
+                    continue
+                parts.append(following)
+                self.index += 2
+            elif character == "`" and self.shell == "powershell":
+                if text[self.index + 1 : self.index + 2] in ("\r", "\n"):
+                    break
+                parts.append(text[self.index + 1 : self.index + 2])
+                self.index += 2
+            elif character == '"' or (character == "'" and self.shell != "cmd"):
+                quotes += 1
+                parts.append(self.quoted(character, gone))
+            elif made := self.variable(self.index):
+                self.index, value, name = made
+                parts.append(value)
+                gone += [name] if name is not None else []
+            else:
+                parts.append(character)
+                self.index += 1
+        written = text[start : self.index]
+        whole = quotes == 1 and written[0] in "\"'" and written[-1] == written[0]
+        spread = _ARRAY.fullmatch(written.strip('"'))
+        if spread is not None and self.shell != "cmd":
+            name = spread.group(1) or spread.group(2)
+            if name in self.lists:
+                return [replace(word, start=start, end=self.index, plain=False) for word in self.lists[name]]
+        made_of = "".join(parts)
+        pattern = _VARIABLE[self.shell]
+        if pattern.fullmatch(written) and not gone and " " in made_of and self.shell != "powershell":
+            return [Word(part, start, self.index, plain=False) for part in made_of.split()]
+        plain = pattern.search(written) is None and (quotes == 0 or whole or written.count("=") > 0)
+        return [Word(made_of, start, self.index, written[0] if whole else "", tuple(gone), plain)]
+
+    def quoted(self, quote: str, gone: list[str]) -> str:
+        """The text inside quotes."""
+        text, opened = self.text, self.index
+        self.index += 1
+        parts: list[str] = []
+        while self.index < len(text):
+            character = text[self.index]
+            following = text[self.index + 1 : self.index + 2]
+            if character == quote:
+                if self.shell == "powershell" and following == quote:
+                    parts.append(quote)
+                    self.index += 2
+                    continue
+                self.index += 1
+                break
+            if character in "\r\n" and self.shell == "cmd":
+                break  # in cmd a quote ends with its line
+            if quote == '"' and self.shell == "bash" and character == "\\" and following and following in '"\\$`\r\n':
+                parts.append("" if following in "\r\n" else following)
+                self.index += 2
+            elif quote == '"' and self.shell == "powershell" and character == "`" and following:
+                parts.append(following)
+                self.index += 2
+            elif quote == '"' and (made := self.variable(self.index)):
+                self.index, value, name = made
+                parts.append(value)
+                gone += [name] if name is not None else []
+            else:
+                parts.append(character)
+                self.index += 1
+        else:
+            raise Unreadable(f"the quote {quote} opened here is not closed", opened)
+        return "".join(parts)
+
+    def variable(self, index: int) -> tuple[int, str, str | None] | None:
+        """Where a variable's name ends, its value, and its name when nobody sets it (it then stays as written)."""
+        found = _VARIABLE[self.shell].match(self.text, index)
+        if found is None:
+            return None
+        name = next(group for group in found.groups() if group)
+        value = self.known.get(name)
+        return found.end(), found.group() if value is None else value, name if value is None else None

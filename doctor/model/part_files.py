@@ -1,0 +1,86 @@
+"""Trainers that take each part of a model from a file of its own: which option names which part, and what is built.
+
+sd-scripts 48d368fa (library/flux_utils.py), musubi-tuner 30c658c4 (zimage/, flux/flux_utils.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .record import dataclass
+from .run import Run
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """One part: the option that names its file, its class and config, which are fixed in the trainer's source.
+
+    `when` is the option without which the training itself does not need it, "" for a part that is always opened.
+    """
+
+    name: str
+    option: str
+    class_name: str
+    config: Mapping[str, Any]
+    when: str = ""
+
+
+_CLIP_L = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
+_T5_XXL = {"d_model": 4096, "d_ff": 10240, "d_kv": 64, "num_heads": 64, "num_layers": 24}
+_T5_XXL |= {"feed_forward_proj": "gated-gelu"}
+_VAE = {
+    "block_out_channels": (128, 256, 512, 512),
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
+    "layers_per_block": 2,
+    "latent_channels": 16,
+    "use_quant_conv": False,
+    "use_post_quant_conv": False,
+}
+_QWEN3_4B = {
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+_PARTS: Mapping[tuple[str, str], tuple[PartFile, ...]] = {
+    ("sd-scripts", "flux"): (
+        PartFile("transformer", "pretrained_model_name_or_path", "FluxTransformer2DModel", {}),
+        PartFile("text_encoder", "clip_l", "CLIPTextModel", _CLIP_L),
+        PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", _T5_XXL),
+        PartFile("vae", "ae", "AutoencoderKL", _VAE),
+    ),
+    ("sd-scripts", "chroma"): (
+        PartFile("transformer", "pretrained_model_name_or_path", "", {}),
+        PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", _T5_XXL),
+        PartFile("vae", "ae", "AutoencoderKL", _VAE),
+    ),
+    # the caches hold latents and text embeddings; the encoders are opened for samples only
+    ("musubi-tuner", "zimage"): (
+        PartFile("transformer", "dit", "ZImageTransformer2DModel", {}),
+        PartFile("text_encoder", "text_encoder", "Qwen3ForCausalLM", _QWEN3_4B, when="sample_prompts"),
+        PartFile("vae", "vae", "AutoencoderKL", _VAE, when="sample_prompts"),
+    ),
+    ("musubi-tuner", "flux_kontext"): (
+        PartFile("transformer", "dit", "FluxTransformer2DModel", {}),
+        PartFile("text_encoder_2", "text_encoder1", "T5EncoderModel", _T5_XXL, when="sample_prompts"),
+        PartFile("text_encoder", "text_encoder2", "CLIPTextModel", _CLIP_L, when="sample_prompts"),
+        PartFile("vae", "vae", "AutoencoderKL", _VAE, when="sample_prompts"),
+    ),
+}
+
+
+def part_files(run: Run) -> tuple[PartFile, ...]:
+    """The parts of this run's model, transformer first; empty for a trainer or model that is not known here."""
+    return _PARTS.get((run.trainer, run.architecture or ""), ())
+
+
+def written_path(run: Run, part: PartFile) -> str | None:
+    """The path that the run gives for a part."""
+    value = run.settings.get(part.option)
+    return value.value if value is not None and isinstance(value.value, str) and value.value else None

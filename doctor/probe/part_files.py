@@ -1,0 +1,114 @@
+"""A model whose parts are single files, each named by an option of its own (sd-scripts, musubi-tuner)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ..architectures import Shapes, in_the_dialect_of, needed_tensors
+from ..architectures.autoencoder_kl import original_names
+from ..architectures.single_file import original_layout
+from ..model import Component, ModelFolder, Run, Unknown, WeightFile
+from ..model.part_files import PartFile, part_files, written_path
+from .safetensors import read_weight_file
+from .world import Paths, World, resolve
+
+PREFIX = "model.diffusion_model."
+_SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
+_FOLDER = "diffusion_pytorch_model-00001-of-00003.safetensors"  # the one folder that sd-scripts opens
+_MOST_SHARDS = 100
+
+
+def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
+    """Every part that exists, with the tensors its trainer fills; a path that leads nowhere is left out."""
+    if not run.base_model or "\0" in run.base_model:
+        return Unknown("the config names no base model")
+    paths = Paths(world.system)
+    components: dict[str, Component] = {}
+    for part in part_files(run):
+        text = written_path(run, part)
+        if text is None or "\0" in text:
+            continue
+        weights = _files(world, paths, run, part, paths.absolute(text))
+        if weights:
+            needed = _needed(run, part, {name for weight in weights for name in weight.tensors})
+            reason = "" if needed is not None else f"zdoctor has no table of what {run.trainer} builds here"
+            components[part.name] = Component(
+                name=part.name,
+                folder=paths.parent(weights[0].path),
+                class_name=part.class_name or None,
+                config=None,
+                weights=weights,
+                needed=needed,
+                needed_reason=reason,
+                key=part.option,
+            )
+    folder = components["transformer"].folder if "transformer" in components else None
+    return ModelFolder(run.base_model, "part-files" if components else "absent", folder, components)
+
+
+def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:
+    """The files that the trainer opens for a path: shards by the first one's name, and for Flux a folder of three."""
+    _, stat = resolve(world, paths, path)
+    if stat is None or isinstance(stat, Unknown):
+        return ()
+    if stat.kind == "folder":
+        if run.trainer != "sd-scripts" or part.name != "transformer":
+            return ()
+        path = paths.join(path, "transformer", _FOLDER)
+    shard = _SHARD.fullmatch(paths.name(path))
+    if shard is None or (run.trainer == "sd-scripts" and part.name != "transformer"):
+        return (read_weight_file(world, path, paths.name(path)),)
+    count = min(int(shard.group(3)), _MOST_SHARDS)
+    names = [f"{shard.group(1)}{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
+    return tuple(read_weight_file(world, paths.join(paths.parent(path), name), name) for name in names)
+
+
+def _needed(run: Run, part: PartFile, present: Collection[str]) -> Shapes | None:
+    """Name -> shape of what the trainer fills, under the names it would find it by in these files."""
+    match part.class_name:
+        case "FluxTransformer2DModel":
+            return _flux(present)
+        case "ZImageTransformer2DModel":
+            needed = needed_tensors(part.class_name, {}) or {}
+            return original_layout(part.class_name, needed, present)
+        case "AutoencoderKL":
+            needed = needed_tensors(part.class_name, part.config) or {}
+            # musubi's Z-Image takes either layout, by one name
+            if run.architecture == "zimage" and "encoder.down.0.block.0.conv1.weight" not in present:
+                return needed
+            return original_names(needed)
+        case "CLIPTextModel":
+            needed = needed_tensors(part.class_name, part.config) or {}
+            return {f"text_model.{name}": shape for name, shape in needed.items()}
+        case "T5EncoderModel":
+            needed = needed_tensors(part.class_name, part.config) or {}
+            return in_the_dialect_of(
+                part.class_name, needed, [n for n in present if not n.startswith("transformer.")]
+            )
+        case "Qwen3ForCausalLM":
+            needed = needed_tensors(part.class_name, part.config) or {}
+            return in_the_dialect_of(part.class_name, needed, present)
+    return None
+
+
+def _flux(present: Collection[str]) -> Shapes:
+    """As many blocks are built as the file has; a prefix is dropped when the first name, in order, has it."""
+    prefix = PREFIX if min(present, default="").startswith(PREFIX) else ""
+    names = {name.replace(PREFIX, "") for name in present} if prefix else set(present)
+    guided = not names.isdisjoint({"guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias"})
+    config: dict[str, object] = {"guidance_embeds": guided}
+    if "transformer_blocks.0.attn.add_k_proj.bias" in names:
+        config |= _counted(names, r"transformer_blocks\.(\d+)\.attn\.add_k_proj\.bias", "num_layers")
+        config |= _counted(names, r"single_transformer_blocks\.(\d+)\.attn\.to_k\.bias", "num_single_layers")
+        needed = needed_tensors("FluxTransformer2DModel", config) or {}
+    else:
+        config |= _counted(names, r"double_blocks\.(\d+)\.img_attn\.proj\.bias", "num_layers")
+        config |= _counted(names, r"single_blocks\.(\d+)\.modulation\.lin\.bias", "num_single_layers")
+        needed = original_layout("FluxTransformer2DModel", needed_tensors("FluxTransformer2DModel", config) or {})
+    return {prefix + name: shape for name, shape in needed.items()}
+
+
+def _counted(names: Collection[str], pattern: str, key: str) -> dict[str, int]:
+    indexes = [int(found.group(1)) for name in names if (found := re.fullmatch(pattern, name))]
+    return {key: max(indexes) + 1} if indexes else {}

@@ -1,0 +1,238 @@
+"""sd-scripts and musubi-tuner: command lines, config files, dataset files and the GUI's settings as runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.configs import Found, Reading, read_config
+from zdoctor.doctor.model import Run
+
+DATASETS = """\
+[general]
+caption_extension = ".txt"
+
+[[datasets]]
+resolution = [1024, 768]
+batch_size = 2
+
+  [[datasets.subsets]]
+  image_dir = "/data/cat"
+  class_tokens = "a cat"
+  num_repeats = 10
+
+  [[datasets.subsets]]
+  image_dir = '/data/other'
+  is_reg = true
+"""
+CONFIG = """\
+[model]
+pretrained_model_name_or_path = "/m/flux1-dev.safetensors"
+ae = "/m/ae.safetensors"
+clip_l = "/m/clip_l.safetensors"
+t5xxl = "/m/t5xxl_fp16.safetensors"
+
+[training]
+network_module = "networks.lora_flux"
+network_dim = 8
+learning_rate = 1e-4
+dataset_config = "data.toml"
+mixed_precision = "bf16"
+"""
+FLUX = "accelerate launch --num_cpu_threads_per_process 1 flux_train_network.py "
+MUSUBI_DATA = """\
+[general]
+resolution = [960, 544]
+caption_extension = ".txt"
+
+[[datasets]]
+image_directory = "/data/cat"
+cache_directory = "/data/cache"
+num_repeats = 2
+"""
+ZIMAGE = """\
+python src/musubi_tuner/zimage_cache_latents.py --dataset_config m.toml --vae /m/ae.safetensors
+accelerate launch --mixed_precision bf16 src/musubi_tuner/zimage_train_network.py \\
+  --dit /m/z.safetensors --dataset_config m.toml --network_module networks.lora_zimage \\
+  --fp8_base --fp8_scaled --base_weights /m/adapter.safetensors --blocks_to_swap 20
+"""
+FILES = {"data.toml": DATASETS, "cfg.toml": CONFIG, "m.toml": MUSUBI_DATA}
+
+
+def read(path: str, text: str | bytes, files: Mapping[str, str] = FILES, **known: Any) -> Reading:
+    data = text if isinstance(text, bytes) else text.encode()
+    environment: dict[str, str] = {}
+    return read_config(
+        path,
+        data,
+        environment,
+        beside=lambda name: Found(f"/w/{name}", files[name].encode()) if name in files else None,
+        **known,
+    )
+
+
+def only(reading: Reading) -> Run:
+    assert reading.config.problem is None, reading.config.problem
+    (run,) = reading.runs
+    return run
+
+
+def fields(run: Run, *names: str) -> list[Any]:
+    return [getattr(run, name) for name in names]
+
+
+def test_a_command_line_wins_over_its_config_file() -> None:
+    run = only(
+        read("/w/t.sh", FLUX + "--config_file cfg --network_dim 16 --output_dir out --output_name x --fp8_base")
+    )
+    assert fields(run, "trainer", "process_type", "kind", "architecture") == [
+        "sd-scripts",
+        "flux_train_network",
+        "lora",
+        "flux",
+    ]
+    assert fields(run, "rank", "learning_rate", "dtype", "quantization", "batch_size", "output_folder") == [
+        16,
+        1e-4,
+        "bf16",
+        "float8",
+        2,
+        "out",
+    ]
+    assert (run.where("rank").path, run.where("rank").line) == ("/w/t.sh", 1)
+    assert (run.where("base_model").path, run.where("base_model").line) == ("/w/cfg.toml", 2)
+    assert run.pointer("base_model") == "/model/pretrained_model_name_or_path"
+
+
+def test_datasets_take_what_they_leave_out_from_above() -> None:
+    run = only(read("/w/cfg.toml", CONFIG))
+    first, second = run.datasets
+    assert (first.folder, first.repeats, first.caption_extension, first.default_caption) == (
+        "/data/cat",
+        10,
+        ".txt",
+        "a cat",
+    )
+    assert first.resolutions == (1024, 768)
+    assert second.is_regularisation and second.repeats == 1
+    place = run.where(f"{second.key}/folder_path")
+    assert (place.path, place.line, place.pointer) == ("/w/data.toml", 14, "/datasets/0/subsets/1/image_dir")
+
+
+def test_numbered_folders_are_one_dataset_until_they_are_looked_at() -> None:
+    run = only(read("/w/t.sh", FLUX + "--train_data_dir /d/train --resolution=1024,768 --cache_latents_to_disk"))
+    (dataset,) = run.datasets
+    assert (dataset.key, dataset.folder, dataset.resolutions) == ("train_data_dir", "/d/train", (1024, 768))
+    assert dataset.cache_latents and dataset.caption_extension == ".caption"
+    assert run.where(f"{dataset.key}/folder_path").pointer == "/train_data_dir"
+
+
+@pytest.mark.parametrize(
+    ("command", "architecture", "kind"),
+    [
+        ("python flux_train_network.py --model_type chroma", "chroma", "lora"),
+        ("python -m sd_scripts.sdxl_train_network --network_dim 4", "sdxl", "lora"),
+        ("python ./sd-scripts/flux_train.py --fused_backward_pass", "flux", "finetune"),
+        ("python train_network.py --v2", "sd1", "lora"),
+        ("python C:\\\\k\\\\sd3_train_network.py --clip_g a", "sd3", "lora"),
+        ("python train_textual_inversion.py --token_string x", "sd1", "other"),
+    ],
+)
+def test_scripts(command: str, architecture: str, kind: str) -> None:
+    run = only(read("/w/t.sh", command, trainer="sd-scripts"))
+    assert (run.architecture, run.kind) == (architecture, kind)
+
+
+def test_zimage_by_musubi() -> None:
+    run = only(read("/w/z.sh", ZIMAGE))
+    assert fields(run, "trainer", "process_type", "architecture", "base_model", "adapter", "dtype") == [
+        "musubi-tuner",
+        "zimage_train_network",
+        "zimage",
+        "/m/z.safetensors",
+        "/m/adapter.safetensors",
+        "bf16",
+    ]
+    (dataset,) = run.datasets
+    assert (dataset.folder, dataset.repeats, dataset.caption_extension) == ("/data/cat", 2, ".txt")
+    assert run.where("datasets/0/folder_path").path == "/w/m.toml"
+
+
+def test_a_file_of_datasets_alone() -> None:
+    assert only(read("/w/data.toml", DATASETS)).process_type == "datasets"
+    assert only(read("/w/m.toml", MUSUBI_DATA)).trainer == "musubi-tuner"
+
+
+GUI = {
+    "LoRA_type": "Flux1",
+    "LyCORIS_preset": "full",
+    "ae": "/m/ae.safetensors",
+    "flux1_checkbox": True,
+    "flux1_cache_text_encoder_outputs": True,
+    "fp8_base": True,
+    "max_resolution": "1024,1024",
+    "max_train_epochs": 0,
+    "max_train_steps": 800,
+    "mixed_precision": "bf16",
+    "network_dim": 16,
+    "num_cpu_threads_per_process": 2,
+    "optimizer": "AdamW8bit",
+    "pretrained_model_name_or_path": "/m/flux1-dev.safetensors",
+    "train_data_dir": "/d/train",
+    "vae": "",
+    "xformers": "sdpa",
+}
+
+
+def test_the_gui_speaks_other_words() -> None:
+    run = only(read("/w/gui.json", json.dumps(GUI, indent=1)))
+    assert fields(run, "process_type", "architecture", "optimizer", "cache_text_embeddings", "steps", "rank") == [
+        "flux_train_network",
+        "flux",
+        "adamw8bit",
+        True,
+        800,
+        16,
+    ]
+    assert "vae" not in run.settings and run.settings["sdpa"].value is True
+    assert run.datasets[0].resolutions == (1024,)
+    assert run.pointer("optimizer") == "/optimizer"
+
+
+BAD = [
+    ("a lost line", "/w/t.sh", FLUX + "--ae /a \\ \n --fp8_base\n", "does not go on", 1),
+    ("an open quote", "/w/t.sh", FLUX + "--ae 'a\n", "not closed", 1),
+    ("no such config file", "/w/t.sh", FLUX + "--config_file nowhere", "nowhere.toml does not exist", 1),
+    ("no such datasets", "/w/cfg.toml", CONFIG.replace("data.toml", "x.toml"), "x.toml does not exist", 11),
+    ("a variable that nobody sets", "/w/t.sh", FLUX + "--config_file $C/a", "nothing here sets", 1),
+    ("broken toml", "/w/cfg.toml", CONFIG + "x = [1,\n", "", 13),
+    ("a key twice", "/w/cfg.toml", "mixed_precision = 'no'\nmixed_precision = 'no'\nae = 'x'\n", "already exists", 2),
+    ("a mark", "/w/cfg.toml", b"\xef\xbb\xbf" + CONFIG.encode(), "byte-order mark", 1),
+    ("utf-16", "/w/cfg.toml", CONFIG.encode("utf-16"), "UTF-16", 1),
+    ("a windows path in quotes", "/w/cfg.toml", 'pretrained_model_name_or_path = "C:\\models"\nae="x"\n', "", 1),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "said", "line"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_what_the_trainer_would_refuse(path: str, text: str | bytes, said: str, line: int) -> None:
+    problem = read(path, text, trainer="sd-scripts").config.problem
+    assert problem is not None and said in problem.message and problem.where.line == line, problem
+
+
+def test_a_problem_in_another_file_is_placed_there() -> None:
+    problem = read("/w/cfg.toml", CONFIG, {"data.toml": "[general\n"}).config.problem
+    assert problem is not None and problem.where.path == "/w/data.toml"
+
+
+@pytest.mark.parametrize("text", [CONFIG.replace("\n", "\r\n"), FLUX + "\\\r\n  --ae x\r\n"])
+def test_windows_line_ends(text: str) -> None:
+    only(read("/w/t.sh" if text.startswith("acc") else "/w/cfg.toml", text))
+
+
+def test_a_script_without_a_training() -> None:
+    reading = read("/w/t.sh", "python zimage_cache_latents.py --dit x", trainer="musubi-tuner")
+    assert not reading.runs and reading.config.problem is None and "starts no training" in reading.reason
+    assert read("/w/t.sh", "echo hello\n").config.problem is not None
