@@ -35,13 +35,25 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Mask:
+    """What of a picture counts: the gray values (or the alpha) of a file, `least` where it is black."""
+
+    file: Path
+    digest: str
+    alpha: bool
+    inverted: bool
+    least: float
+
+
+@dataclass(frozen=True)
 class Item:
     """One thing to learn: a picture, resized and cropped to width x height pixels, maybe mirrored.
 
     `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead. `place` is where in
     what the resized picture is too large the crop lies, from (0, 0) to (1, 1); None is the middle. `weight` is what
     its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
-    `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt.
+    `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt. An item of
+    a `masked` dataset that has no mask of its own counts as a whole.
     """
 
     picture: Picture
@@ -57,6 +69,8 @@ class Item:
     regular: bool = False
     prior: bool = False
     trigger: str = ""
+    masked: bool = False
+    mask: Mask | None = None
 
     @property
     def crop(self) -> str:
@@ -109,7 +123,26 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         regular=regular,
         prior=bool(_setting(run, dataset, "prior_reg")),
         trigger=own or "",
+        masked=bool(_setting(run, dataset, "mask_path") or _setting(run, dataset, "alpha_mask")),
+        mask=_mask(run, dataset, picture),
     )
+
+
+def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
+    alpha, folder = bool(_setting(run, dataset, "alpha_mask")), _setting(run, dataset, "mask_path")
+    file = picture.file
+    if not alpha:
+        if not folder:
+            return None
+        if not Path(folder).is_dir():
+            raise TrainError(f"The folder of masks {folder} does not exist or is not a folder.")
+        found = (Path(folder) / f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
+        if (own := next((path for path in found if path.is_file()), None)) is None:
+            return None
+        file = own
+    digest = picture.digest if alpha else hashlib.sha256(file.read_bytes()).hexdigest()
+    inverted, least = bool(_setting(run, dataset, "invert_mask")), _setting(run, dataset, "mask_min_value")
+    return Mask(file, digest, alpha, inverted, float(least or 0.0))
 
 
 def _setting(run: Run, dataset: Dataset, name: str) -> Any:
@@ -160,15 +193,27 @@ def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[lis
 
 def load_pixels(item: Item) -> Image:
     """The picture as RGB, resized to cover width x height and cropped at its place. Raises TrainError."""
+    return cut(opened(item.picture.file).convert("RGB"), item)
+
+
+def opened(file: Path) -> Image:
+    """A decoded picture as it is shown. Raises TrainError."""
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(item.picture.file) as opened:
-            image = ImageOps.exif_transpose(opened).convert("RGB")
+        with Image.open(file) as source:
+            return ImageOps.exif_transpose(source)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise TrainError(f"{item.picture.file} cannot be read: {error}.") from error
-    scale = max(item.width / image.width, item.height / image.height)
-    size = max(item.width, round(image.width * scale)), max(item.height, round(image.height * scale))
+        raise TrainError(f"{file} cannot be read: {error}.") from error
+
+
+def cut(image: Image, item: Item) -> Image:
+    """A picture, or what belongs to it, resized as the item's picture is, cropped at its place and mirrored."""
+    from PIL import Image, ImageOps
+
+    width, height = item.picture.width, item.picture.height
+    scale = max(item.width / width, item.height / height)
+    size = max(item.width, round(width * scale)), max(item.height, round(height * scale))
     if size != image.size:
         image = image.resize(size, Image.Resampling.LANCZOS)
     spare = size[0] - item.width, size[1] - item.height

@@ -48,5 +48,5 @@ def evaluate(trainer: Trainer, items: Sequence[Item], stop: Callable[[], bool]) 
                 seed = hashlib.sha256(f"{item.picture.digest} {time}".encode()).digest()[:8]
                 generator = torch.Generator().manual_seed(int.from_bytes(seed, "little") >> 1)
                 noise = torch.randn(clean.shape, generator=generator)
-                total += trainer.misses(clean, noise, torch.tensor([time]), [item.caption]).item()
+                total += trainer.misses(clean, noise, torch.tensor([time]), [item]).item()
     return total / (len(items) * len(TIMES))

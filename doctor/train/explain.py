@@ -14,7 +14,7 @@ def explain(run: Run) -> Iterator[str]:
     if run.network_type == "lokr" and lokr_rank(run) is None:
         yield f"rank {run.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
     elif run.alpha != run.rank:
-        yield f"alpha {run.alpha:g} is ignored: a Z-Image LoRA is trained and saved with alpha = rank = {run.rank}."
+        yield f"alpha {run.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with alpha = rank = {run.rank}."
     if run.scheduler == "linear" and not {"start_factor", "end_factor"} & set(run.scheduler_settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
     if run.scheduler_settings.get("total_iters", run.steps) != run.steps:
@@ -22,8 +22,18 @@ def explain(run: Run) -> Iterator[str]:
     if run.timestep_type == "weighted":
         yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
     if run.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
-        yield f"noise_scheduler {run.noise_scheduler} has no meaning for Z-Image: flow matching is used."
+        yield f"noise_scheduler {run.noise_scheduler} has no meaning for this model: flow matching is used."
+    if _on(run, "train/do_differential_guidance") and not _on(run, "train/do_guidance_loss"):
+        yield (
+            "do_differential_guidance counts here: the loss is larger by differential_guidance_scale squared "
+            "(ai-toolkit looks at it only when do_guidance_loss is true)."
+        )
     if KINDS[run.quantization] == "nf4" and run.quantization != "nf4":
         yield f"qtype {run.quantization} is stored as nf4 here: four bits too, with levels made for normal weights."
     if run.text_encoder_quantization is not None:
         yield "The text encoder runs once, unquantized, and is dropped before training."
+
+
+def _on(run: Run, key: str) -> bool:
+    written = run.settings.get(key)
+    return written is not None and bool(written.value)

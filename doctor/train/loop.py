@@ -24,6 +24,7 @@ from .families import family_of
 from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import add_network, add_removal, described, targets
+from .masks import Masks
 from .names import DTYPES, KINDS
 from .preview import Preview, previews, prompts
 from .progress import Progress
@@ -122,10 +123,12 @@ def run_training(
     items, held = hold_out(items, count)
     latents = Latents(cache, parts["vae"])
     texts = Texts(cache, family, parts, dtype)
+    masks = Masks(cache, vae_divisor(parts["vae"]) // 2)
     with _memory_errors():
         ranks.same({"dataset": _listing(items)})
         for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
             if (ranks.local == 0) == turn:
+                masks.prepare([*items, *held], progress.note)
                 latents.prepare([*items, *held], place, progress.phase)
                 texts.prepare(prompts(run, [*items, *held]), place, progress.phase)
             ranks.exchange(None)
@@ -144,7 +147,7 @@ def run_training(
         network = add_network(model, shapes, run, seed)
         begin(network, start, family.PREFIX)
         check_no_meta(model)
-        trainer = Trainer(run, model, network, items, latents, texts, seed, place, dtype, progress, ranks)
+        trainer = Trainer(run, model, network, items, latents, texts, masks, seed, place, dtype, progress, ranks)
         preview = Preview(run, trainer, removal, parts["vae"], base, output)
         adapter = {}
         keep_memory()

@@ -15,7 +15,7 @@ NEUTRAL: dict[str, Any] = {
             *("train/do_blank_stabilization", "train/do_cfg", "train/do_fft_loss", "train/do_paramiter_swapping"),
             *("train/do_prior_divergence", "train/do_random_cfg", "train/do_signal_amplification"),
             *("train/do_signal_correction_noise", "train/dynamic_noise_offset", "train/force_consistent_noise"),
-            *("train/free_u", "train/inverted_mask_prior", "train/latent_feature_extractor_path"),
+            *("train/free_u", "train/latent_feature_extractor_path"),
             *("train/learnable_snr_gos", "train/match_adapter_assist", "train/match_adapter_chance"),
             *("train/match_noise_norm", "train/prompt_saturation_chance", "train/short_and_long_captions"),
             *("train/single_item_batching", "train/standardize_images", "train/standardize_latents"),

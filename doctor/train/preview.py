@@ -10,6 +10,7 @@ from ..model.run import Run
 from .data import Item, with_trigger
 from .encode import load_vae, vae_divisor
 from .lora import WithoutAdapter
+from .loss import guidance
 from .preserve import preserved_prompt
 from .sample import decode, denoise
 from .stop import Stop
@@ -17,7 +18,10 @@ from .trainer import Trainer
 
 
 class Preview:
-    """Paints the sample prompts into <output>/samples. The VAE is loaded at the first picture and kept."""
+    """Paints the sample prompts into <output>/samples. The VAE is loaded at the first picture and kept.
+
+    Where the base is shared out all processes call the model, and the first paints.
+    """
 
     def __init__(
         self, run: Run, trainer: Trainer, removal: list[WithoutAdapter], vae: Path, model: Path, output: Path
@@ -35,7 +39,8 @@ class Preview:
         if not previews(self.run):
             return
         trainer = self.trainer
-        if self.vae is None:
+        first = trainer.ranks.first
+        if self.vae is None and first:
             self.vae = load_vae(self.vae_folder, trainer.device)
         scheduler = trainer.family.scheduler(self.model_folder)
         model: Any = trainer.model
@@ -51,13 +56,15 @@ class Preview:
                         trainer.texts.get(sample_text(self.run, prompt.prompt)),
                         trainer.texts.get(prompt.negative),
                         shrink=vae_divisor(self.vae_folder) // 2,
-                        channels=model.config.in_channels,
+                        channels=trainer.family.channels(model),
                         dtype=trainer.dtype,
                         device=trainer.device,
-                        stop=stop.is_set,
+                        stop=trainer.ranks.agreed(stop.is_set),
                     )
                     if latent is None:
                         return
+                    if not first:
+                        continue
                     file = self.folder / f"{self.run.name}_{trainer.step:09d}_{number}.png"
                     decode(self.vae, latent, file)
                     self.files.append(str(file))
@@ -71,6 +78,8 @@ def prompts(run: Run, items: Sequence[Item]) -> list[str]:
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
     kept = [preserved_prompt(run, item, text) for item, text in pairs]
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]
+    if (blank := guidance(run)) is not None:
+        texts.append(blank.prompt)
     if previews(run):
         texts += [sample_text(run, prompt.prompt) for prompt in run.samples]
         texts += [prompt.negative for prompt in run.samples]

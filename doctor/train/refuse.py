@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..architectures.network import lokr_factor, lokr_rank
+from ..model.families import TRAINED
 from ..model.run import Run
 from .names import (
     BLANK,
@@ -29,7 +30,6 @@ WEIGHTS = ("reg_weight", f"{CLASS}_multiplier", f"{BLANK}_multiplier")
 # Settings that change what is learnt and that the runner does not have; any value but null, false, 0 or empty is one.
 SWITCHES: dict[str, str] = {
     "train/train_text_encoder": "training the text encoder",
-    "train/do_guidance_loss": "guidance loss",
     "train/train_turbo": "turbo training",
     "train/unload_text_encoder": "training with the text encoder unloaded (captions ignored)",
     "train/noise_offset": "noise offset",
@@ -57,6 +57,15 @@ SWITCHES: dict[str, str] = {
     "slider": "a slider section",
     "save/push_to_hub": "pushing to the hub",
 }
+# What counts for Flux only.
+FLUX = ("flux", "flux_kontext")
+FLUX_SWITCHES: dict[str, str] = {
+    "model/attn_masking": "masking the padding of prompts",
+    "model/use_flux_cfg": "a guidance of two passes",
+    "model/vae_path": "a VAE from another place",
+    "train/bypass_guidance_embedding": "bypassing the guidance embedding",
+    "train/do_guidance_loss": "guidance loss for Flux",
+}
 # Dataset settings that would change what is learnt.
 DATASET_SWITCHES: dict[str, str] = {
     "control_path": "control images",
@@ -65,8 +74,6 @@ DATASET_SWITCHES: dict[str, str] = {
     "control_path_3": "control images",
     "controls": "control images",
     "inpaint_path": "inpainting images",
-    "mask_path": "masks",
-    "alpha_mask": "alpha masks",
     "unconditional_path": "unconditional images",
     "clip_image_path": "CLIP images",
     "random_scale": "random scaling",
@@ -90,8 +97,11 @@ def refuse(run: Run) -> list[str]:
 
     if run.kind != "lora":
         no("kind", f"This runner trains LoRAs, but the config asks for {_kind(run)}")
-    if run.architecture != "zimage":
-        no("architecture", f"The architecture {run.architecture or 'unknown'} is not supported; only zimage is")
+    if run.architecture not in TRAINED:
+        no(
+            "architecture",
+            f"The architecture {run.architecture or 'unknown'} is not supported; these are: {', '.join(TRAINED)}",
+        )
     if run.network_type not in NETWORKS:
         no("network_type", f"The network type {run.network_type} is not supported; use {', '.join(NETWORKS)}")
     factor = run.settings.get("network/lokr_factor")
@@ -145,7 +155,11 @@ def refuse(run: Run) -> list[str]:
         size = run.settings.get(f"{dataset.key}/batch_size")
         if size is not None and size.value not in (None, run.batch_size):
             no(f"{dataset.key}/batch_size", "A batch size of one dataset is not supported; set train.batch_size")
-        for name in (f"{dataset.key}/loss_multiplier", *(f"train/{name}" for name in WEIGHTS)):
+        for name in (
+            f"{dataset.key}/loss_multiplier",
+            f"{dataset.key}/mask_min_value",
+            *(f"train/{name}" for name in WEIGHTS),
+        ):
             weight = run.settings.get(name)
             if weight is not None and type(weight.value) not in (int, float, type(None)):
                 no(name, f"{name.rsplit('/', 1)[-1]} {weight.value!r} is no number")
@@ -155,7 +169,7 @@ def refuse(run: Run) -> list[str]:
         frames = run.settings.get(f"{dataset.key}/num_frames")
         if frames is not None and isinstance(frames.value, int) and frames.value > 1:
             no(f"{dataset.key}/num_frames", "Video datasets are not supported")
-    for key, what in SWITCHES.items():
+    for key, what in {**SWITCHES, **(FLUX_SWITCHES if run.architecture in FLUX else {})}.items():
         if _on(run, key):
             no(key, f"{_capital(what)} is not supported")
     of_datasets = {f"{d.key}/{name}": plain for d in run.datasets for name, plain in OF_DATASETS.items()}
@@ -179,6 +193,13 @@ def refuse(run: Run) -> list[str]:
     low, high = first and first.value, 999 if last is None or last.value is None else last.value
     if type(low) is int and type(high) is int and low > high:
         no("train/min_denoising_steps", f"min_denoising_steps {low} is above max_denoising_steps {high}")
+    for key in ("train/guidance_loss_target", "train/differential_guidance_scale"):
+        value = run.settings.get(key)
+        if value is None or value.value is None:
+            continue
+        parts = value.value if isinstance(value.value, list) and key.endswith("target") else [value.value]
+        if len(parts) > 2 or not parts or any(type(part) not in (int, float) for part in parts):
+            no(key, f"{key.rsplit('/', 1)[-1]} {value.value!r} is neither a number nor a pair of them")
     most = run.settings.get("train/max_loss")
     if most is not None and most.value is not None and not (type(most.value) in (int, float) and most.value > 0):
         no("train/max_loss", f"max_loss {most.value!r} is not a number above 0")

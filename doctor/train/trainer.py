@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,8 @@ from .encode import Latents, Texts
 from .errors import TrainError
 from .families import family_of
 from .lora import Network, trainable
+from .loss import background, background_weight, differential, guidance, guided, miss
+from .masks import Masks, balanced
 from .names import UNCLIPPED
 from .optimize import make_optimizer
 from .order import Order
@@ -29,13 +31,6 @@ from .schedule import rate_factor
 from .timesteps import draw, levels
 
 MOST_BAD_STEPS = 3
-HUBER = 0.01
-# What a difference between guess and target counts, by the name of the loss.
-LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
-    "mse": torch.square,
-    "mae": torch.abs,
-    "pseudo_huber": lambda miss: (miss.square() + HUBER**2).sqrt() - HUBER,
-}
 
 
 class Trainer:
@@ -49,6 +44,7 @@ class Trainer:
         items: Sequence[Item],
         latents: Latents,
         texts: Texts,
+        masks: Masks,
         seed: int,
         device: torch.device,
         dtype: torch.dtype,
@@ -61,11 +57,15 @@ class Trainer:
         self.network = network
         self.latents = latents
         self.texts = texts
+        self.masks = masks
         self.seed = seed
         self.device = device
         self.dtype = dtype
         self.levels = levels(run)
         self.most = _number(run, "max_loss")
+        self.guidance = guidance(run)
+        self.differential = differential(run)
+        self.background = background_weight(run)
         self.regular_weight = _number(run, "reg_weight", 1.0)
         if self.most is not None and ranks.size > 1:
             raise TrainError("max_loss bounds the loss of a whole batch, which several processes share; take it out.")
@@ -106,10 +106,11 @@ class Trainer:
         total = 0.0
         count = self.run.gradient_accumulation
         for index in range(self.step * count, (self.step + 1) * count):
-            for part in self.parts(index):
-                loss = part / count
-                loss.backward()  # type: ignore[no-untyped-call]
-                total += loss.item()
+            with self.ranks.noticing():
+                for part in self.parts(index):
+                    loss = part / count
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    total += loss.item()
         total = self.ranks.total(total)  # first, over gloo, which notices a process that is gone
         self.ranks.add_gradients(self.parameters.values())
         clipped = self.run.max_grad_norm > 0 and self.run.optimizer not in UNCLIPPED
@@ -139,20 +140,44 @@ class Trainer:
         items = self.order.batch(index)
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
-        t, weight = draw(self.levels, len(items), generator)
+        cells = clean[0, 0].numel() // 4
+        t, weight = draw(self.levels, len(items), generator, self.family, cells)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
             item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
         weight = weight * torch.tensor([item.weight for item in items])
         share = (self.regular_weight if items[0].regular else 1.0) / len(items)
+        scales = None if self.guidance is None else self.guidance.scales(len(items), generator)
+        masks = [self.masks.get(item) for item in items] if any(item.mask is not None for item in items) else None
         mine = self.ranks.mine(index % run.gradient_accumulation * run.batch_size, len(items))
         if not mine:
-            return
+            if not self.ranks.sharded:
+                return
+            mine, share = [0], 0.0  # the others need this process's rows of the model all the same
         clean, noise, t, weight = clean[mine], noise[mine], t[mine], weight[mine]
+        scales = None if scales is None else scales[mine]
+        mask = None if masks is None else balanced(masks)[mine].to(self.device)
         texts = [captions[place] for place in mine]
+        target = (noise - clean).to(self.device)
         # of one batch, all items are of one dataset's kind
-        misses = self.misses(clean, noise, t, texts, any(item.prior for item in items))
+        prior = any(item.prior for item in items)
+        if prior or (mask is not None and self.background is not None):
+            with self.base_only():
+                before = self.predict(clean, noise, t, texts)
+        if prior:
+            target = before
+        if self.guidance is not None and scales is not None:
+            with torch.no_grad():
+                blank = self.predict(clean, noise, t, [self.guidance.prompt] * len(texts))
+            target = guided(target, blank, scales, t, self.guidance)
+        guess = self.predict(clean, noise, t, texts)
+        if self.differential != 1.0:
+            target = guess.detach() + self.differential * (target - guess.detach())
+        misses = miss(run, guess, target, mask)
+        if masks is not None and self.background is not None:
+            whole = torch.stack([masks[place] for place in mine]).to(self.device)
+            misses = misses + self.background * background(run, guess, before, whole)
         loss = (misses * weight.to(self.device)).sum()
         yield share * (loss if self.most is None else loss.clamp(max=self.most * len(items)))
         kept = [preserved_prompt(run, items[place], captions[place]) for place in mine]
@@ -163,17 +188,11 @@ class Trainer:
             change = (self.predict(clean, noise, t, prompts) - before).square().mean(dim=(1, 2, 3)).sum()
             yield share * preservation_weight(run) * change
 
-    def misses(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str], prior: bool = False) -> Tensor:
-        """The unweighted loss of each sample: latents and noise b x c x h x w, t in [0, 1] the share of noise.
-
-        The target is the way from latent to noise; for `prior`, what the model without the network says.
-        """
-        target = (noise - clean).to(self.device)
-        if prior:
-            with self.base_only():
-                target = self.predict(clean, noise, t, captions)
-        miss = self.predict(clean, noise, t, captions) - target
-        return LOSSES[self.run.loss_type](miss).mean(dim=(1, 2, 3))
+    def misses(self, clean: Tensor, noise: Tensor, t: Tensor, items: Sequence[Item]) -> Tensor:
+        """The unweighted loss of each item: latents and noise b x c x h x w, t in [0, 1] the share of noise."""
+        masks = balanced([self.masks.get(item) for item in items]).to(self.device)
+        guess = self.predict(clean, noise, t, [item.caption for item in items])
+        return miss(self.run, guess, (noise - clean).to(self.device), masks)
 
     def predict(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
         """What the model takes for the way from latent to noise, float32, b x c x h x w."""

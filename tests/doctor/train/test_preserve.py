@@ -17,6 +17,7 @@ from zdoctor.doctor.train.encode import Cache, Latents, Texts
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.lora import add_network, targets
+from zdoctor.doctor.train.masks import Masks
 from zdoctor.doctor.train.preserve import preservation_weight, preserved_prompt
 from zdoctor.doctor.train.preview import prompts
 from zdoctor.doctor.train.ranks import Ranks
@@ -46,7 +47,9 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     model = bare(tiny)
     network = add_network(model, targets(model), run, 0)
     generator = torch.Generator().manual_seed(1)
-    made = Trainer(run, model, network, items, latents, texts, 7, CPU, torch.float32, Recorder(), Ranks())
+    masks = Masks(Cache(cache), 8)
+    masks.prepare(items, lambda _: None)
+    made = Trainer(run, model, network, items, latents, texts, masks, 7, CPU, torch.float32, Recorder(), Ranks())
     for parameter in made.parameters.values():
         parameter.data = 0.05 * torch.randn(parameter.shape, generator=generator)
     return made

@@ -61,7 +61,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         "mixes up their prompts",
         {"settings": written(train__diff_output_preservation=True, train__blank_prompt_preservation=True)},
     ),
-    ("Masks", {"settings": written(datasets__0__mask_path="/masks")}),
+    ("guidance_loss_target '3'", {"settings": written(train__guidance_loss_target="3")}),
+    ("mask_min_value '0.1' is no number", {"settings": written(datasets__0__mask_min_value="0.1")}),
     ("Video", {"settings": written(datasets__0__num_frames=41)}),
     ("max_denoising_steps '500'", {"settings": written(train__max_denoising_steps="500")}),
     (
@@ -121,7 +122,7 @@ KNOWN = {
     "train": """
         batch_size cache_text_embeddings content_or_style disable_sampling dtype ema_config gradient_accumulation
         gradient_checkpointing linear_timesteps linear_timesteps2 loss_type lr lr_scheduler lr_scheduler_params
-        diff_output_preservation blank_prompt_preservation
+        diff_output_preservation blank_prompt_preservation do_guidance_loss inverted_mask_prior
         max_grad_norm max_loss noise_scheduler optimizer optimizer_params reg_weight skip_first_sample steps
         timestep_type unet_lr
         adapter_assist_type adapter_lr audio_loss_multiplier batch_noise_correction_scale
@@ -151,7 +152,7 @@ KNOWN = {
     """,
     "datasets/*": """
         caption_dropout_rate caption_ext caption_type controls dataset_path default_caption flip_x flip_y folder_path
-        is_reg prior_reg num_frames num_repeats random_crop resolution square_crop trigger_word
+        is_reg prior_reg mask_path alpha_mask num_frames num_repeats random_crop resolution square_crop trigger_word
         audio_normalize audio_preserve_pitch bucket_tolerance clip_image_augmentations
         clip_image_shuffle_augmentations control_transparent_color diff_output_preservation_class do_audio do_i2v fps
         full_size_control_images guidance_type invert_mask keep_tokens mask_min_value

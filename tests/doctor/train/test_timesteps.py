@@ -11,24 +11,26 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from torch import Tensor
 
 from zdoctor.doctor.train import names
+from zdoctor.doctor.train.families import flux, zimage
+from zdoctor.doctor.train.loss import LOSSES
 from zdoctor.doctor.train.names import FAVOURS, SCHEMES
 from zdoctor.doctor.train.timesteps import COUNT, FEW_STEPS, draw, levels, times, weights
-from zdoctor.doctor.train.trainer import LOSSES
 
 from .patient import run_with, written
 
 
 def many(scheme: str, favour: str = "balanced") -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    return draw(levels(run_with(timestep_type=scheme, content_or_style=favour)), 40_000, generator)[0]
+    return draw(levels(run_with(timestep_type=scheme, content_or_style=favour)), 40_000, generator, zimage, 16)[0]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_tables_fall_from_noise_to_clean(scheme: str) -> None:
-    table = times(scheme, torch.Generator().manual_seed(0))
-    assert table.shape == (COUNT,)
-    assert (table[:-1] >= table[1:]).all()
-    assert table.min() >= 0.0 and table.max() <= 1.0
+    for family in (zimage, flux):
+        table = times(scheme, torch.Generator().manual_seed(0), family, 4096)
+        assert table.shape == (COUNT,)
+        assert (table[:-1] >= table[1:]).all()
+        assert table.min() >= 0.0 and table.max() <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -55,11 +57,23 @@ def test_content_prefers_noise_and_style_detail() -> None:
 def test_shifted_times_are_those_of_the_scheduler(scheme: str) -> None:
     scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=3.0)
     scheduler.set_timesteps(1000)
-    torch.testing.assert_close(times(scheme, torch.Generator()) * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
+    table = times(scheme, torch.Generator(), zimage, 4096)
+    torch.testing.assert_close(table * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(("width", "height", "middle"), [(512, 512, 0.653), (1024, 1024, 0.760), (768, 1344, 0.758)])
+def test_flux_shifts_larger_pictures_more(width: int, height: int, middle: float) -> None:
+    """exp(mu) / (exp(mu) + 1) amid the table, mu from 0.5 at 256 cells to 1.15 at 4096: the scheduler's own numbers."""
+    cells = width * height // 256
+    scheduler: Any = FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True)
+    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=flux.shift(cells))
+    table = times("flux_shift", torch.Generator(), flux, cells)
+    torch.testing.assert_close(table * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
+    assert table[500].item() == pytest.approx(middle, abs=1e-3)
 
 
 def test_a_blend_is_three_quarters_log_normal() -> None:
-    table = times("lognorm_blend", torch.Generator().manual_seed(0)) * 1000
+    table = times("lognorm_blend", torch.Generator().manual_seed(0), zimage, 16) * 1000
     torch.manual_seed(0)
     make: Any = torch.distributions.LogNormal(0.0, 0.333)
     early = make.sample((750,))
@@ -78,12 +92,12 @@ def test_a_span_of_the_table(favour: str, lowest: int) -> None:
     noise = levels(
         run_with(content_or_style=favour, timestep_type="linear", settings=written(train__max_denoising_steps=500))
     )
-    t = (1000 * draw(noise, 20_000, torch.Generator().manual_seed(0))[0]).round().long()
+    t = (1000 * draw(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
     assert (t.min().item(), t.max().item()) == (lowest, 1000)  # index 500 is the time 500 of 1000
     noise = levels(
         run_with(content_or_style=favour, timestep_type="linear", settings=written(train__min_denoising_steps=500))
     )
-    t = (1000 * draw(noise, 20_000, torch.Generator().manual_seed(0))[0]).round().long()
+    t = (1000 * draw(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
     assert (t.min().item(), t.max().item()) == (2 if favour == "balanced" else 1, 500)
 
 
@@ -93,7 +107,7 @@ def test_only_weighted_weighs() -> None:
     assert int(value.argmax()) == 124
     assert value[[0, 400, 999]].tolist() == pytest.approx([0.906, 1.083, 0.447], abs=0.01)
     for scheme in SCHEMES:
-        _, weight = draw(levels(run_with(timestep_type=scheme)), 50, torch.Generator().manual_seed(0))
+        _, weight = draw(levels(run_with(timestep_type=scheme)), 50, torch.Generator().manual_seed(0), zimage, 16)
         assert (len(set(weight.tolist())) > 1) == (scheme == "weighted")
 
 
