@@ -75,7 +75,10 @@ class Config:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0"."""
+    """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0".
+
+    `captions` says whether a picture is described by the file beside it, by its own name, or by `default_caption`.
+    """
 
     key: str
     folder: str | None
@@ -90,6 +93,7 @@ class Dataset:
     flip_y: bool = False
     controls: tuple[str, ...] = ()
     is_regularisation: bool = False
+    captions: Literal["files", "names", "default"] = "files"
 
 
 @dataclass(frozen=True)
@@ -193,3 +197,9 @@ class Run:
         if section in self.homes:
             return f"{self.homes[section][1]}{slash}{rest}"
         return f"{self.root}/{self.spelled.get(key, key)}"
+
+
+def repeats_of(folder: str) -> int:
+    """How often sd-scripts repeats the pictures of a folder of this name ("10_cat"); 0 when it passes it over."""
+    head = folder.split("_")[0].strip()
+    return max(0, int(head)) if head.isdigit() and head.isascii() and len(head) < 10 else 0

@@ -8,30 +8,19 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model.run import Dataset, Run
 from .errors import TrainError
+from .pictures import SUFFIXES, Picture, opened, read_pictures
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 TRIGGER_PLACES = ("[trigger]", "[name]")
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption."""
-
-    file: Path
-    width: int
-    height: int
-    digest: str
-    caption: str
 
 
 @dataclass(frozen=True)
@@ -79,17 +68,21 @@ class Item:
 
 
 def read_items(
-    run: Run, folders: Mapping[str, str], divisor: int, known: dict[str, tuple[int, int]] | None = None
+    run: Run,
+    folders: Mapping[str, str],
+    divisor: int,
+    known: dict[str, tuple[int, int]] | None = None,
+    skip: Callable[[str], None] | None = None,
 ) -> list[Item]:
     """All items of all datasets in a fixed order. Raises TrainError for empty folders, bad images, bad captions.
 
-    `known` holds the shown size of pictures that were decoded before, by the sha256 of their bytes; new ones are
-    decoded and added to it.
+    With `skip` pictures that cannot be read are left out, and it is told which. `known` holds the shown size of
+    pictures that were decoded before, by the sha256 of their bytes; new ones are decoded and added to it.
     """
     known = {} if known is None else known
     items: list[Item] = []
     for dataset in run.datasets:
-        pictures = _read_pictures(Path(folders[dataset.key]), dataset, known)
+        pictures = read_pictures(Path(folders[dataset.key]), dataset, known, skip)
         for resolution in dataset.resolutions or (512,):
             for flip_x, flip_y in _flips(dataset):
                 for picture in pictures:
@@ -196,17 +189,6 @@ def load_pixels(item: Item) -> Image:
     return cut(opened(item.picture.file).convert("RGB"), item)
 
 
-def opened(file: Path) -> Image:
-    """A decoded picture as it is shown. Raises TrainError."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(file) as source:
-            return ImageOps.exif_transpose(source)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise TrainError(f"{file} cannot be read: {error}.") from error
-
-
 def cut(image: Image, item: Item) -> Image:
     """A picture, or what belongs to it, resized as the item's picture is, cropped at its place and mirrored."""
     from PIL import Image, ImageOps
@@ -224,76 +206,6 @@ def cut(image: Image, item: Item) -> Image:
     if item.flip_x:
         image = ImageOps.mirror(image)
     return ImageOps.flip(image) if item.flip_y else image
-
-
-def _read_pictures(folder: Path, dataset: Dataset, known: dict[str, tuple[int, int]]) -> list[Picture]:
-    if not folder.is_dir():
-        raise TrainError(f"The dataset folder {folder} does not exist or is not a folder.")
-    files = sorted(path for path in _walk(folder) if path.suffix.lower() in SUFFIXES)
-    if not files:
-        raise TrainError(f"The dataset folder {folder} has no images ({', '.join(SUFFIXES)}).")
-    pictures: list[Picture] = []
-    broken: list[str] = []
-    for file in files:
-        try:
-            width, height, digest = _measure(file, known)
-        except (OSError, ValueError, SyntaxError) as error:
-            broken.append(f"{file} ({error})")
-            continue
-        pictures.append(Picture(file, width, height, digest, _caption(file, dataset)))
-    if broken:
-        raise TrainError(
-            f"{len(broken)} of {len(files)} images in {folder} cannot be read. Replace or remove: "
-            + "; ".join(broken[:20])
-            + (f"; and {len(broken) - 20} more" if len(broken) > 20 else "")
-        )
-    return pictures
-
-
-def _walk(folder: Path) -> Iterable[Path]:
-    for path in folder.iterdir():
-        if path.is_dir():
-            if not path.name.startswith(".") and path.name != "_controls":
-                yield from _walk(path)
-        elif path.is_file() and not path.name.startswith("."):
-            yield path
-
-
-def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, str]:
-    """(width, height, sha256) of an image; a new one is decoded, so that damage shows now and not at step 400."""
-    from io import BytesIO
-
-    from PIL import Image
-
-    content = file.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if digest in known:
-        return (*known[digest], digest)
-    try:
-        with Image.open(BytesIO(content)) as image:
-            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-            width, height = image.size
-            image.load()
-    except Image.DecompressionBombError as error:
-        raise ValueError(str(error)) from error
-    known[digest] = (height, width) if turned else (width, height)
-    return (*known[digest], digest)
-
-
-def _caption(file: Path, dataset: Dataset) -> str:
-    extension = dataset.caption_extension or ".txt"
-    path = file.with_suffix(extension if extension.startswith(".") else f".{extension}")
-    try:
-        return path.read_bytes().decode("utf-8-sig").strip() or dataset.default_caption.strip()
-    except FileNotFoundError:
-        return dataset.default_caption.strip()
-    except UnicodeDecodeError as error:
-        raise TrainError(
-            f"The caption {path} is not UTF-8 (byte {error.object[error.start]:#04x} at position {error.start}). "
-            "Save it as UTF-8."
-        ) from None
-    except OSError as error:
-        raise TrainError(f"The caption {path} cannot be read: {error.strerror or error}.") from error
 
 
 def _flips(dataset: Dataset) -> list[tuple[bool, bool]]:

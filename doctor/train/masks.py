@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .data import Item, Mask, cut, opened
+from .data import Item, Mask, cut
 from .encode import Cache
 from .errors import TrainError
+from .pictures import opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,8 @@ from PIL import Image
 
 from zdoctor.doctor.model.run import Dataset
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.data import (
-    Item,
-    Picture,
-    batches,
-    bucket,
-    load_pixels,
-    read_items,
-    with_trigger,
-)
+from zdoctor.doctor.train.data import Item, batches, bucket, load_pixels, read_items, with_trigger
+from zdoctor.doctor.train.pictures import Picture
 
 from .patient import DATASET, run_with, written
 
@@ -175,6 +170,49 @@ def test_a_picture_is_decoded_once(tmp_path: Path) -> None:
     known[first.picture.digest] = (32, 16)
     (again,) = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
     assert (again.picture.width, again.picture.height) == (32, 16)
+
+
+def test_broken_images_are_left_out_when_told(tmp_path: Path) -> None:
+    Image.new("RGB", (64, 64)).save(tmp_path / "good.png")
+    (tmp_path / "bad.png").write_bytes(b"")
+    told: list[str] = []
+    items = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
+    assert [item.picture.file.name for item in items] == ["good.png"]
+    assert len(told) == 1 and told[0].startswith("1 of 2 images") and "bad.png" in told[0]
+    (tmp_path / "good.png").unlink()
+    with pytest.raises(TrainError, match="None of the 1 images"):
+        read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
+
+
+@pytest.mark.parametrize(
+    ("captions", "default", "expected"),
+    [("files", "d", "written"), ("names", "d", "a red circle"), ("default", "d", "d"), ("default", "", "")],
+)
+def test_where_captions_come_from(tmp_path: Path, captions: Any, default: str, expected: str) -> None:
+    Image.new("RGB", (64, 64)).save(tmp_path / "a_red_circle.png")
+    (tmp_path / "a_red_circle.txt").write_text("written")
+    dataset = replace(DATASET, captions=captions, default_caption=default)
+    (item,) = read_items(run_with(datasets=(dataset,)), {"datasets/0": str(tmp_path)}, 16)
+    assert item.caption == expected
+
+
+def test_a_list_of_pictures_with_captions(tmp_path: Path) -> None:
+    """As ai-toolkit reads a dataset_path: the keys are paths, and without a caption the file beside it counts."""
+    for name in ("one", "two"):
+        Image.new("RGB", (64, 64)).save(tmp_path / f"{name}.png")
+    (tmp_path / "two.txt").write_text("from the file")
+    listed = tmp_path / "pictures.json"
+    listed.write_text(
+        json.dumps({str(tmp_path / "one.png"): {"caption": " in the list "}, str(tmp_path / "two.png"): {}})
+    )
+    items = read_items(run_with(), {"datasets/0": str(listed)}, 16)
+    assert [item.caption for item in items] == ["in the list", "from the file"]
+    listed.write_text('["one.png"]')
+    with pytest.raises(TrainError, match="is not of the form"):
+        read_items(run_with(), {"datasets/0": str(listed)}, 16)
+    listed.write_text("{")
+    with pytest.raises(TrainError, match="cannot be read"):
+        read_items(run_with(), {"datasets/0": str(listed)}, 16)
 
 
 def test_a_caption_that_is_not_utf8_is_named(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train import encode as encode_module
-from zdoctor.doctor.train.data import Item, Picture, read_items
+from zdoctor.doctor.train.data import Item, read_items
 from zdoctor.doctor.train.encode import Cache, Latents, Texts, component, vae_divisor, write_atomic
 from zdoctor.doctor.train.families import zimage
+from zdoctor.doctor.train.pictures import Picture
 
 from .patient import Recorder, go, run_with
 

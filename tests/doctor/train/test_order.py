@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.train.data import Item, Picture
+from zdoctor.doctor.train.data import Item
 from zdoctor.doctor.train.order import Order
+from zdoctor.doctor.train.pictures import Picture
 
 from .patient import run_with, written
 

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from zdoctor.doctor.model.run import Dataset
-from zdoctor.doctor.train.data import Item, Picture, read_items
+from zdoctor.doctor.train.data import Item, read_items
 from zdoctor.doctor.train.encode import Cache, Latents, Texts
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.lora import add_network, targets
 from zdoctor.doctor.train.masks import Masks
+from zdoctor.doctor.train.pictures import Picture
 from zdoctor.doctor.train.preserve import preservation_weight, preserved_prompt
 from zdoctor.doctor.train.preview import prompts
 from zdoctor.doctor.train.ranks import Ranks

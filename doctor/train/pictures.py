@@ -1,0 +1,144 @@
+"""The pictures of a dataset and their captions, from a folder or from a list in a JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..model.run import Dataset
+from .errors import TrainError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption."""
+
+    file: Path
+    width: int
+    height: int
+    digest: str
+    caption: str
+
+
+def opened(file: Path) -> Image:
+    """A decoded picture as it is shown. Raises TrainError."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as source:
+            return ImageOps.exif_transpose(source)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise TrainError(f"{file} cannot be read: {error}.") from error
+
+
+def read_pictures(
+    place: Path, dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
+) -> list[Picture]:
+    """The pictures of a folder or of a JSON file `{path: {"caption": …}}`, in the order of their paths.
+
+    Those that cannot be read end the run, or are left out and told to `skip`. Raises TrainError.
+    """
+    listed = _listed(place) if place.suffix.lower() == ".json" and place.is_file() else None
+    if listed is not None:
+        files = [Path(name) for name in sorted(listed)]
+    elif place.is_dir():
+        files = sorted(path for path in _walk(place) if path.suffix.lower() in SUFFIXES)
+    else:
+        raise TrainError(f"The dataset folder {place} does not exist or is not a folder.")
+    if not files:
+        raise TrainError(f"The dataset {place} has no images ({', '.join(SUFFIXES)}).")
+    pictures: list[Picture] = []
+    broken: list[str] = []
+    for file in files:
+        try:
+            width, height, digest = _measure(file, known)
+        except (OSError, ValueError, SyntaxError) as error:
+            broken.append(f"{file} ({error})")
+            continue
+        pictures.append(Picture(file, width, height, digest, _caption(file, dataset, listed)))
+    if broken:
+        names = "; ".join(broken[:MOST_NAMED])
+        names += f"; and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+        if skip is None:
+            raise TrainError(
+                f"{len(broken)} of {len(files)} images in {place} cannot be read. Replace or remove them, or train "
+                f"without them by --skip-unreadable: {names}"
+            )
+        if not pictures:
+            raise TrainError(f"None of the {len(files)} images in {place} can be read: {names}")
+        skip(f"{len(broken)} of {len(files)} images in {place} cannot be read and are left out: {names}")
+    return pictures
+
+
+def _listed(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = json.loads(file.read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrainError(f"The dataset file {file} cannot be read: {error}.") from error
+    if not isinstance(content, dict) or not all(isinstance(entry, dict) for entry in content.values()):
+        raise TrainError(f'The dataset file {file} is not of the form {{"path of a picture": {{"caption": "…"}}}}.')
+    return content
+
+
+def _walk(folder: Path) -> Iterable[Path]:
+    for path in folder.iterdir():
+        if path.is_dir():
+            if not path.name.startswith(".") and path.name != "_controls":
+                yield from _walk(path)
+        elif path.is_file() and not path.name.startswith("."):
+            yield path
+
+
+def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, str]:
+    """(width, height, sha256) of an image; a new one is decoded, so that damage shows now and not at step 400."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    content = file.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest in known:
+        return (*known[digest], digest)
+    try:
+        with Image.open(BytesIO(content)) as image:
+            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            width, height = image.size
+            image.load()
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    known[digest] = (height, width) if turned else (width, height)
+    return (*known[digest], digest)
+
+
+def _caption(file: Path, dataset: Dataset, listed: Mapping[str, Mapping[str, Any]] | None) -> str:
+    default = dataset.default_caption.strip()
+    entry = listed.get(str(file), {}) if listed is not None else {}
+    if "caption" in entry:
+        return str(entry["caption"]).strip()
+    if dataset.captions == "default":
+        return default
+    if dataset.captions == "names":
+        return file.stem.replace("_", " ").strip() or default
+    extension = dataset.caption_extension or ".txt"
+    path = file.with_suffix(extension if extension.startswith(".") else f".{extension}")
+    try:
+        return path.read_bytes().decode("utf-8-sig").strip() or default
+    except FileNotFoundError:
+        return default
+    except UnicodeDecodeError as error:
+        raise TrainError(
+            f"The caption {path} is not UTF-8 (byte {error.object[error.start]:#04x} at position {error.start}). "
+            "Save it as UTF-8."
+        ) from None
+    except OSError as error:
+        raise TrainError(f"The caption {path} cannot be read: {error.strerror or error}.") from error
