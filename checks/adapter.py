@@ -22,6 +22,7 @@ _FLUX_BLOCKS = ("transformer.single_transformer_blocks.", "transformer.transform
         ("KeyError", r"transformer\.single_transformer_blocks\.0\."),
         ("ValueError", r"Unknown lora key: .* Cannot load this lora in low vram mode"),
     ),
+    trainers=("ai-toolkit",),
 )
 def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFolder) -> Iterator[Finding]:
     """A training adapter that does not fit the model.

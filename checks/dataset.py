@@ -12,7 +12,13 @@ CONVERTIBLE = (".heic", ".heif", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".jxl
 ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
 
 
-@rule("DAT001", "error", "no-images", prevents=(("AssertionError", r"no images found in"),))
+@rule(
+    "DAT001",
+    "error",
+    "no-images",
+    prevents=(("AssertionError", r"no images found in"),),
+    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+)
 def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A dataset folder without a picture that the trainer can open.
 
@@ -53,7 +59,13 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
         raise Unestablished(unsure)
 
 
-@rule("DAT002", "warning", "unreadable-images", prevents=(("OSError", r"image file is truncated"),))
+@rule(
+    "DAT002",
+    "warning",
+    "unreadable-images",
+    prevents=(("OSError", r"image file is truncated"),),
+    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+)
 def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures that cannot be opened or that are cut off.
 

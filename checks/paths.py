@@ -62,6 +62,7 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
         ("OSError", r"No such device \(os error 19\)"),
         ("ValueError", r"is not a valid local path or hub path"),
     ),
+    trainers=("ai-toolkit",),
 )
 def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     """An adapter path names a folder or a repository where the trainer opens a file.
@@ -152,7 +153,7 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
         yield found(
             run.where(key),
             message,
-            otherwise=_otherwise(is_data, text),
+            otherwise=_otherwise(run.trainer, is_data, text),
             evidence={"looked_at": entry.path},
             text=text,
             what=what,
@@ -187,7 +188,9 @@ def _inside(weights: list[str]) -> str:
     return " It holds {count}: {names}." if len(weights) <= 3 else " It holds {count}: {names}, …"
 
 
-def _otherwise(is_data: bool, text: str) -> str:
+def _otherwise(trainer: str, is_data: bool, text: str) -> str:
+    if trainer != "ai-toolkit":
+        return "The trainer stops when it opens it." if not is_data else "The trainer stops when it reads the dataset."
     if is_data:
         return "The trainer takes it for a JSON file and ends with FileNotFoundError, after the model was loaded."
     if looks_local(text) and not text.endswith(".safetensors"):

@@ -14,7 +14,7 @@ from .model_files import PROBLEMS
 _KEY = "network/pretrained_lora_path"
 
 
-@rule("MDL006", "warning", "starting-lora-not-read")
+@rule("MDL006", "warning", "starting-lora-not-read", trainers=("ai-toolkit",))
 def starting_lora_not_read(run: Run, starting_lora: WeightFile | None) -> Iterator[Finding]:
     """A LoRA to start from of which the trainer takes nothing.
 

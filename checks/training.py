@@ -21,7 +21,7 @@ def _turbo(run: Run) -> bool:
     return run.variant == "turbo" or "turbo" in name
 
 
-@rule("TRN001", "warning", "no-latent-cache")
+@rule("TRN001", "warning", "no-latent-cache", trainers=("ai-toolkit",))
 def no_latent_cache(run: Run) -> Iterator[Finding]:
     """Images are encoded again at every step.
 
@@ -100,7 +100,7 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("TRN004", "warning", "turbo-without-adapter")
+@rule("TRN004", "warning", "turbo-without-adapter", trainers=("ai-toolkit",))
 def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     """A distilled model trained without its training adapter.
 
@@ -157,7 +157,7 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("TRN006", "warning", "captions-ignored")
+@rule("TRN006", "warning", "captions-ignored", trainers=("ai-toolkit",))
 def captions_ignored(run: Run) -> Iterator[Finding]:
     """The text encoder is unloaded, so captions are not read.
 

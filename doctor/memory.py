@@ -31,6 +31,8 @@ LORA_COPIES = 35.0
 # Bytes per pixel of a 16-bit VAE whose first block is 128 wide.
 VAE_ENCODE = 1.26 * GIB / 2**20
 VAE_DECODE = 1.50 * GIB / 2**20
+# SimpleTuner's ways of keeping weights off the card.
+OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
 # Encoding 512 tokens with the hidden states of all layers kept, for the 4.02 billion parameters of Qwen3-4B.
 TEXT_ENCODER_WORK = 0.12 * GIB / 4.02e9
 
@@ -67,7 +69,8 @@ def predict(
         assumptions=_assumptions(sizes, card, datasets),
         host_peak=_host_peak(run, sizes) if card else peak.total,
         host_free=system.memory_available,
-        alternatives=tuple(_alternatives(run, sizes, known, card)),
+        # they are named and spelled as ai-toolkit's
+        alternatives=tuple(_alternatives(run, sizes, known, card)) if run.trainer == "ai-toolkit" else (),
         margin=_highest(run, sizes, known, card) - peak.total,
     )
 
@@ -80,6 +83,9 @@ def _not_covered(run: Run) -> str:
     for qtype in (run.quantization, run.text_encoder_quantization):
         if qtype is not None and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
+    moved = next((name for name in OFFLOADING if _value(run, name) not in (None, False, 0, "", "0", "none")), None)
+    if moved is not None:
+        return f"{moved} moves weights between card and host while it trains; that is not predicted"
     offloading = run.settings.get("model/layer_offloading")
     if offloading is not None and offloading.value:
         return "layer_offloading moves weights between card and host while it trains; that is not predicted"
@@ -204,9 +210,13 @@ def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
         yield Phase("drawing samples", {**base, **held, "drawing or decoding": max(drawing, decode)})
 
 
+def _value(run: Run, key: str) -> Any:
+    written = run.settings.get(key)
+    return None if written is None else written.value
+
+
 def _is_set(run: Run, key: str) -> bool:
-    value = run.settings.get(key)
-    return value is not None and value.value is True
+    return _value(run, key) is True
 
 
 def _highest(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:

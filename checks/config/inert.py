@@ -28,7 +28,7 @@ _UNREAD_BY_ZIMAGE = (
 )
 
 
-@rule("CFG003", "warning", "inert-setting")
+@rule("CFG003", "warning", "inert-setting", trainers=("ai-toolkit",))
 def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     """A real key that has no effect here.
 

@@ -31,6 +31,13 @@ def _any(*marks: str) -> tuple[frozenset[str], ...]:
 DIALECTS = (
     Dialect("ai-toolkit", "ai_toolkit", _any("job+config", "job+process")),
     Dialect(
+        "SimpleTuner",
+        "simpletuner",
+        _any("model_family", "data_backend_config", "model_type+output_dir", "dataloader_config", "trainer_extra_args")
+        # a file of datasets, and a config.env that only says how the trainer is started
+        + _any("instance_data_dir+id", "cache_dir_vae+id", "training_num_processes"),
+    ),
+    Dialect(
         "musubi-tuner",
         "musubi",
         _any("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),

@@ -13,7 +13,6 @@ from ..text import Lines
 from .runs import JOBS, misspelt, runs
 
 _FOREIGN = (
-    ("SimpleTuner", ("model_family", "pretrained_model_name_or_path", "data_backend_config", "--model_family")),
     ("sd-scripts", ("network_module", "sdpa", "dataset_config", "general", "pretrained_model_name_or_path")),
     ("musubi-tuner", ("dit", "vae", "text_encoder")),
 )

@@ -1,0 +1,58 @@
+"""SimpleTuner's file of datasets: those that pictures are trained on, in the words of every trainer."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from ...model import Config, Dataset, Value
+from .options import Options
+
+TRAINED = ("image", "video")
+
+
+def datasets(backend: Config | None, options: Options) -> tuple[Dataset, ...]:
+    """Entries that are switched off, and those that hold caches, conditions or evaluation pictures, are left out."""
+    values = {} if backend is None else backend.values
+    made: list[Dataset] = []
+    for index in range(sum(1 for pointer in values if pointer.count("/") == 1)):
+        entry = {
+            pointer.split("/", 2)[2]: value for pointer, value in values.items() if pointer.startswith(f"/{index}/")
+        }
+        own = Options(entry)
+        off = own.flag("disabled") or own.flag("disable")
+        if not off and own.text("dataset_type", "image") in TRAINED:
+            made.append(_dataset(f"datasets/{index}", own, options))
+    return tuple(made)
+
+
+def settings(backend: Config | None) -> dict[str, Value]:
+    """Every value of the file, by settings key."""
+    return {} if backend is None else {f"datasets{pointer}": value for pointer, value in backend.values.items()}
+
+
+def _dataset(key: str, own: Options, options: Options) -> Dataset:
+    strategy = own.text("caption_strategy", options.text("caption_strategy", "filename"))
+    local = own.text("type", "local") == "local"
+    folder = own.text("instance_data_dir") or own.text("instance_data_root")
+    for name in ("model_family", "output_dir"):
+        folder = folder.replace(f"{{{name}}}", options.text(name))
+    cached = not (own.flag("vae_cache_disable") or options.flag("vae_cache_disable"))
+    return Dataset(
+        key=key,
+        folder=folder.replace("{id}", own.text("id")) or None if local else None,
+        caption_extension=".txt" if strategy == "textfile" else "",
+        resolutions=(_edge(own, options),),
+        default_caption=own.text("instance_prompt") if strategy == "instanceprompt" else "",
+        caption_dropout=own.number("caption_dropout_probability", options.number("caption_dropout_probability", 0.1)),
+        repeats=own.whole("repeats", 0) + 1,
+        cache_latents_to_disk=cached,
+        cache_latents=cached,
+        is_regularisation=own.flag("is_regularisation_data") or own.flag("is_regularization_data"),
+    )
+
+
+def _edge(own: Options, options: Options) -> int:
+    """The edge in pixels of a square picture of the dataset's resolution, which may be given in megapixels."""
+    size = own.number("resolution", options.number("resolution", 1024))
+    kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
+    return max(1, round(sqrt(size * 1e6)) if kind == "area" and 0 < size < 100 else int(size) if size < 1e9 else 1)

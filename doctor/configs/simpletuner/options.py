@@ -1,0 +1,109 @@
+"""SimpleTuner's options: every written value becomes a word of a command line, and argparse reads it back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from ...model import Value
+from ...model.record import dataclass
+from .names import JSON_OPTIONS, RENAMED, VARIABLES
+
+TRUE = ("1", "true", "yes", "y", "on")
+_EXTRA = "TRAINER_EXTRA_ARGS"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The written options by their present names. What is not written yet is spelled by `spelling`."""
+
+    settings: Mapping[str, Value]
+    root: str = ""
+    spelling: Mapping[str, str] = field(default_factory=dict)
+    dashed: bool = False
+
+    def spelled(self, names: Iterable[str]) -> dict[str, str]:
+        """How each of these would be written into this file."""
+        return {name: f"--{name}" if self.dashed else self.spelling.get(name, name) for name in names}
+
+    def raw(self, name: str) -> Any:
+        """What reaches the parser, None for what the trainer drops on the way."""
+        found = self.settings.get(name)
+        return None if found is None else effective(name, found.value)
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.raw(name)
+        return default if value is None or isinstance(value, bool | dict) else str(value).strip()
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.raw(name)
+        return default if value is None else str(value).strip().lower() in TRUE
+
+    def number(self, name: str, default: float) -> float:
+        value = self.raw(name)
+        try:
+            return default if value is None or isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            return default
+
+    def whole(self, name: str, default: int) -> int:
+        value = self.number(name, default)
+        return int(value) if abs(value) < 1e18 and value == value // 1 else default
+
+
+def effective(name: str, value: Any) -> Any:
+    """A written value as the trainer's parser gets it: some never arrive (cli_utils.mapping_to_cli_args)."""
+    if isinstance(value, dict):
+        return value if name in JSON_OPTIONS else None
+    if isinstance(value, list) and name not in JSON_OPTIONS:
+        return value[-1] if value else None  # one flag for each, and the last one wins
+    if isinstance(value, str):
+        word = value.strip()
+        return True if word.lower() == "true" else None if word.lower() == "false" or not word else word
+    return value
+
+
+def from_mapping(values: Mapping[str, Value], root: str) -> Options:
+    """The options of a JSON or TOML file; `root` is the pointer of the mapping that holds them."""
+    settings: dict[str, Value] = {}
+    dashes = 0
+    for pointer, value in values.items():
+        if not pointer.startswith(f"{root}/"):
+            continue
+        written, slash, rest = pointer[len(root) + 1 :].partition("/")
+        name = written.strip().lstrip("-")
+        name = RENAMED.get(name, name)
+        if slash:
+            settings[f"{name}/{rest}"] = value
+        elif value.value is not None and name:
+            dashes += written.startswith("--") - (not written.startswith("-"))
+            settings[name] = value
+    return Options(settings, root, dashed=dashes > 0)
+
+
+def from_variables(values: Mapping[str, Value]) -> Options:
+    """The options of a config.env: the variables that the trainer maps, and the words of TRAINER_EXTRA_ARGS."""
+    settings: dict[str, Value] = {}
+    for pointer, value in values.items():
+        name = pointer[1:]
+        option = VARIABLES.get(name)
+        if option is not None and value.value != "":
+            settings[option] = value
+        elif name == _EXTRA:
+            settings |= {RENAMED.get(key, key): replace(value, value=word) for key, word in _words(str(value.value))}
+    return Options(settings, spelling={option: name for name, option in VARIABLES.items()})
+
+
+def _words(text: str) -> Iterator[tuple[str, Any]]:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    for index, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        name, sign, value = word[2:].partition("=")
+        following = words[index + 1] if index + 1 < len(words) else "--"
+        yield name, value if sign else True if following.startswith("--") else following

@@ -1,0 +1,218 @@
+"""SimpleTuner's options in the words of every trainer, with its own defaults (field_registry of bc8e6ab7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ...model import Config, Dataset, Run, SamplePrompt, Value
+from .datasets import settings
+from .options import Options
+
+KEYS: Mapping[str, str] = {
+    "process_type": "model_type",
+    "name": "output_dir",
+    "architecture": "model_family",
+    "variant": "model_flavour",
+    "base_model": "pretrained_model_name_or_path",
+    "adapter": "assistant_lora_path",
+    "output_folder": "output_dir",
+    "datasets": "data_backend_config",
+    "dtype": "mixed_precision",
+    "quantization": "base_model_precision",
+    "text_encoder_quantization": "text_encoder_1_precision",
+    "rank": "lora_rank",
+    "alpha": "lora_alpha",
+    "network_type": "lora_type",
+    "steps": "max_train_steps",
+    "batch_size": "train_batch_size",
+    "gradient_accumulation": "gradient_accumulation_steps",
+    "scheduler": "lr_scheduler",
+    "save_every": "checkpoint_step_interval",
+    "keep_saves": "checkpoints_total_limit",
+    "disable_sampling": "validation_disable",
+    "sample_every": "validation_step_interval",
+    "samples": "validation_prompt",
+    "sample/guidance_scale": "validation_guidance",
+    "sample/sample_steps": "validation_num_inference_steps",
+    **{
+        name: name
+        for name in (
+            "gradient_checkpointing",
+            "max_grad_norm",
+            "learning_rate",
+            "optimizer",
+            "loss_type",
+            "use_ema",
+            "ema_decay",
+            "seed",
+            "num_train_epochs",
+        )
+    },
+}
+_ARCHITECTURES = {"z_image": "zimage", "z_image_omni": "zimage_omni", "chroma": "chroma"}
+# what a flavour stands for: variant, the repository, the repository that only the transformer comes from
+_FLAVOURS: Mapping[str, Mapping[str, tuple[str | None, str, str | None]]] = {
+    "z_image": {
+        "base": (None, "TONGYI-MAI/Z-Image", None),
+        "turbo": ("turbo", "TONGYI-MAI/Z-Image-Turbo", None),
+        "turbo-ostris-v2": ("turbo", "TONGYI-MAI/Z-Image-Turbo", None),
+        "ostris-de-turbo": ("deturbo", "TONGYI-MAI/Z-Image-Turbo", "ostris/Z-Image-De-Turbo"),
+    },
+    "flux": {
+        "dev": (None, "black-forest-labs/flux.1-dev", None),
+        "krea": (None, "black-forest-labs/flux.1-krea-dev", None),
+        "schnell": ("schnell", "black-forest-labs/flux.1-schnell", None),
+        "kontext": (None, "black-forest-labs/flux.1-kontext-dev", None),
+        "fluxbooru": (None, "terminusresearch/fluxbooru-v0.3", None),
+        "libreflux": (None, "jimmycarter/LibreFlux-SimpleTuner", None),
+    },
+}
+_DEFAULT_FLAVOURS = {"z_image": "turbo-ostris-v2", "flux": "krea"}
+_ADAPTERS = {
+    ("z_image", "turbo"): "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v1.safetensors",
+    (
+        "z_image",
+        "turbo-ostris-v2",
+    ): "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors",
+    ("flux", "schnell"): "ostris/FLUX.1-schnell-training-adapter",
+}
+_DTYPES = {"no": "fp32", "fp8": "bf16"}
+# the names that weights of the same kind have in every other place of zdoctor
+_PRECISIONS = {
+    "no_change": None,
+    "int8-quanto": "qint8",
+    "int4-quanto": "qint4",
+    "int2-quanto": "qint2",
+    "fp8-quanto": "qfloat8",
+    "int8-torchao": "int8",
+    "nf4-bnb": "nf4",
+}
+
+
+def run(
+    config: Config,
+    options: Options,
+    backend: Config | None,
+    found: tuple[Dataset, ...],
+    lycoris: Mapping[str, Value],
+) -> Run:
+    """The one run of a config. `lycoris` are the values of its lycoris config by pointer."""
+    family = options.text("model_family").lower()
+    flavour = options.text("model_flavour") or _DEFAULT_FLAVOURS.get(family, "")
+    variant, repo, transformer = _FLAVOURS.get(family, {}).get(flavour, (flavour or None, "", None))
+    base = options.text("pretrained_model_name_or_path") or repo or None
+    transformer = options.text("pretrained_transformer_model_name_or_path") or transformer
+    output = options.text("output_dir", "simpletuner-results")
+    lora = options.text("model_type", "full") == "lora"
+    of_lycoris = {pointer.strip("/"): value.value for pointer, value in lycoris.items()}
+    is_lycoris = options.text("lora_type", "standard") == "lycoris"
+    rank = options.whole("lora_rank", 16)
+    alpha = options.number("lora_alpha", rank)
+    if is_lycoris and isinstance(of_lycoris.get("linear_dim"), int):
+        rank = of_lycoris["linear_dim"]
+        alpha = float(of_lycoris.get("linear_alpha") or rank)
+    quantization = options.text("base_model_precision", "no_change")
+    precision = options.text("mixed_precision", "bf16")
+    quantized = quantization != "no_change" and options.text("base_model_default_dtype", "bf16") == "bf16"
+    seed = options.whole("seed", -1)
+    steps = options.whole("max_train_steps", 0)
+    warmup = options.whole("lr_warmup_steps", 0)
+    prompt = options.text("validation_prompt")
+    names = {name for name in {*KEYS.values(), *options.settings} if "/" not in name}
+    return Run(
+        trainer="SimpleTuner",
+        config=config.path,
+        root=options.root,
+        index=0,
+        kind="lora" if lora else "finetune",
+        process_type=options.text("model_type", "full"),
+        name=re.split(r"[/\\]", output.rstrip("/\\"))[-1] or "simpletuner-results",
+        architecture=_architecture(family, flavour),
+        variant=variant,
+        base_model=transformer or base,
+        extras_model=base if transformer else None,
+        adapter=_adapter(options, family, flavour) if lora else None,
+        output_folder=output,
+        datasets=found,
+        dtype="bf16" if quantized else _DTYPES.get(precision, precision),
+        quantization=_PRECISIONS.get(quantization, quantization),
+        text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
+        rank=rank,
+        alpha=alpha,
+        network_type=_network(options, of_lycoris) if lora else "",
+        steps=max(0, steps),
+        batch_size=options.whole("train_batch_size", 4),
+        gradient_accumulation=options.whole("gradient_accumulation_steps", 1),
+        gradient_checkpointing=options.flag("gradient_checkpointing", True),
+        max_grad_norm=options.number("max_grad_norm", 2.0),
+        learning_rate=options.number("learning_rate", 4e-7),
+        optimizer=options.text("optimizer", "adamw_bf16").lower(),
+        scheduler=options.text("lr_scheduler", "constant_with_warmup"),
+        scheduler_settings={"warmup_steps": warmup} if warmup else {},
+        noise_scheduler="flowmatch",
+        loss_type=options.text("loss_type", "l2"),
+        use_ema=options.flag("use_ema"),
+        ema_decay=options.number("ema_decay", 0.995),
+        cache_text_embeddings=not options.flag("text_cache_disable"),
+        seed=seed if seed > 0 else None,
+        save_every=options.whole("checkpoint_step_interval", 500),
+        save_dtype="bf16",
+        keep_saves=options.whole("checkpoints_total_limit", 5),
+        disable_sampling=options.flag("validation_disable") or not prompt,
+        sample_every=options.whole("validation_step_interval", 100),
+        samples=_samples(options, prompt),
+        settings={**options.settings, **settings(backend)},
+        keys={**KEYS, **{f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}},
+        homes={} if backend is None else {"datasets": (backend.path, "")},
+        spelled=options.spelled(names),
+    )
+
+
+def _architecture(family: str, flavour: str) -> str | None:
+    if family == "flux" and flavour == "kontext":
+        return "flux_kontext"
+    return _ARCHITECTURES.get(family, family) or None
+
+
+def _adapter(options: Options, family: str, flavour: str) -> str | None:
+    """The adapter of a distilled model, which the trainer fetches unasked."""
+    own = _ADAPTERS.get((family, flavour))
+    if own is None or options.flag("disable_assistant_lora"):
+        return None
+    written = options.text("assistant_lora_path")
+    if not written or written == "None":
+        return own
+    weight = own.rpartition("/")[2]
+    return f"{written}/{weight}" if own.count("/") == 2 and written.count("/") == 1 else written
+
+
+def _precision(written: str) -> str | None:
+    return _PRECISIONS.get(written, written)
+
+
+def _network(options: Options, lycoris: Mapping[str, object]) -> str:
+    if options.text("lora_type", "standard") == "lycoris":
+        algorithm = lycoris.get("algo")
+        return algorithm if isinstance(algorithm, str) else "lycoris"
+    return "dora" if options.flag("use_dora") else "lora"
+
+
+def _samples(options: Options, prompt: str) -> tuple[SamplePrompt, ...]:
+    """The validation prompt at each of the resolutions ("1024", "1024x768", "512,1024")."""
+    made: list[SamplePrompt] = []
+    for size in options.text("validation_resolution", "256").split(",") if prompt else ():
+        edges = re.fullmatch(r"\s*(\d{1,5})(?:\s*x\s*(\d{1,5}))?(?:\.0)?\s*", size.lower())
+        width, height = (int(edges[1]), int(edges[2] or edges[1])) if edges else (1024, 1024)
+        made.append(
+            SamplePrompt(
+                prompt=prompt,
+                width=width,
+                height=height,
+                seed=options.whole("validation_seed", 0),
+                steps=options.whole("validation_num_inference_steps", 30),
+                guidance=options.number("validation_guidance", 7.5),
+                negative=options.text("validation_negative_prompt"),
+            )
+        )
+    return tuple(made)
