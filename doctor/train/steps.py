@@ -155,7 +155,8 @@ def _rescued(error: Lost, step: int) -> str:
 def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, str], held_out: int) -> None:
     run = trainer.run
     dtype = getattr(torch, SAVE_DTYPES[run.save_dtype])
-    write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, trainer.family.VERSION))
+    base = trainer.family.VERSIONS[run.architecture or ""]
+    write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, base))
     write_state(state_file(output, run.name), trainer.state(identity, held_out))
 
 

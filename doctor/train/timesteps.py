@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ..model.run import Run
+from .families import Family
 
 COUNT = 1000
-SHIFT = 3.0
 # One name each for Flux and Lumina 2 in ai-toolkit, where all three do what the model's scheduler says.
 SHIFTS = ("shift", "flux_shift", "lumina2_shift")
 # The width of the log-normal part of lognorm_blend.
@@ -50,8 +50,8 @@ HARDNESS = (
 )
 
 
-def times(scheme: str, generator: torch.Generator) -> Tensor:
-    """The table of 1000 times in [0, 1], descending."""
+def times(scheme: str, generator: torch.Generator, family: Family, cells: int) -> Tensor:
+    """The table of 1000 times in [0, 1], descending, for latents of so many 2 x 2 cells."""
     if scheme == "sigmoid":
         return (1.0 - torch.sigmoid(torch.randn(COUNT, generator=generator))).sort(descending=True).values
     if scheme == "lognorm_blend":
@@ -60,14 +60,8 @@ def times(scheme: str, generator: torch.Generator) -> Tensor:
         blend = torch.cat([1.0 - early / early.max(), torch.linspace(1.0, 1.0 / COUNT, COUNT // 4)])
         return (blend.sort(descending=True).values * COUNT).floor() / COUNT
     if scheme in SHIFTS:
-        # a scheduler's table begins with shifted times; these are shifted once more
-        grid = torch.linspace(1.0, _shifted(torch.tensor(1.0 / COUNT)).item(), COUNT)
-        return _shifted(grid)
+        return family.shifted_times(COUNT, cells)
     return torch.linspace(1.0, 1.0 / COUNT, COUNT)
-
-
-def _shifted(t: Tensor) -> Tensor:
-    return SHIFT * t / (1.0 + (SHIFT - 1.0) * t)
 
 
 class Levels(NamedTuple):
@@ -98,14 +92,14 @@ def levels(run: Run) -> Levels:
     )
 
 
-def draw(levels: Levels, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(t, weight) for `size` samples: t in [0, 1], the loss weight of each.
+def draw(levels: Levels, size: int, generator: torch.Generator, family: Family, cells: int) -> tuple[Tensor, Tensor]:
+    """(t, weight) for `size` samples of so many 2 x 2 cells: t in [0, 1], the loss weight of each.
 
     favour "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture). A scheme
     of a few steps picks only where a sampler of so many steps would begin them.
     """
     scheme, favour, weighting, first, last = levels
-    table = times(scheme, generator)
+    table = times(scheme, generator, family, cells)
     if scheme in FEW_STEPS:
         few = FEW_STEPS[scheme]
         index = torch.tensor(few)[torch.randint(0, len(few), (size,), generator=generator)]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import TrainError
-from . import zimage
+from . import flux, zimage
 
 # What a prompt gives the transformer, by the family's own names, on the CPU.
 Embedding = Mapping[str, Tensor]
@@ -23,8 +23,9 @@ Embedding = Mapping[str, Tensor]
 class Family(Protocol):
     """The names that a family's file holds.
 
-    `TITLE` is its name for people, `CLASS_NAME` the transformer's class in `MODULE`, `VERSION` what other programs
-    find in a LoRA's ss_base_model_version, `PREFIX` what a LoRA's file writes before the name of a Linear.
+    `TITLE` is its name for people, `CLASS_NAME` the transformer's class in `MODULE`, `VERSIONS` what other programs
+    find in a LoRA's ss_base_model_version, by the architecture of the config, `PREFIX` what a LoRA's file writes
+    before the name of a Linear.
     `TEXT_PARTS` are the folders that encode prompts, `BLOCKS` the lists of blocks that may be checkpointed or moved
     one by one, in the order in which they run. `GUIDED` says that the model takes the guidance as a number, so that
     no second pass with the negative prompt is needed.
@@ -33,7 +34,7 @@ class Family(Protocol):
     TITLE: str
     CLASS_NAME: str
     MODULE: str
-    VERSION: str
+    VERSIONS: Mapping[str, str]
     PREFIX: str
     TEXT_PARTS: tuple[str, ...]
     BLOCKS: tuple[str, ...]
@@ -45,18 +46,28 @@ class Family(Protocol):
     def is_target(self, name: str) -> bool:
         """Whether a LoRA covers the Linear of this name."""
 
+    def channels(self, model: nn.Module) -> int:
+        """Of the latents that the model was made for."""
+
     def text_encoder(
         self, folders: Mapping[str, Path], dtype: torch.dtype, device: torch.device
     ) -> Callable[[str], Embedding]:
         """Load what encodes prompts. Raises TrainError; torch.OutOfMemoryError where it does not fit on `device`."""
 
     def predict(
-        self, model: nn.Module, noisy: Tensor, t: Tensor, texts: Sequence[Embedding], guidance: float = 1.0
+        self,
+        model: nn.Module,
+        noisy: Tensor,
+        t: Tensor,
+        texts: Sequence[Embedding],
+        guidance: float = 1.0,
+        control: Tensor | None = None,
     ) -> Tensor:
         """What the model takes for the way from latent to noise, float32, b x c x h x w.
 
         `noisy` is b x c x h x w in the model's dtype and on its device, `t` in [0, 1] the share of noise, on the
-        CPU; `texts` one embedding each. `guidance` counts where the family is `GUIDED` only.
+        CPU; `texts` one embedding each. `guidance` counts where the family is `GUIDED` only. `control` are the
+        latents of the images that are edited, b x c x any size; they count where `refuse` lets control images pass.
         """
 
     def scheduler(self, model_folder: Path) -> Any:
@@ -65,9 +76,11 @@ class Family(Protocol):
     def shift(self, cells: int) -> float:
         """The dynamic shift (mu) for a latent of so many 2 x 2 cells, for schedulers that ask for one."""
 
+    def shifted_times(self, count: int, cells: int) -> Tensor:
+        """The descending table of times in (0, 1] that `timestep_type: shift` picks from in training."""
 
-_ZIMAGE: Family = zimage
-_FAMILIES = (_ZIMAGE,)
+
+_FAMILIES: tuple[Family, ...] = (zimage, flux)
 
 
 def family_named(class_name: str) -> Family | None:

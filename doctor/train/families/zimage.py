@@ -14,13 +14,14 @@ from ..pretrained import load_pretrained, load_tokenizer
 TITLE = "Z-Image"
 CLASS_NAME = "ZImageTransformer2DModel"
 MODULE = "diffusers.models.transformers.transformer_z_image"
-VERSION = "zimage"
+VERSIONS: Mapping[str, str] = {"zimage": "zimage"}
 PREFIX = "diffusion_model."
 TEXT_PARTS: tuple[str, ...] = ("text_encoder", "tokenizer")
 BLOCKS: tuple[str, ...] = ("noise_refiner", "context_refiner", "layers")
 GUIDED = False
 
 LONGEST_PROMPT = 512
+SHIFT = 3.0
 
 
 def is_quantized(name: str) -> bool:
@@ -31,6 +32,11 @@ def is_quantized(name: str) -> bool:
 def is_target(name: str) -> bool:
     """Those whose dotted name contains "layers"."""
     return "layers" in name.split(".")
+
+
+def channels(model: nn.Module) -> int:
+    config: Any = model.config
+    return int(config.in_channels)
 
 
 def text_encoder(
@@ -61,7 +67,12 @@ def encode(tokenizer: Any, encoder: Any, text: str, device: torch.device) -> Ten
 
 
 def predict(
-    model: nn.Module, noisy: Tensor, t: Tensor, texts: Sequence[Mapping[str, Tensor]], guidance: float = 1.0
+    model: nn.Module,
+    noisy: Tensor,
+    t: Tensor,
+    texts: Sequence[Mapping[str, Tensor]],
+    guidance: float = 1.0,
+    control: Tensor | None = None,
 ) -> Tensor:
     """The model takes the share of what is no noise, a frame axis, and gives the way from noise to latent."""
     states = [text["states"].to(noisy.device, noisy.dtype) for text in texts]
@@ -77,9 +88,18 @@ def scheduler(model_folder: Path) -> Any:
     make: Any = FlowMatchEulerDiscreteScheduler
     if (model_folder / "scheduler" / "scheduler_config.json").is_file():
         return make.from_pretrained(str(model_folder), subfolder="scheduler")
-    return make(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False)
+    return make(num_train_timesteps=1000, shift=SHIFT, use_dynamic_shifting=False)
 
 
 def shift(cells: int) -> float:
     """As the pipeline computes it; Z-Image's own scheduler asks for none."""
     return 0.5 + (1.15 - 0.5) * (cells - 256) / (4096 - 256)
+
+
+def shifted_times(count: int, cells: int) -> Tensor:
+    """A scheduler's table begins with shifted times; ai-toolkit shifts these once more."""
+    return _shifted(torch.linspace(1.0, _shifted(torch.tensor(1.0 / count)).item(), count))
+
+
+def _shifted(t: Tensor) -> Tensor:
+    return SHIFT * t / (1.0 + (SHIFT - 1.0) * t)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
+from tests.flux import trainable_flux
 from zdoctor.doctor.demo.tiny import build_tiny_adapter, build_tiny_pipeline
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
@@ -29,6 +30,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "model"
     build_tiny_pipeline(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline of Flux.1-dev. Read only: copy what a test changes."""
+    return trainable_flux(tmp_path_factory.mktemp("flux") / "model")
 
 
 @pytest.fixture(scope="session")

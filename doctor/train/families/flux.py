@@ -1,0 +1,145 @@
+"""Flux.1 (dev, schnell, Kontext): a stream of T5's states and picture cells, with CLIP's pooled state beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..pretrained import load_pretrained, load_tokenizer
+
+TITLE = "Flux"
+CLASS_NAME = "FluxTransformer2DModel"
+MODULE = "diffusers.models.transformers.transformer_flux"
+VERSIONS: Mapping[str, str] = {"flux": "flux.1", "flux_kontext": "flux.1_kontext"}
+PREFIX = "transformer."
+TEXT_PARTS: tuple[str, ...] = ("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")
+BLOCKS: tuple[str, ...] = ("transformer_blocks", "single_transformer_blocks")
+GUIDED = True
+
+# T5's tokens, of schnell too: ai-toolkit asks for as many of both.
+PROMPT = 512
+# Flux's scheduler where the model folder has none.
+SCHEDULER: Mapping[str, Any] = {
+    "num_train_timesteps": 1000,
+    "shift": 3.0,
+    "use_dynamic_shifting": True,
+    "base_shift": 0.5,
+    "max_shift": 1.15,
+    "base_image_seq_len": 256,
+    "max_image_seq_len": 4096,
+}
+
+
+def is_quantized(name: str) -> bool:
+    """The Linears of the blocks, never embedders or the head."""
+    return name.split(".", 1)[0] in BLOCKS
+
+
+def is_target(name: str) -> bool:
+    """All Linears of the blocks, the modulation's too, as ai-toolkit's transformer_only has it."""
+    return name.split(".", 1)[0] in BLOCKS
+
+
+def channels(model: nn.Module) -> int:
+    """Of a latent: four cells of one are a token."""
+    config: Any = model.config
+    return int(config.in_channels) // 4
+
+
+def text_encoder(
+    folders: Mapping[str, Path], dtype: torch.dtype, device: torch.device
+) -> Callable[[str], dict[str, Tensor]]:
+    """CLIP and T5; `states` are 512 x width, whatever the prompt's length, `pooled` is width."""
+    from transformers.models.clip.modeling_clip import CLIPTextModel
+    from transformers.models.t5.modeling_t5 import T5EncoderModel
+
+    tokenizers = load_tokenizer(folders["tokenizer"]), load_tokenizer(folders["tokenizer_2"])
+    clip: Any = load_pretrained(CLIPTextModel, folders["text_encoder"], "text encoder", dtype=dtype).to(device)
+    t5: Any = load_pretrained(T5EncoderModel, folders["text_encoder_2"], "second text encoder", dtype=dtype).to(
+        device
+    )
+
+    @torch.no_grad()
+    def encode(text: str) -> dict[str, Tensor]:
+        short, long = (
+            tokenizer(text, padding="max_length", truncation=True, max_length=length, return_tensors="pt").input_ids
+            for tokenizer, length in zip(tokenizers, (tokenizers[0].model_max_length, PROMPT), strict=True)
+        )
+        return {"pooled": clip(short.to(device)).pooler_output[0].cpu(), "states": t5(long.to(device))[0][0].cpu()}
+
+    return encode
+
+
+def predict(
+    model: nn.Module,
+    noisy: Tensor,
+    t: Tensor,
+    texts: Sequence[Mapping[str, Tensor]],
+    guidance: float = 1.0,
+    control: Tensor | None = None,
+) -> Tensor:
+    """The cells of a control image follow those of the picture, told apart by the first of their three ids."""
+    _, _, height, width = noisy.shape
+    cells, ids = _packed(noisy), _ids(height, width, 0)
+    count = cells.shape[1]
+    if control is not None:
+        cells = torch.cat([cells, _packed(control.to(noisy))], dim=1)
+        ids = torch.cat([ids, _ids(control.shape[2], control.shape[3], 1)])
+    states, pooled = (torch.stack([text[name] for text in texts]).to(noisy) for name in ("states", "pooled"))
+    config: Any = model.config
+    scale = torch.full((len(texts),), guidance, device=noisy.device) if config.guidance_embeds else None
+    output = model(
+        hidden_states=cells,
+        encoder_hidden_states=states,
+        pooled_projections=pooled,
+        timestep=t.to(noisy.device, torch.float32),
+        img_ids=ids.to(noisy.device),
+        txt_ids=torch.zeros(states.shape[1], 3, device=noisy.device),
+        guidance=scale,
+        return_dict=False,
+    )[0]
+    return _unpacked(output[:, :count].float(), height, width)
+
+
+def _packed(latent: Tensor) -> Tensor:
+    """b x c x h x w to b x (h/2 w/2) x 4c: cells of 2 x 2."""
+    count, depth, height, width = latent.shape
+    cells = latent.reshape(count, depth, height // 2, 2, width // 2, 2).permute(0, 2, 4, 1, 3, 5)
+    return cells.reshape(count, height * width // 4, 4 * depth)
+
+
+def _unpacked(cells: Tensor, height: int, width: int) -> Tensor:
+    split = cells.reshape(len(cells), height // 2, width // 2, -1, 2, 2).permute(0, 3, 1, 4, 2, 5)
+    return split.reshape(len(cells), -1, height, width)
+
+
+def _ids(height: int, width: int, image: int) -> Tensor:
+    """Which image, row and column each cell is of."""
+    rows, columns = torch.meshgrid(torch.arange(height // 2), torch.arange(width // 2), indexing="ij")
+    return torch.stack([torch.full_like(rows, image), rows, columns], dim=-1).reshape(-1, 3).float()
+
+
+def scheduler(model_folder: Path) -> Any:
+    """The flow-matching Euler scheduler of the model folder, else that of dev."""
+    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+
+    make: Any = FlowMatchEulerDiscreteScheduler
+    if (model_folder / "scheduler" / "scheduler_config.json").is_file():
+        return make.from_pretrained(str(model_folder), subfolder="scheduler")
+    return make(**SCHEDULER)
+
+
+def shift(cells: int) -> float:
+    return 0.5 + (1.15 - 0.5) * (cells - 256) / (4096 - 256)
+
+
+def shifted_times(count: int, cells: int) -> Tensor:
+    """An even table, shifted the more the larger the picture is, as dev's scheduler does; of schnell too."""
+    grid = torch.linspace(1.0, 1.0 / count, count)
+    growth = math.exp(shift(cells))
+    return growth * grid / (1.0 + (growth - 1.0) * grid)

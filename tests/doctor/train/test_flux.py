@@ -1,0 +1,131 @@
+"""Flux trains as Z-Image does, and its embeddings, previews and LoRAs are those of diffusers' own pipelines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers.pipelines.flux.pipeline_flux import FluxPipeline
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from tests.flux import DEV, FluxTransformer2DModel
+from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.train.encode import Cache, Texts
+from zdoctor.doctor.train.families import flux as family
+from zdoctor.doctor.train.load import build_empty, fill
+from zdoctor.doctor.train.lora import add_network, targets, trainable
+from zdoctor.doctor.train.sample import denoise
+
+from .patient import go, run_with
+
+CPU = torch.device("cpu")
+PROMPT = SamplePrompt("a b ab", 48, 64, 3, 3, 3.5)
+RUN = run_with(architecture="flux")
+
+
+@pytest.fixture(scope="module")
+def schnell(flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without the guidance embedder, and with a scheduler that does not shift."""
+    folder = Path(shutil.copytree(flux, tmp_path_factory.mktemp("schnell") / "model"))
+    shutil.rmtree(folder / "transformer")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        FluxTransformer2DModel(**DEV | {"guidance_embeds": False}).save_pretrained(folder / "transformer")
+    file = folder / "scheduler" / "scheduler_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "shift": 1.0, "use_dynamic_shifting": False}))
+    return folder
+
+
+def pipeline(folder: Path) -> Any:
+    pipe: Any = FluxPipeline.from_pretrained(str(folder))
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
+    texts = Texts(Cache(cache), family, {name: folder / name for name in family.TEXT_PARTS}, torch.float32)
+    assert texts.prepare(prompts, CPU, lambda _: None) == len(prompts)
+    return [texts.get(prompt) for prompt in prompts]
+
+
+def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = None) -> Tensor:
+    latent = denoise(
+        model,
+        family.scheduler(folder),
+        PROMPT,
+        text,
+        text,
+        shrink=8,
+        channels=family.channels(model),
+        dtype=torch.float32,
+        device=CPU,
+    )
+    assert latent is not None
+    return family._packed(latent)
+
+
+def start() -> Tensor:
+    """The noise that a preview of `PROMPT` starts from, in the pipeline's packing."""
+    noise = torch.randn((1, 4, 8, 6), generator=torch.Generator().manual_seed(PROMPT.seed))
+    return family._packed(noise)
+
+
+def pipeline_latent(pipe: Any) -> Tensor:
+    latent: Tensor = pipe(
+        prompt=PROMPT.prompt,
+        height=PROMPT.height,
+        width=PROMPT.width,
+        num_inference_steps=PROMPT.steps,
+        guidance_scale=PROMPT.guidance,
+        latents=start(),
+        output_type="latent",
+    ).images
+    return latent
+
+
+def test_embeddings_are_those_of_the_pipeline(flux: Path, tmp_path: Path) -> None:
+    prompts = ("a b ab", "", "a " * 600)
+    pipe = pipeline(flux)
+    for prompt, ours in zip(prompts, embedded(flux, tmp_path, *prompts), strict=True):
+        states, pooled, _ = pipe.encode_prompt(prompt, prompt)
+        assert ours["states"].shape == (512, 24)
+        torch.testing.assert_close(ours["states"], states[0], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours["pooled"], pooled[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["flux", "schnell"])
+def test_previews_are_those_of_the_pipeline(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(name)
+    pipe = pipeline(folder)
+    (text,) = embedded(folder, tmp_path, PROMPT.prompt)
+    torch.testing.assert_close(sampled(pipe.transformer, folder, text), pipeline_latent(pipe))
+
+
+def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux: Path, circles: Path, tmp_path: Path) -> None:
+    result = go(run_with(architecture="flux", steps=6, quantization=None), flux, circles, tmp_path / "out")
+    with safe_open(result.lora, framework="pt") as file:
+        assert file.metadata()["ss_base_model_version"] == "flux.1"
+    tensors = load_file(result.lora)
+    assert len(tensors) == 2 * (2 * 14 + 3 * 6)
+    assert tensors["transformer.transformer_blocks.0.norm1_context.linear.lora_B.weight"].shape == (96, 8)
+    assert tensors["transformer.single_transformer_blocks.2.proj_out.lora_A.weight"].shape == (8, 80)
+
+    model = build_empty(flux / "transformer")
+    fill(model, flux / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    parameters = trainable(add_network(model, targets(model), RUN, 0), family.PREFIX)
+    for key, parameter in parameters.items():
+        parameter.data.copy_(tensors[key])
+    (text,) = embedded(flux, tmp_path / "cache", PROMPT.prompt)
+    ours = sampled(model, flux, text)
+    pipe = pipeline(flux)
+    before = pipeline_latent(pipe)
+    pipe.load_lora_weights(result.lora)
+    after = pipeline_latent(pipe)
+    assert (after - before).abs().max() > 1e-2
+    torch.testing.assert_close(ours, after, rtol=1e-4, atol=1e-4)
