@@ -190,7 +190,8 @@ def _inside(weights: list[str]) -> str:
 
 def _otherwise(trainer: str, is_data: bool, text: str) -> str:
     if trainer != "ai-toolkit":
-        return "The trainer stops when it opens it." if not is_data else "The trainer stops when it reads the dataset."
+        what = "reads the dataset" if is_data else "opens it"
+        return f"The trainer stops when it {what}."
     if is_data:
         return "The trainer takes it for a JSON file and ends with FileNotFoundError, after the model was loaded."
     if looks_local(text) and not text.endswith(".safetensors"):
