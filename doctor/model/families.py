@@ -104,7 +104,7 @@ _FAMILIES = {
 }
 
 
-TRAINED = ("zimage",)  # the architectures of zdoctor's own runner
+TRAINED = ("zimage", "flux", "flux_kontext")  # the architectures of zdoctor's own runner
 
 
 def family_of(run: Run) -> Family | None:
