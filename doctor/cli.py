@@ -68,6 +68,11 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
         made.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine")
         train_command.trainer_argument(made)
+        made.add_argument(
+            "--trainer-source",
+            metavar="DIR",
+            help="a checkout of the trainer, whose keys then count (found beside the config)",
+        )
 
     made = command("check", _check, "say what would go wrong; changes nothing")
     with_config(made)
@@ -141,6 +146,7 @@ def _checked(options: argparse.Namespace) -> int:
         ignored=options.ignore,
         deep=options.deep,
         trainer=options.trainer,
+        trainer_source=options.trainer_source,
         progress=console.reading() if options.deep else None,
     )
     report = seen.report
@@ -174,6 +180,7 @@ def _fix(options: argparse.Namespace) -> int:
         selected=options.select,
         deep=options.deep,
         trainer=options.trainer,
+        trainer_source=options.trainer_source,
         progress=console.progress(),
         reading=console.reading() if options.deep else None,
     )
@@ -188,6 +195,7 @@ def _fix(options: argparse.Namespace) -> int:
                     (
                         config,
                         options.trainer and f"--trainer {options.trainer}",
+                        options.trainer_source and f"--trainer-source {options.trainer_source}",
                         options.allow and f"--allow {options.allow}",
                         options.deep and "--deep",
                     ),

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 MOST_PASSES = 3
 
 
-def world_of(machine: str | None, *, deep: bool = False, progress: Any = None) -> World:
-    """The live machine, or the one in a machine file. Raises UserError for a file that is none.
+def world_of(
+    machine: str | None, *, deep: bool = False, progress: Any = None, trainer_source: str | None = None
+) -> World:
+    """The live machine, or the one in a machine file. Raises UserError for a file or checkout that is none.
 
     `deep`: it keeps receipts of the files that it hashes, and tells `progress` (bytes done, in all, file name).
     """
-    live = _deep_world(progress) if deep else LiveWorld()
+    if trainer_source is not None:
+        checkout_at(trainer_source)
+    live = _deep_world(progress, trainer_source) if deep else LiveWorld(trainer_source=trainer_source)
     if machine is None:
         return live
     from .probe.recorded import MachineError, RecordedWorld
@@ -41,7 +45,9 @@ def world_of(machine: str | None, *, deep: bool = False, progress: Any = None) -
         record = json.loads(Path(machine).read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise MachineError("it is not a JSON object")
-        return RecordedWorld(record, live if record.get("live") else None)
+        return RecordedWorld(
+            record, live if record.get("live") else None, sources=live if trainer_source is not None else None
+        )
     except FileNotFoundError:
         raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
     except RecursionError:
@@ -50,11 +56,22 @@ def world_of(machine: str | None, *, deep: bool = False, progress: Any = None) -
         raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
 
 
-def _deep_world(progress: Any) -> LiveWorld:
+def _deep_world(progress: Any, trainer_source: str | None) -> LiveWorld:
     from .receipts import Receipts
     from .state import state_folder
 
-    return LiveWorld(receipts=Receipts(state_folder()), progress=progress)
+    return LiveWorld(receipts=Receipts(state_folder()), progress=progress, trainer_source=trainer_source)
+
+
+def checkout_at(folder: str) -> str:
+    """The trainer whose checkout a folder is. Raises UserError where it is none that zdoctor knows."""
+    from .schema import mining
+
+    trainer = mining.recognised(Path(folder))
+    if trainer is None:
+        known = ", ".join(mining.TRAINERS)
+        raise UserError(f"{folder} is no checkout of a trainer that zdoctor knows ({known}).", "Name its top folder.")
+    return trainer
 
 
 def examination(
@@ -65,11 +82,12 @@ def examination(
     ignored: Sequence[str] = (),
     deep: bool = False,
     trainer: str | None = None,
+    trainer_source: str | None = None,
     progress: Any = None,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form."""
     rules = select(all_rules(), selected, ignored)
-    world = world_of(machine, deep=deep, progress=progress)
+    world = world_of(machine, deep=deep, progress=progress, trainer_source=trainer_source)
     return examine_config(config, world, rules, deep=deep, trainer=trainer)
 
 
@@ -81,13 +99,23 @@ def check(
     ignored: Sequence[str] = (),
     deep: bool = False,
     trainer: str | None = None,
+    trainer_source: str | None = None,
 ) -> Report:
     """What would go wrong in a training run. Asks no network, imports no torch.
 
     Writes nothing; a `deep` check, which reads the model's files as a whole, notes in the state folder what it read.
-    Whose config it is shows in its keys; `trainer` says it where they do not.
+    Whose config it is shows in its keys; `trainer` says it where they do not. `trainer_source` is a checkout of that
+    trainer, whose keys then count; one that the config lies in is found without it.
     """
-    seen = examination(config, machine=machine, selected=selected, ignored=ignored, deep=deep, trainer=trainer)
+    seen = examination(
+        config,
+        machine=machine,
+        selected=selected,
+        ignored=ignored,
+        deep=deep,
+        trainer=trainer,
+        trainer_source=trainer_source,
+    )
     return seen.report
 
 
@@ -125,6 +153,7 @@ def fix(
     selected: Sequence[str] = (),
     deep: bool = False,
     trainer: str | None = None,
+    trainer_source: str | None = None,
     progress: Any = None,
     reading: Any = None,
 ) -> Fixed:
@@ -138,7 +167,7 @@ def fix(
     rules = select(all_rules(), selected, ())
 
     def look() -> Report:
-        world = world_of(machine, deep=deep, progress=reading)
+        world = world_of(machine, deep=deep, progress=reading, trainer_source=trainer_source)
         if apply and isinstance(world, RecordedWorld) and world.live is None:
             raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
         return examine_config(config, world, rules, deep=deep, trainer=trainer).report

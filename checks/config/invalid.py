@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Finding, Run, Severity
+from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.rules import rule
 from . import keys
 from .combinations import exclusive, missing
+from .near import meant
+from .refused import refused
 from .values import CACHE, LOAD, OPTIMIZER, START, STEP, bad, value_of
 
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
 
 @rule("CFG004", "error", "invalid-value")
-def invalidvalue_of(run: Run) -> Iterator[Finding]:
+def invalid_value(run: Run, schema: Schema) -> Iterator[Finding]:
     """A value that the trainer refuses or replaces.
 
     What: A spelling that the trainer does not know, a number in quotes, two settings that exclude each other, or a
@@ -32,16 +33,19 @@ def invalidvalue_of(run: Run) -> Iterator[Finding]:
     """
     if run.kind not in ("lora", "finetune"):
         return
-    yield from _types(run)
-    yield from _spellings(run)
-    yield from _schedules(run)
-    yield from _quantization(run)
-    yield from _architecture(run)
+    if run.trainer != "ai-toolkit":
+        yield from refused(run, schema)
+        return
+    yield from _types(run, schema)
+    yield from _spellings(run, schema)
+    yield from _schedules(run, schema)
+    yield from _quantization(run, schema)
+    yield from _architecture(run, schema)
     yield from missing(run)
     yield from exclusive(run)
 
 
-def _types(run: Run) -> Iterator[Finding]:
+def _types(run: Run, schema: Schema) -> Iterator[Finding]:
     """Numbers in quotes, words where numbers belong, and sections that are none."""
     for name in _SECTIONS:
         value = value_of(run, name)
@@ -66,7 +70,7 @@ def _types(run: Run) -> Iterator[Finding]:
                 yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=number)
             else:
                 yield bad(run, key, "{key} is {value!r}, which is no number.", OPTIMIZER if name == "lr" else STEP)
-        elif name in keys.FLAGS.get(section, frozenset()) and value.strip().lower() in (
+        elif _is_flag(schema, section, name) and value.strip().lower() in (
             "false",
             "no",
             "off",
@@ -86,6 +90,11 @@ def _types(run: Run) -> Iterator[Finding]:
             yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
 
 
+def _is_flag(schema: Schema, section: str, name: str) -> bool:
+    known = (schema.section(section) or {}).get(name)
+    return known is not None and known.kind == "bool" and name != "neg"  # "no" is a negative prompt like any other
+
+
 def _number(text: str) -> int | float | None:
     stripped = text.strip()
     if re.fullmatch(r"[-+]?\d{1,15}", stripped):
@@ -95,36 +104,13 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _meant(value: object, known: frozenset[str]) -> tuple[str | None, str | None]:
-    """The spelling that is certainly meant (one slip away from one known name only), and one that may be."""
-    if not isinstance(value, str):
-        return None, None
-    plain = {re.sub(r"[\s_.\-]", "", name).lower(): name for name in known}
-    same = plain.get(re.sub(r"[\s_.\-]", "", value).lower())
-    slips = [same] if same is not None else [name for name in known if _one_slip(value.lower(), name.lower())]
-    near = difflib.get_close_matches(value.lower(), sorted(known), 1, 0.72)
-    return (slips[0] if len(slips) == 1 else None), (near[0] if near else None)
-
-
-def _one_slip(one: str, other: str) -> bool:
-    """Whether one letter was left out, added, replaced, or two neighbours were swapped."""
-    short, long = sorted((one, other), key=len)
-    if len(long) - len(short) > 1 or one == other:
-        return False
-    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    if len(short) < len(long):
-        return short[at:] == long[at + 1 :]
-    swapped = short[:at] + short[at + 1 : at + 2] + short[at : at + 1] + short[at + 2 :]
-    return short[at + 1 :] == long[at + 1 :] or swapped == long
-
-
 def _spelling(
     run: Run, key: str, known: frozenset[str], when: str, *, severity: Severity | None = None
 ) -> Iterator[Finding]:
     value = value_of(run, key)
-    if value is None or (isinstance(value, str) and value in known):
+    if value is None or not known or (isinstance(value, str) and value in known):
         return
-    certain, likely = _meant(value, known)
+    certain, likely = meant(value, known)
     why = "{key} is {value!r}, which the trainer does not know."
     if severity is not None:  # it would be taken, in its way: to change it is another training
         certain, likely = None, certain or likely
@@ -137,19 +123,26 @@ def _list(known: frozenset[str]) -> str:
     return ", ".join(sorted(known))
 
 
-def _spellings(run: Run) -> Iterator[Finding]:
-    yield from _spelling(run, "train/dtype", keys.DTYPES, LOAD)
-    yield from _spelling(run, "save/dtype", keys.DTYPES, "at the first save")
-    yield from _spelling(run, "save/save_format", frozenset(("safetensors", "diffusers")), START)
-    yield from _spelling(run, "train/content_or_style", frozenset(("balanced", "content", "style")), STEP)
-    if run.noise_scheduler == "flowmatch":
-        yield from _spelling(run, "train/timestep_type", keys.TIMESTEP_TYPES, STEP)
-    yield from _spelling(run, "train/loss_type", keys.LOSS_TYPES, "the loss is plain mse", severity="warning")
-    optimizer = value_of(run, "train/optimizer")
-    if not (isinstance(optimizer, str) and optimizer.lower().startswith(("prodigy", "dadaptation"))) and not (
-        isinstance(optimizer, str) and optimizer.lower() in keys.OPTIMIZERS
+def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
+    for key, when in (
+        ("train/dtype", LOAD),
+        ("save/dtype", "at the first save"),
+        ("save/save_format", START),
+        ("train/content_or_style", STEP),
+        *((("train/timestep_type", STEP),) if run.noise_scheduler == "flowmatch" else ()),
     ):
-        yield from _spelling(run, "train/optimizer", keys.OPTIMIZERS, OPTIMIZER)
+        yield from _spelling(run, key, schema.choices(key), when)
+    for key, known, when in (
+        ("train/loss_type", schema.choices("train/loss_type"), "the loss is plain mse"),
+        ("network/type", schema.choices("network/type") | keys.NETWORKS, "the network is a plain LoRA"),
+    ):
+        yield from _spelling(run, key, known, when, severity="warning")
+    optimizer = value_of(run, "train/optimizer")
+    optimizers = schema.choices("train/optimizer") | keys.OPTIMIZERS
+    if not (isinstance(optimizer, str) and optimizer.lower().startswith(("prodigy", "dadaptation"))) and not (
+        isinstance(optimizer, str) and optimizer.lower() in optimizers
+    ):
+        yield from _spelling(run, "train/optimizer", optimizers, OPTIMIZER)
     scheduler = value_of(run, "train/noise_scheduler")
     if (
         run.architecture in keys.TRANSFORMERS
@@ -167,13 +160,14 @@ def _spellings(run: Run) -> Iterator[Finding]:
         )
 
 
-def _schedules(run: Run) -> Iterator[Finding]:
+def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
     key = "train/lr_scheduler"
     name = value_of(run, key)
     if name is None:
         return
+    schedulers = schema.choices(key) - keys.BROKEN_SCHEDULERS
     if not isinstance(name, str):
-        yield from _spelling(run, key, keys.SCHEDULERS, OPTIMIZER)
+        yield from _spelling(run, key, schedulers, OPTIMIZER)
     elif name in keys.BROKEN_SCHEDULERS:
         yield bad(
             run,
@@ -181,10 +175,10 @@ def _schedules(run: Run) -> Iterator[Finding]:
             "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
             "one does not take it. What works: {known}.",
             OPTIMIZER,
-            known=_list(keys.SCHEDULERS),
+            known=_list(schedulers),
         )
-    elif name not in keys.SCHEDULERS:
-        yield from _spelling(run, key, keys.SCHEDULERS, OPTIMIZER)
+    elif name not in schedulers:
+        yield from _spelling(run, key, schedulers, OPTIMIZER)
     elif name == "linear":
         yield bad(
             run,
@@ -206,20 +200,21 @@ def _schedules(run: Run) -> Iterator[Finding]:
         )
 
 
-def _quantization(run: Run) -> Iterator[Finding]:
+def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:
+    known = schema.choices("model/qtype")
     for key, active in (
         ("model/qtype", run.quantization),
         ("model/qtype_te", run.text_encoder_quantization),
     ):
         value = value_of(run, key)
-        if active is None or value is None:
+        if active is None or value is None or not known:
             continue
         name, bar, adapter = value.partition("|") if isinstance(value, str) else (value, "", "")
-        if not isinstance(name, str) or name not in keys.QTYPES:
-            certain, likely = _meant(name, keys.QTYPES)
+        if not isinstance(name, str) or name not in known:
+            certain, likely = meant(name, known)
             why = "{key} is {name!r}, which the trainer does not know. It knows {known}."
-            meant = None if certain is None else certain + bar + adapter
-            yield bad(run, key, why, LOAD, new=meant, likely=likely, name=name, known=_list(keys.QTYPES))
+            new = None if certain is None else certain + bar + adapter
+            yield bad(run, key, why, LOAD, new=new, likely=likely, name=name, known=_list(known))
         if bar and adapter.count("/") == 0 and "\\" not in adapter:
             yield bad(
                 run,
@@ -232,16 +227,17 @@ def _quantization(run: Run) -> Iterator[Finding]:
             )
 
 
-def _architecture(run: Run) -> Iterator[Finding]:
+def _architecture(run: Run, schema: Schema) -> Iterator[Finding]:
     written = value_of(run, "model/arch")
     if not isinstance(written, str) or not written:
         return
     name, colon, tag = written.partition(":")
-    if name in keys.ARCHITECTURES:
+    known = schema.choices("model/arch")
+    if not known or name in known or name in keys.PLAIN_ARCHITECTURES:
         return
-    certain, likely = _meant(name, keys.ARCHITECTURES)
+    certain, likely = meant(name, known)
     match = re.fullmatch(r"(.+?)[\s_.\-]?(turbo|deturbo)", name, re.I)
-    if match and not colon and (base := _meant(match.group(1), keys.ARCHITECTURES)[0]):
+    if match and not colon and (base := meant(match.group(1), known)[0]):
         certain, colon, tag = base, ":", match.group(2).lower()
     yield bad(
         run,

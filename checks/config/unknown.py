@@ -6,23 +6,16 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Config, Finding, Run, Value, found
+from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
+from ...doctor.model.schema import Section
 from ...doctor.rules import rule
-from .keys import COMMIT, SECTIONS
+from .near import likeness
 from .places import key_span, key_where
 
 MOST_NEAREST = 50
-_TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")
-_SLIDERS = (
-    "concept_slider",
-    "image_reference_slider_trainer",
-    "ultimate_slider_trainer",
-    "concept_replacer",
-    "textual_inversion_trainer",
-    "slider",
-)
 _TOP = frozenset(("job", "config", "meta"))
 _INNER = frozenset(("name", "process", "device", "training_folder", "is_v2", "log_dir"))
+_HOMES = ("", "train", "model", "network", "datasets/*", "sample", "save", "logging", "general")
 # a run without these is another run: no network means a full fine-tune, no train section means fp32 and lr 1e-6
 _DECISIVE = {
     "network": "Without a network section the trainer makes a full fine-tune of the whole model.",
@@ -30,40 +23,82 @@ _DECISIVE = {
     "model": "Without a model section there is no model to train: name_or_path must be specified.",
     "datasets": "Without datasets there is nothing to train on.",
 }
+_SILENT = "The trainer starts without a word and uses its default"
+_STOPS = "The trainer stops at the start, before it loads anything"
 
 
 @rule("CFG002", "warning", "unknown-key")
-def unknown_key(config: Config, run: Run) -> Iterator[Finding]:
+def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A key that the trainer never reads.
 
-    What: A key that no part of ai-toolkit asks for at this place: misspelt, or in the wrong section.
-    Why: The trainer takes what it knows from every section and drops the rest without a word, so the default is
-    used instead. A misspelt network section turns a LoRA run into a full fine-tune; that is an error here.
+    What: A key that the trainer does not ask for at this place: misspelt, or in the wrong section. What it asks for
+    is mined from its own source: that of the checkout which the config lies in, which lies beside it or which
+    --trainer-source names, else that of the commit which the finding names. Mappings that a trainer hands on as they
+    are (network_kwargs, optimizer_params) may hold anything.
+    Why: ai-toolkit takes what it knows from every section and drops the rest without a word, so the default is
+    used instead; a misspelt network section turns a LoRA run into a full fine-tune, which is an error here. The TOML
+    config file of sd-scripts and musubi-tuner drops unknown keys, too; their dataset files, their command line and
+    SimpleTuner's options stop the trainer.
     Repair: The nearest key that the trainer reads is offered as a rename; it is for you to say whether it was meant.
-    Upstream: toolkit/config_modules.py takes every value with kwargs.get.
-    Signature: None; the run starts and trains with other settings than the file says.
+    Upstream: ai-toolkit toolkit/config_modules.py; sd-scripts library/train_util.py read_config_from_file;
+    SimpleTuner simpletuner/helpers/configuration/cmd_args.py
+    Signature: None where it is dropped; "unrecognized arguments", "extra keys not allowed" where the trainer stops.
     """
-    yield from _outer(config)
-    if run.process_type not in (*_TRAINERS, *_SLIDERS):
-        return
+    if schema.trainer == "ai-toolkit":
+        yield from _outer(config, schema)
     looked_up = 0
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
-        if section not in SECTIONS or name in SECTIONS[section]:
-            continue
-        if section == "" and run.process_type not in _TRAINERS:
+        keys = _keys(schema, run, section)
+        if keys is None or name in keys or (section == "" and name in schema.renamed):
             continue
         looked_up += 1
         nearest, home = None, ""
         if looked_up <= MOST_NEAREST:  # a file with more is not misspelt, it is something else
             written = {k.rpartition("/")[2] for k in run.settings if k.rpartition("/")[0] == parent}
-            nearest, home = _nearest(name, section, written)
-        absent = home == "" and nearest in _DECISIVE and nearest not in run.settings
-        yield _finding(config, value, name, section, nearest, home, _DECISIVE[nearest] if absent and nearest else "")
+            nearest, home = _nearest(schema, run, name, section, written)
+        short_for = _abbreviated(config, run, section, name, keys)
+        if short_for is not None:
+            yield _short(config, schema, value, name, section, short_for)
+            continue
+        absent = (
+            home == "" and nearest in _DECISIVE and nearest not in run.settings and schema.trainer == "ai-toolkit"
+        )
+        decisive = _DECISIVE[nearest] if absent and nearest else ""
+        severity, when = _weight(config, run, section)
+        yield _finding(
+            config, schema, value, name, section, nearest, home, decisive, "error" if decisive else severity, when
+        )
 
 
-def _outer(config: Config) -> Iterator[Finding]:
+def _keys(schema: Schema, run: Run, section: str) -> Section | None:
+    """What may stand in a section of this run, None where that is not known or anything may."""
+    if schema.trainer == "ai-toolkit" and f"{run.process_type}:" not in schema.sections:
+        return None  # an extension that is not in this checkout, or one that trains nothing
+    return schema.section(section, run.process_type)
+
+
+def _weight(config: Config, run: Run, section: str) -> tuple[Severity, str]:
+    """How much an unknown key weighs, and what the trainer does with it."""
+    if run.trainer == "ai-toolkit":
+        return "warning", _SILENT
+    if run.trainer == "SimpleTuner":
+        return ("warning", _SILENT) if section else ("error", _STOPS)
+    if section or config.format == "shell":
+        return "error", _STOPS
+    return "warning", _SILENT
+
+
+def _abbreviated(config: Config, run: Run, section: str, name: str, keys: Section) -> str | None:
+    """The one option that a name begins: argparse takes it for that."""
+    if section or not (run.trainer == "SimpleTuner" or config.format == "shell"):
+        return None
+    begun = [key for key in keys if key.startswith(name)]
+    return begun[0] if len(begun) == 1 else None
+
+
+def _outer(config: Config, schema: Schema) -> Iterator[Finding]:
     """Keys outside the processes: only what looks like a slip, for any name may hold YAML anchors there."""
     for pointer, value in config.values.items():
         parent, _, name = pointer.rpartition("/")
@@ -71,64 +106,82 @@ def _outer(config: Config) -> Iterator[Finding]:
         if known is None or name in known:
             continue
         slip = difflib.get_close_matches(name, sorted(known), 1, 0.7)
+        at = parent.strip("/")
         if slip:
-            yield _finding(config, value, name, parent.strip("/"), slip[0], parent.strip("/"), "")
-        elif parent == "/config" and name in SECTIONS[""]:
-            yield _finding(config, value, name, "config", name, "", "")
+            yield _finding(config, schema, value, name, at, slip[0], at, "", "warning", _SILENT)
+        elif parent == "/config" and name in (schema.section("") or ()):
+            yield _finding(config, schema, value, name, "config", name, "", "", "warning", _SILENT)
 
 
-def _nearest(name: str, section: str, written: set[str]) -> tuple[str | None, str]:
+def _nearest(schema: Schema, run: Run, name: str, section: str, written: set[str]) -> tuple[str | None, str]:
     """The key that was probably meant, and its section; (None, "") when none is near."""
-    for home in ("", "train", "model", "network", "datasets/*", "sample", "save", "logging"):
-        if name in SECTIONS[home]:
+    homes = [home for home in _HOMES if _keys(schema, run, home) is not None]
+    for home in homes:
+        if name in (_keys(schema, run, home) or ()):
             return name, home
     best: tuple[float, str, str] | None = None
-    for home, keys in SECTIONS.items():
-        if home != section and (section.count("*") or home not in ("", "train", "model", "network", "datasets/*")):
-            continue
-        for key in keys:
-            score = _likeness(name, key) - (0.0 if home == section else 0.25) - (0.1 if key in written else 0.0)
+    for home in dict.fromkeys((section, *(() if section.count("*") else homes))):
+        for key in _keys(schema, run, home) or ():
+            score = likeness(name, key) - (0.0 if home == section else 0.25) - (0.05 if key in written else 0.0)
             if score > 0.6 and (best is None or score > best[0]):
                 best = (score, key, home)
     return (None, "") if best is None else (best[1], best[2])
 
 
-def _likeness(one: str, other: str) -> float:
-    """0 to 1; a slip of one letter in a short name counts as near, too."""
-    together = len(one) + len(other)
-    most = 2 * min(len(one), len(other)) / together if together else 1.0
-    # what cannot be near by its length is not compared
-    ratio = difflib.SequenceMatcher(None, one.lower(), other.lower()).ratio() if most > 0.6 else 0.0
-    if sorted(one) == sorted(other):
-        return max(ratio, 0.95)
-    if abs(len(one) - len(other)) <= 1 and len(other) <= 4 and (set(one) >= set(other) or set(other) >= set(one)):
-        return max(ratio, 0.7)
-    return ratio
-
-
 def _finding(
-    config: Config, value: Value, name: str, section: str, nearest: str | None, home: str, decisive: str
+    config: Config,
+    schema: Schema,
+    value: Value,
+    name: str,
+    section: str,
+    nearest: str | None,
+    home: str,
+    decisive: str,
+    severity: Severity,
+    when: str,
 ) -> Finding:
-    message = "{trainer} reads no key {key} " + ("in {section}" if section else "directly in the process")
-    message += ", so it is silently ignored."
+    place = "in {section}" if section else "directly in the process" if schema.trainer == "ai-toolkit" else ""
+    message = "{trainer} reads no key {key}" + (f" {place}" if place else "")
+    message += ", so it is silently ignored." if when == _SILENT else "."
     if nearest is not None and home == section:
         message += " Did you mean {nearest}?"
     elif nearest is not None:
-        message += " The key {nearest} belongs " + ("in {home}." if home else "directly in the process.")
-    span = key_span(config, value)
-    evidence: dict[str, object] = {"key": name, "section": section, "nearest": nearest, "table": COMMIT}
-    if span is not None and nearest is not None and home == section and nearest != name:
-        evidence |= {"start": span[0], "end": span[1], "old": name, "new": nearest}
+        message += " The key {nearest} belongs " + ("in {home}." if home else "to the outermost keys.")
     return found(
         key_where(config, value),
         message + (" " + decisive if decisive else ""),
-        otherwise="The trainer starts without a word and uses its default (keys as read by ai-toolkit {table}).",
-        evidence=evidence,
-        severity="error" if decisive else None,
-        trainer="ai-toolkit",
+        otherwise=when + " (keys as read by {table}).",
+        evidence=_evidence(config, schema, value, name, section, nearest if home == section else None, nearest),
+        severity=severity,
+        trainer=schema.trainer,
         key=name,
         section=section.replace("/*", "[]"),
         home=home.replace("/*", "[]"),
         nearest=nearest,
-        table=COMMIT,
+        table=schema.named,
     )
+
+
+def _short(config: Config, schema: Schema, value: Value, name: str, section: str, whole: str) -> Finding:
+    return found(
+        key_where(config, value),
+        "{trainer} takes {key} as short for {nearest}. Write the whole name: with another option that begins so, the "
+        "short one stops the trainer.",
+        otherwise="Nothing happens today (keys as read by {table}).",
+        evidence=_evidence(config, schema, value, name, section, whole, whole),
+        severity="note",
+        trainer=schema.trainer,
+        key=name,
+        nearest=whole,
+        table=schema.named,
+    )
+
+
+def _evidence(
+    config: Config, schema: Schema, value: Value, name: str, section: str, new: str | None, nearest: str | None
+) -> dict[str, object]:
+    span = key_span(config, value)
+    evidence: dict[str, object] = {"key": name, "section": section, "nearest": nearest, "table": schema.named}
+    if span is not None and new is not None and new != name:
+        evidence |= {"start": span[0], "end": span[1], "old": name, "new": new}
+    return evidence

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from .hub import Hub
 from .record import dataclass
 from .run import Config, Run
+from .schema import Schema
 from .storage import Room, Storage
 from .unknown import Unknown
 
@@ -247,3 +248,4 @@ class Facts:
     room: tuple[Room, ...] | Unknown = NOT_ASKED
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)
+    schema: Schema | Unknown = NOT_ASKED

@@ -65,6 +65,9 @@ class Schema:
         return frozenset(known.choices) if known is not None else frozenset()
 
     @property
-    def version(self) -> str:
-        """How messages name it: the short commit, or that it is somebody's checkout."""
-        return self.commit[:8] or "of this checkout"
+    def named(self) -> str:
+        """How messages name it: the trainer with its commit, or the checkout that it was mined from."""
+        at = f" {self.commit[:8]}" if self.commit else ""
+        here = f" in {self.source}" if self.source else ""
+        rest = f", where {next(iter(self.unparsed))} does not parse here" if self.unparsed else ""
+        return f"{self.trainer}{at}{here}{rest}"

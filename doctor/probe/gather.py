@@ -17,6 +17,7 @@ from .files import probe_files
 from .hub import claimed, probe_hub
 from .model import probe_adapter, probe_model
 from .room import probe_room
+from .schema import probe_schema
 from .skeletons import with_skeletons
 from .starting_lora import probe_starting_lora
 from .storage import probe_storage
@@ -63,6 +64,7 @@ PROBES: Mapping[str, Probe] = {
     "room": probe_room,
     "storage": probe_storage,
     "memory": predict,
+    "schema": probe_schema,
 }
 
 
@@ -84,7 +86,7 @@ def gather(
     def establish(name: str) -> Any:
         if name not in known:
             known[name] = _probe(PROBES[name], establish)
-            if shared is not None and name in ("system", "gpus", "packages"):
+            if shared is not None and name in ("system", "gpus", "packages", "schema"):
                 shared[name] = known[name]
         return known[name]
 

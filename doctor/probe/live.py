@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..model import Component, Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from .cards import cards
 from .computer import container_limit, memory, os_name, release
 from .device.linux import MountLine, read_mounts
@@ -48,7 +48,10 @@ STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bc
 
 
 class LiveWorld:
-    """This machine. Environment, working directory and home can be given, for tests and for the demo."""
+    """This machine. Environment, working directory and home can be given, for tests and for the demo.
+
+    `trainer_source` is a checkout of the trainer that the user named.
+    """
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class LiveWorld:
         *,
         receipts: Receipts | None = None,
         progress: Progress | None = None,
+        trainer_source: str | None = None,
     ) -> None:
         self.variables: Mapping[str, str] = dict(os.environ if environment is None else environment)
         self._cwd = cwd or str(Path.cwd())
@@ -66,6 +70,7 @@ class LiveWorld:
         self._receipts = receipts
         self._digests: dict[tuple[str, str], str | Unknown] = {}  # one look reads a file once, whatever asks for it
         self._progress = progress
+        self._trainer_source = trainer_source
         self._speeds: dict[tuple[str, ...], Speed | Unknown] = {}
 
     @property
@@ -254,6 +259,22 @@ class LiveWorld:
             names = ", ".join(sorted({part.class_name or name for name, part in parts.items()}))
             self._progress(0, 0, f"asking the installed libraries about {names}")
         return ask_libraries(parts)
+
+    def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
+        from ..schema import mining
+        from ..schema.tables import cached, completed
+        from ..state import state_folder
+
+        named = self._trainer_source
+        root = mining.find(trainer, near) if named is None else Path(self._cwd, named)
+        if root is None:
+            return None
+        if named is not None and mining.recognised(root) != trainer:
+            return Unknown(f"{named} is no checkout of {trainer}, whose config this is")
+        try:
+            return completed(cached(root, trainer, state_folder()))
+        except mining.NoCheckout as error:
+            return Unknown(str(error)) if named is not None else None
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..model import Component, Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from .digests import digest_of_bytes
 from .record_shape import complaint
 from .world import Mount, Paths, Shapes, Stat, World, resolve
@@ -35,9 +35,12 @@ class MachineError(Exception):
 
 
 class RecordedWorld:
-    """A machine answered from a record. With `live`, questions the record is silent on go to that world."""
+    """A machine answered from a record. With `live`, questions the record is silent on go to that world.
 
-    def __init__(self, record: Mapping[str, Any], live: World | None = None) -> None:
+    `sources` is asked for the schema of a trainer, where the user named a checkout.
+    """
+
+    def __init__(self, record: Mapping[str, Any], live: World | None = None, *, sources: World | None = None) -> None:
         if record.get("schema") != SCHEMA:
             raise MachineError(f"its schema is {record.get('schema')!r}, not {SCHEMA!r}")
         wrong = complaint(record)
@@ -45,6 +48,7 @@ class RecordedWorld:
             raise MachineError(wrong)
         self.record = record
         self.live = live if record.get("live") else None
+        self.sources = sources
         self.about = str(record.get("about", "a recorded machine"))
         self._files: dict[str, Any] = dict(record.get("files", {}))
         for path, entry in self._files.items():
@@ -224,6 +228,11 @@ class RecordedWorld:
         if self.live is not None:
             return self.live.skeletons(parts)
         return dict.fromkeys(parts, Unknown("the libraries of a recorded machine cannot be asked"))
+
+    def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
+        # a checkout that was named lies on this machine, whatever machine is checked
+        here = self.live or self.sources
+        return here.schema(trainer, near) if here is not None else None
 
     def landmarks(self) -> tuple[str, ...]:
         return self.live.landmarks() if self.live is not None else ()

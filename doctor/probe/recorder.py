@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model import Component, Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from .image import IMAGES
 from .recorded import SCHEMA
 from .world import Mount, Paths, Shapes, Stat, World
@@ -117,6 +117,9 @@ class Recorder:
 
     def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
         return self.world.skeletons(parts)
+
+    def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
+        return self.world.schema(trainer, near)
 
     def landmarks(self) -> tuple[str, ...]:
         return self.world.landmarks()

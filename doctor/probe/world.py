@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Literal, Protocol
 
-from ..model import Component, Gpu, Speed, System, Unknown
+from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from ..model.record import dataclass
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -105,6 +105,13 @@ class World(Protocol):
         """Name -> shape of all that the installed libraries take from the weight files of these parts.
 
         Starts a process that imports them: seconds, only for a deep check.
+        """
+        ...
+
+    def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
+        """What a checkout of the trainer at, above or just below one of these folders accepts; None without one.
+
+        Mined from its source, of which nothing is run; Unknown when the checkout that the user named is no such.
         """
         ...
 

@@ -32,11 +32,13 @@ _COMPARED = (
     ("sample/sampler", "toolkit/sampler.py", "get_sampler", "sampler"),
     ("model/arch", MARKER, "", "arch"),
 )
+_KEPT = re.compile(rb"get_conf|kwargs|config\.get\(|config\[|_type\b|_style\b|\buid\b|\barch\b")
 _SAME = {"save/dtype": "train/dtype", "model/qtype_te": "model/qtype"}
 
 
 def mine(sources: Sources) -> Schema:
     """The schema of an ai-toolkit checkout. What does not parse is left out and named."""
+    sources.keep = _KEPT
     reads = Reads(sources)
     processes = dict(_extensions(sources))
     base: Sections = {}
@@ -51,11 +53,12 @@ def mine(sources: Sources) -> Schema:
             continue
         own: Sections = {}
         reads.process(file, name, own)
-        own.setdefault("", {}).setdefault("type", Key("str"))
+        own[""] = {"type": Key("str"), "device": Key("str"), **own.get("", {})}
         sections |= {f"{uid}:{path}": keys for path, keys in own.items() if keys and keys != base.get(path)}
     if "" in sections:
         sections[""].setdefault("type", Key("str", choices=tuple(sorted(processes))))
         sections[""].setdefault("device", Key("str"))  # of the job; written in every example, and harmless
+    sections |= {f"{uid}:": sections[""] for uid in TRAINERS if uid in processes and "" in sections}
     for path, choices in _choices(sources).items():
         section, _, name = path.rpartition("/")
         if name in sections.get(section, {}):

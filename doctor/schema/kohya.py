@@ -10,25 +10,25 @@ from .sources import Sources
 SD_MARKER = "library/train_util.py"
 MUSUBI_MARKER = "src/musubi_tuner/dataset/config_utils.py"
 _SCRIPTS = (
-    "train_network.py",
-    "sdxl_train_network.py",
-    "flux_train_network.py",
-    "sd3_train_network.py",
-    "lumina_train_network.py",
-    "hunyuan_image_train_network.py",
-    "anima_train_network.py",
-    "flux_train.py",
+    "train_network",
+    "sdxl_train_network",
+    "flux_train_network",
+    "sd3_train_network",
+    "lumina_train_network",
+    "hunyuan_image_train_network",
+    "anima_train_network",
+    "flux_train",
 )
 _MUSUBI = "src/musubi_tuner/"
 
 
 def mine_sd_scripts(sources: Sources) -> Schema:
-    """Section "" holds the options of every training script, "flux_train_network.py:" those of one."""
+    """Section "" holds the options of every training script, "flux_train_network:" those of one."""
     options = Options(sources)
     sections: dict[str, dict[str, Key]] = {}
     for script in _SCRIPTS:
-        if sources.text(script) is not None:
-            sections[f"{script}:"] = options.of(script, "setup_parser") or {}
+        if sources.text(f"{script}.py") is not None:
+            sections[f"{script}:"] = options.of(f"{script}.py", "setup_parser") or {}
     found = datasets.groups(sources, "library/config_util.py")
     subset = datasets.joined(found, "SUBSET")
     shared = {**datasets.joined(found, "DATASET_ASCENDABLE"), **datasets.joined(found, "SUBSET_ASCENDABLE")}
@@ -39,13 +39,13 @@ def mine_sd_scripts(sources: Sources) -> Schema:
 
 
 def mine_musubi(sources: Sources) -> Schema:
-    """Section "" holds the options of every training script, "zimage_train_network.py:" those of one."""
+    """Section "" holds the options of every training script, "zimage_train_network:" those of one."""
     options = Options(sources)
     sections: dict[str, dict[str, Key]] = {}
     common = options.of(f"{_MUSUBI}training/parser_common.py", "setup_parser_common") or {}
     for file in sources.files(_MUSUBI.rstrip("/")):
-        script = file.removeprefix(_MUSUBI)
-        if script.endswith("_train_network.py") and "/" not in script:
+        script = file.removeprefix(_MUSUBI).removesuffix(".py")
+        if script.endswith("_train_network") and "/" not in script:
             names = [
                 node.name
                 for node in sources.statements(file, rb"def \w*setup_parser\w*\(")

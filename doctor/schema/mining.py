@@ -11,12 +11,12 @@ from ..model.schema import Schema
 from . import ai_toolkit, kohya, simpletuner
 from .sources import Sources, commit_of
 
-__all__ = ["commit_of", "find", "fingerprint", "mine", "recognised"]
+__all__ = ["TRAINERS", "commit_of", "find", "fingerprint", "mine", "recognised"]
 
 HIGHEST = 12  # folders above a config that may be the checkout
 VERSION = 1  # of the miners: what an older one mined is mined again
 # trainer -> (a file that only its checkout has, the miner, folder names under which people clone it)
-_TRAINERS: Mapping[str, tuple[str, Callable[[Sources], Schema], tuple[str, ...]]] = {
+TRAINERS: Mapping[str, tuple[str, Callable[[Sources], Schema], tuple[str, ...]]] = {
     "ai-toolkit": (ai_toolkit.MARKER, ai_toolkit.mine, ("ai-toolkit",)),
     "SimpleTuner": (simpletuner.MARKER, simpletuner.mine, ("SimpleTuner",)),
     "sd-scripts": (kohya.SD_MARKER, kohya.mine_sd_scripts, ("sd-scripts",)),
@@ -35,14 +35,14 @@ def fingerprint() -> int:
 
 def recognised(root: Path) -> str | None:
     """The trainer whose checkout a folder is, None for any other folder."""
-    return next((trainer for trainer, (marker, _, _) in _TRAINERS.items() if (root / marker).is_file()), None)
+    return next((trainer for trainer, (marker, _, _) in TRAINERS.items() if (root / marker).is_file()), None)
 
 
 def find(trainer: str, near: Sequence[str]) -> Path | None:
     """The checkout of a trainer at or above one of these folders, or cloned into one of them under its own name."""
-    if trainer not in _TRAINERS:
+    if trainer not in TRAINERS:
         return None
-    marker, _, names = _TRAINERS[trainer]
+    marker, _, names = TRAINERS[trainer]
     for start in near:
         folder = Path(start)
         for place in (folder, *folder.parents[:HIGHEST], *(folder / name for name in names)):
@@ -57,13 +57,13 @@ def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, t
     Raises NoCheckout for a folder that is none, or one of which nothing could be read.
     """
     name = trainer or recognised(root)
-    if name is None or name not in _TRAINERS:
-        raise NoCheckout(f"{root} is no checkout of {', '.join(_TRAINERS)}.")
+    if name is None or name not in TRAINERS:
+        raise NoCheckout(f"{root} is no checkout of {', '.join(TRAINERS)}.")
     sources = Sources(root)
     collecting = gc.isenabled()
     gc.disable()  # syntax trees are many small objects and all live to the end
     try:
-        schema = _TRAINERS[name][1](sources)
+        schema = TRAINERS[name][1](sources)
     finally:
         if collecting:
             gc.enable()

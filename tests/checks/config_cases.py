@@ -9,6 +9,7 @@ from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
+from zdoctor.doctor.schema.tables import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -33,7 +34,8 @@ def examined(
     chosen = [rule for rule in all_rules() if rule.id.startswith(rules)]
     made: list[Finding] = []
     for run in reading.runs or (Unknown(reading.reason),):
-        facts = Facts(config=reading.config, run=run, system=system, gpus=tuple(gpus))
+        schema = shipped(reading.config.trainer or "") or Unknown("no table")
+        facts = Facts(config=reading.config, run=run, system=system, gpus=tuple(gpus), schema=schema)
         report = examine(facts, chosen, all_repairs(), config=path, trainer=reading.config.trainer)
         assert not report.crashed, report.crashed
         made.extend(report.findings)

@@ -62,7 +62,7 @@ def test_simpletuner(tmp_path: Path) -> None:
 def test_sd_scripts(tmp_path: Path) -> None:
     schema = mined(tmp_path, SD_SCRIPTS)
     assert set(schema.sections[""]) == {"lr", "precision", "xformers", "network_dim", "ae", "autoencoder"}
-    assert set(schema.section("", "train_network.py") or ()) == {"lr", "precision", "xformers", "network_dim"}
+    assert set(schema.section("", "train_network") or ()) == {"lr", "precision", "xformers", "network_dim"}
     assert schema.sections[""]["precision"] == Key("str", "no", True, ("no", "bf16"), strict=True)
     assert schema.sections[""]["lr"] == Key("float", 2e-6, True)
     assert schema.sections["datasets/*/subsets/*"]["image_dir"] == Key("str")
@@ -72,7 +72,7 @@ def test_sd_scripts(tmp_path: Path) -> None:
 
 def test_musubi_tuner(tmp_path: Path) -> None:
     schema = mined(tmp_path, MUSUBI)
-    assert set(schema.section("", "zimage_train_network.py") or ()) == {"sdpa", "fp8_llm"}
+    assert set(schema.section("", "zimage_train_network") or ()) == {"sdpa", "fp8_llm"}
     assert schema.sections["datasets/*"]["fp_1f_clean_indices"] == Key("list")
     assert "image_directory" not in schema.sections["general"]
 
@@ -192,7 +192,7 @@ def test_shipped_tables_hold_what_is_known_of_the_trainers() -> None:
     assert "int8-quanto" in tuner.choices("base_model_precision")
     assert "text_encoder_precision" not in tuner.sections[""] and tuner.sections[""]["train_batch_size"].default == 4
     assert tuner.renamed["validation_steps"] == "validation_step_interval"
-    assert {"ae", "t5xxl", "split_mode"} <= set(scripts.section("", "flux_train_network.py") or ())
-    assert "ae" not in (scripts.section("", "train_network.py") or ())
-    assert {"fp8_scaled", "fp8_llm"} <= set(musubi.section("", "zimage_train_network.py") or ())
+    assert {"ae", "t5xxl", "split_mode"} <= set(scripts.section("", "flux_train_network") or ())
+    assert "ae" not in (scripts.section("", "train_network") or ())
+    assert {"fp8_scaled", "fp8_llm"} <= set(musubi.section("", "zimage_train_network") or ())
     assert tables.shipped("unheard-of") is None

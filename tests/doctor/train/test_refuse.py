@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from zdoctor.checks.config.keys import SECTIONS
 from zdoctor.doctor.model.run import Dataset, Value, Where
+from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import refuse
 
 from .patient import run_with, written
@@ -26,7 +26,6 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),
     ("architecture flux", {"architecture": "flux"}),
-    ("fp16 overflows", {"dtype": "fp16"}),
     ("dtype float8", {"dtype": "float8"}),
     ("quantization uint3", {"quantization": "uint3"}),
     ("accuracy recovery adapter", {"quantization": "uint4", "settings": written(model__qtype="uint4|org/repo/a.st")}),
@@ -100,7 +99,7 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
         {"scheduler": "step", "scheduler_settings": {"step_size": 100, "gamma": 0.5}},
         {"optimizer_settings": {"weight_decay": 1e-4, "betas": [0.9, 0.99]}},
         {"optimizer": "adafactor", "optimizer_settings": {"relative_step": False, "eps": [1e-30, 1e-3]}},
-        {"use_ema": True},
+        {"use_ema": True, "dtype": "fp16"},
         {"network_type": "lokr", "rank": 0, "settings": written(network__lokr_factor=8)},
         {"settings": written(train__do_differential_guidance=True, train__train_text_encoder=False)},
         {"settings": written(datasets__0__num_frames=1, network__dropout=None, train__min_denoising_steps=0)},
@@ -167,7 +166,9 @@ KNOWN = {
 
 @pytest.mark.parametrize("section", KNOWN)
 def test_nothing_that_ai_toolkit_reads_is_passed_over(section: str) -> None:
-    for key in sorted(SECTIONS[section] - set(KNOWN[section].split())):
+    schema = shipped("ai-toolkit")
+    assert schema is not None
+    for key in sorted(set(schema.sections[section]) - set(KNOWN[section].split())):
         name = f"{section.replace('*', '0')}/{key}"
         assert refuse(run_with(settings={name: Value(7, Where("c"), 0, 1)})) or refuse(
             run_with(settings={name: Value("7", Where("c"), 0, 1)})

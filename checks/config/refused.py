@@ -1,0 +1,51 @@
+"""The part of CFG004 about trainers whose parser names the values that it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...doctor.model import Finding, Run, Schema
+from .near import meant
+from .values import bad
+
+_START = "at the start, before anything is loaded"
+_LATER = "when the setting is used"
+# spellings that SimpleTuner puts right before its parser sees them
+_NORMALISED = {"lr_scheduler": frozenset(("cosine_with_warmup",))}
+
+
+def refused(run: Run, schema: Schema) -> Iterator[Finding]:
+    """Values that are none of those the trainer's parser lists."""
+    shell = run.trainer == "SimpleTuner" or run.root.startswith("shell")
+    for key, written in run.settings.items():
+        parent, _, name = key.rpartition("/")
+        known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
+        if parent or known is None or not known.strict or known.kind == "bool":
+            continue
+        value = written.value
+        if not isinstance(value, str) or value in known.choices or value in _NORMALISED.get(name, ()):
+            continue
+        if run.trainer == "SimpleTuner" and (
+            value.strip().lower() in ("", "true", "false")
+            or (name == "model_family" and _family(value) in known.choices)
+        ):
+            continue
+        certain, likely = meant(value, known.choices)
+        why = "{key} is {value!r}, which {trainer} does not know."
+        if certain is None:
+            why += " It knows {known}."
+        yield bad(
+            run,
+            key,
+            why,
+            _START if shell else _LATER,
+            new=certain,
+            likely=likely,
+            known=", ".join(known.choices),
+            trainer=schema.trainer,
+        )
+
+
+def _family(value: str) -> str:
+    return value.strip().lower()
