@@ -11,6 +11,21 @@ from ..doctor.rules import Unestablished, rule
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
 _UNREAD = frozenset({"lm_head.weight"})
+_META = (
+    "They stay without data, and after minutes of loading, before the first step, the run ends with "
+    "NotImplementedError: Cannot copy out of meta tensor; no data!"
+)
+# sd-scripts keeps every part apart, so the line of the traceback tells which one it is
+_AT_THE_MOVE = {
+    "vae": "They stay without data, and the run ends at vae.to(accelerator.device) with NotImplementedError: Cannot "
+    "copy out of meta tensor; no data! fp8_base has nothing to do with it.",
+    "transformer": 'They stay without data, and the run ends at unet.to("cpu") or unet.to(accelerator.device) with '
+    "NotImplementedError: Cannot copy out of meta tensor; no data! fp8_base has nothing to do with it.",
+    "text_encoder": "They stay without data, and the run ends at text_encoders[0].to(…) with NotImplementedError: "
+    "Cannot copy out of meta tensor; no data!",
+    "text_encoder_2": "They stay without data, and the run ends at text_encoders[1].to(…) with NotImplementedError: "
+    "Cannot copy out of meta tensor; no data!",
+}
 
 
 @rule(
@@ -30,6 +45,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     a warning about newly initialized weights, is hidden by ai-toolkit. transformers instead fills a text encoder's
     missing tensors with random numbers, and the run trains to the end on garbage. A single file is loaded strictly:
     one missing name stops it.
+    sd-scripts does the same with each file of its own (library/flux_utils.py, 48d368fa): a file with other names or
+    too few, for --ae most often a VAE of the diffusers layout, is loaded without a word, and the first .to() fails.
+    fp8_base is no cure: an 8-bit file that holds every name loads with or without it.
 
     Repair: Get the complete files. Loading with low_cpu_mem_usage=False, skipping the empty blocks, or to_empty()
     only turns the failure into random weights.
@@ -64,14 +82,15 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
             continue
         said = True
         yield found(
-            run.where("base_model"),
-            "{component} lacks {missing} of the {needed} tensors that its config.json asks for ({which}), "
+            run.where(part.key),
+            "{component} lacks {missing} of the {needed} tensors that {asker} asks for ({which}), "
             "for example {example}. That was computed from the headers of {files}.",
-            otherwise=_consequence(part, model),
+            otherwise=_consequence(run, part, model),
             evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
             component=part.name,
             missing=len(missing),
             needed=len(part.needed),
+            asker="its config.json" if model.layout != "part-files" else run.trainer,
             which=_blocks(missing, part.needed),
             example=missing[0],
             files=files(part),
@@ -92,15 +111,16 @@ def _absent(run: Run, model: ModelFolder) -> list[str]:
     return [f"{part}: not found on this machine" for part in weighty if part not in model.components]
 
 
-def _consequence(part: Component, model: ModelFolder) -> str:
+def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
+    if model.layout == "part-files" and run.trainer == "sd-scripts":
+        return _AT_THE_MOVE.get(part.name, _META)
+    if model.layout == "part-files":
+        return "Loading ends with a RuntimeError that names them: Missing key(s) in state_dict."
     if part.name.startswith("text_encoder"):
         return "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
     if model.layout == "single-file":
         return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."
-    return (
-        "They stay without data, and after minutes of loading, before the first step, the run ends with "
-        "NotImplementedError: Cannot copy out of meta tensor; no data!"
-    )
+    return _META
 
 
 def _blocks(missing: Iterable[str], needed: Iterable[str]) -> str:

@@ -179,7 +179,7 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 continue
             pickle = weight.problem == "pickle"
             yield found(
-                run.where("base_model"),
+                run.where(part.key),
                 "{path} of {component} cannot be checked: it is a Python pickle."
                 if pickle
                 else "{path} of {component} is {problem}: {detail}.",

@@ -16,7 +16,7 @@ _PREFIX = "model.diffusion_model."
 _HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
 
 
-@rule("MDL002", "error", "checkpoint-layout-mismatch")
+@rule("MDL002", "error", "checkpoint-layout-mismatch", trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"))
 def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Weights of another kind than the trainer opens here.
 
@@ -122,8 +122,9 @@ def _another_kind(
     run: Run, model: ModelFolder, part: Component, family: Family | None, expected: tuple[str, ...]
 ) -> Finding | None:
     """Another class, other names, or scaled weights: the part is not what the loader takes it for."""
-    place, evidence = run.where("base_model"), {"component": part.name, "folder": part.folder}
+    place, evidence = run.where(part.key), {"component": part.name, "folder": part.folder}
     single = model.layout == "single-file" and part.name == "transformer"
+    strict = single or (model.layout == "part-files" and run.trainer == "musubi-tuner")
     wrong_class = part.class_name is not None and part.class_name not in expected
     if family is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
         other = architecture_of(part.class_name) if part.name == "transformer" else None
@@ -149,11 +150,11 @@ def _another_kind(
             place,
             "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader has no place for "
             "the scales."
-            if single
+            if strict
             else "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops "
             "the scales.",
             otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict."
-            if single
+            if strict
             else "Every scaled weight is wrong by its factor; the run trains on garbage without an error.",
             evidence=evidence,
             component=part.name,
@@ -173,9 +174,9 @@ def _another_kind(
         else "The tensors of {component} have another program's names, not those the trainer loads (such as "
         "{example}).",
         otherwise="Loading ends with a RuntimeError: missing keys in the state_dict."
-        if single
+        if strict
         else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
-        if part.name.startswith("text_encoder")
+        if part.name.startswith("text_encoder") and model.layout != "part-files"
         else "The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!",
         evidence=evidence | (_conversion(run, part) if single else {}),
         component=part.name,
@@ -192,11 +193,11 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
     wrong = [name for name, shape in needed.items() if name in tensors and tensors[name].shape != shape]
     if wrong:
         yield found(
-            run.where("base_model"),
-            "The tensor {example} of {component} has shape {actual}, but config.json asks for {expected} (from the "
+            run.where(part.key),
+            "The tensor {example} of {component} has shape {actual}, but {asker} asks for {expected} (from the "
             "file headers)."
             if len(wrong) == 1
-            else "{component} has {count} tensors of another shape than config.json asks for: {example} is {actual} "
+            else "{component} has {count} tensors of another shape than {asker} asks for: {example} is {actual} "
             "and should be {expected} (from the file headers).",
             otherwise="Loading fails with a shape mismatch, after the file has been read.",
             evidence=evidence,
@@ -205,7 +206,11 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             example=wrong[0],
             actual=list(tensors[wrong[0]].shape),
             expected=list(needed[wrong[0]]),
+            asker="config.json" if model.layout != "part-files" else run.trainer,
         )
+    if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
+        yield from _strictly(run, part)
+        return
     more = _blocks_beyond(needed, tensors)
     beyond = [name for name in tensors if needed and name not in needed]
     if beyond and model.layout == "single-file" and part.name == "transformer":
@@ -243,6 +248,28 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             component=part.name,
             count=len(more),
             example=more[0],
+        )
+
+
+def _strictly(run: Run, part: Component) -> Iterator[Finding]:
+    """musubi-tuner takes its Z-Image parts strictly: one name too many stops it."""
+    beyond = [name for name in part.tensors if part.needed and name not in part.needed]
+    if run.trainer == "musubi-tuner" and run.architecture == "zimage" and beyond and not foreign(part):
+        if part.name == "text_encoder" and beyond == ["lm_head.weight"]:
+            return
+        yield found(
+            run.where(part.key),
+            "{component} holds {count} tensors that the model has no place for, such as {example}; {trainer} loads "
+            "it strictly."
+            if len(beyond) > 1
+            else "{component} holds a tensor that the model has no place for, {example}; {trainer} loads it "
+            "strictly.",
+            otherwise="Loading ends with a RuntimeError: Unexpected key(s) in state_dict.",
+            evidence={"component": part.name, "names": beyond[:20]},
+            component=files(part),
+            count=len(beyond),
+            example=beyond[0],
+            trainer=run.trainer,
         )
 
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ..model import Component, ModelFolder, Run, Unknown
+from ..model.families import BY_FILES
 from ..model.record import dataclass
 from . import needed_tensors
 from .zimage import lora_linears, quantizable
@@ -51,6 +52,8 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     """The sizes of a Z-Image model from its own config.json and headers; the published ones stand in for a model
     that is not on this machine yet and is called Z-Image.
     """
+    if run.trainer in BY_FILES:
+        return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
     if run.architecture not in ("zimage", "z_image"):
         return Unknown(f"memory is predicted for Z-Image only, this run trains {run.architecture}")
     transformer = model.components.get("transformer")

@@ -113,7 +113,7 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> tuple[Run, Conf
         root="",
         index=index,
         kind="finetune" if script.endswith("_train") else "lora",
-        process_type=script,
+        process_type=f"{script}.py" if script not in ("", "datasets") else script,
         name=w.text("last", "output_name"),
         architecture=None if script in ("", "datasets") else _ARCHITECTURES.get(model, model),
         base_model=w.maybe("dit"),

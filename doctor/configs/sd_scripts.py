@@ -140,7 +140,7 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> tuple[Run, Conf
         root="",
         index=index,
         kind=_kind(script),
-        process_type=script,
+        process_type=f"{script}.py" if script not in ("", "datasets") else script,
         name=w.text("last", "output_name"),
         architecture=_architecture(script, w),
         base_model=w.maybe("pretrained_model_name_or_path"),

@@ -104,12 +104,13 @@ _FAMILIES = {
 }
 
 
+BY_FILES = ("sd-scripts", "musubi-tuner")  # see part_files
 TRAINED = ("zimage", "flux", "flux_kontext")  # the architectures of zdoctor's own runner
 
 
 def family_of(run: Run) -> Family | None:
-    """How this run's architecture is loaded; None where that is not known here."""
-    return _FAMILIES.get(run.architecture or "")
+    """How this run's architecture is loaded; None where that is not known here, or parts are files of their own."""
+    return None if run.trainer in BY_FILES else _FAMILIES.get(run.architecture or "")
 
 
 def architecture_of(class_name: str | None) -> str | None:

@@ -27,7 +27,7 @@ class PartFile:
 
 
 _CLIP_L = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
-_T5_XXL = {"d_model": 4096, "d_ff": 10240, "d_kv": 64, "num_heads": 64, "num_layers": 24}
+_T5_XXL: dict[str, Any] = {"d_model": 4096, "d_ff": 10240, "d_kv": 64, "num_heads": 64, "num_layers": 24}
 _T5_XXL |= {"feed_forward_proj": "gated-gelu"}
 _VAE = {
     "block_out_channels": (128, 256, 512, 512),

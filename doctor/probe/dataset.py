@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from ..model import DatasetFolder, Image, Run, Unknown
+from ..model.families import BY_FILES
+from ..model.run import repeats_of
 from .components import listed
 from .image import IMAGES, beginning, damage, dimensions
 from .world import Paths, Stat, World, resolve
@@ -30,13 +32,32 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
             return Unknown(f"{dataset.folder}: {names.reason}")
         if names is None:
             continue
-        extension = dataset.caption_extension
-        found.append(_read(world, paths, dataset.key, root, f".{extension.lstrip('.')}"))
+        caption = f".{dataset.caption_extension.lstrip('.')}"
+        if run.trainer not in BY_FILES:
+            found.append(_read(world, paths, dataset.key, root, caption))
+            continue
+        numbered = dataset.key.endswith("_data_dir")
+        inside = [paths.join(root, name) for name in names if repeats_of(name) > 0] if numbered else [root]
+        kinds = (*IMAGES, ".bmp", ".avif") if run.trainer == "musubi-tuner" else (*IMAGES, ".bmp")
+        walk = [folder for folder in inside if isinstance(listed(world, folder), tuple)]
+        found += [_read(world, paths, dataset.key, folder, caption, kinds, deep=False) for folder in walk]
     return tuple(found)
 
 
-def _read(world: World, paths: Paths, key: str, root: str, caption: str) -> DatasetFolder:
-    """The trainer's own walk: every folder inside, but hidden ones and linked ones; no hidden files (`._a.jpg`)."""
+def _read(
+    world: World,
+    paths: Paths,
+    key: str,
+    root: str,
+    caption: str,
+    kinds: tuple[str, ...] = IMAGES,
+    *,
+    deep: bool = True,
+) -> DatasetFolder:
+    """The trainer's own walk: every folder inside, but hidden ones and linked ones; no hidden files (`._a.jpg`).
+
+    sd-scripts and musubi-tuner look into no folder inside (`deep` is false).
+    """
     images: list[Image] = []
     unreadable: dict[str, str] = {}
     others: Counter[str] = Counter()
@@ -50,18 +71,18 @@ def _read(world: World, paths: Paths, key: str, root: str, caption: str) -> Data
             unlisted += 1
             continue
         present = set(names)
-        pictures = {name.rpartition(".")[0] for name in names if name.lower().endswith(IMAGES)}
+        pictures = {name.rpartition(".")[0] for name in names if name.lower().endswith(kinds)}
         for name in names:
             if name.startswith("."):
                 continue
             path = paths.join(folder, name)
             stem, dot, extension = name.rpartition(".")
-            if not name.lower().endswith(IMAGES):
+            if not name.lower().endswith(kinds):
                 if name == "_controls" or (stem in pictures and name.lower().endswith(_CAPTIONS)):
                     continue
                 stat = world.stat(path)
                 if isinstance(stat, Stat) and stat.kind == "folder":
-                    waiting.append(path)
+                    waiting.extend([path] if deep else [])
                 elif stat is not None and not name.lower().endswith(_CAPTIONS):
                     others[f".{extension.lower()}" if dot else name] += 1
                 continue
@@ -70,7 +91,7 @@ def _read(world: World, paths: Paths, key: str, root: str, caption: str) -> Data
                 continue
             final, stat = resolve(world, paths, path)
             if isinstance(stat, Stat) and stat.kind == "folder":
-                waiting.extend([path] if final == path else [])
+                waiting.extend([path] if final == path and deep else [])
                 continue
             start = beginning(world, path) if isinstance(stat, Stat) else None
             size = dimensions(world, path, start) if start is not None else None

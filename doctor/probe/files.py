@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..model import Entry, Files, Run, Unknown
+from ..model.part_files import part_files, written_path
 from .world import Paths, Stat, World, resolve
 
 CHILDREN = 2000
@@ -16,8 +17,9 @@ def probe_files(world: World, run: Run) -> Files:
     written += [
         value.value
         for key, value in run.settings.items()
-        if key.endswith(("_path", "_folder", "_dir")) and isinstance(value.value, str)
+        if key.endswith(("_path", "_folder", "_dir", "_directory")) and isinstance(value.value, str)
     ]
+    written += [written_path(run, part) for part in part_files(run)]
     return Files({text: look(world, paths, text) for text in dict.fromkeys(written) if text})
 
 

@@ -10,9 +10,10 @@ from typing import Any, Literal
 from ..architectures import Shapes, needed_tensors, why_not
 from ..architectures.single_file import original_layout
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
-from ..model.families import Family, family_of
+from ..model.families import BY_FILES, Family, family_of
 from ..model.record import dataclass
 from .components import listed, read_component, read_json
+from .part_files import probe_part_files
 from .safetensors import read_weight_file
 from .world import Paths, Stat, World, resolve
 
@@ -54,6 +55,8 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
     folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
+    if run.trainer in BY_FILES:
+        return probe_part_files(world, run)
     source = run.base_model
     if not source or "\0" in source:
         return Unknown("the config names no base model")

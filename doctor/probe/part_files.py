@@ -87,8 +87,7 @@ def _needed(run: Run, part: PartFile, present: Collection[str]) -> Shapes | None
                 part.class_name, needed, [n for n in present if not n.startswith("transformer.")]
             )
         case "Qwen3ForCausalLM":
-            needed = needed_tensors(part.class_name, part.config) or {}
-            return in_the_dialect_of(part.class_name, needed, present)
+            return needed_tensors(part.class_name, part.config)
     return None
 
 

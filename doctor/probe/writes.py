@@ -1,11 +1,13 @@
 """Where a run will write, and whether it can. Nothing is written to find out.
 
 What ai-toolkit writes where: its data loader, cache mixins and base trainer (ai-toolkit 27a03a91, 2026-08-21).
+sd-scripts writes its caches beside the pictures (48d368fa, library/strategy_flux.py), musubi-tuner in other scripts.
 """
 
 from __future__ import annotations
 
 from ..model import Files, Run, Unknown, WritePlace, Writes
+from ..model.families import BY_FILES
 from .world import Paths, Stat, World
 
 
@@ -19,12 +21,18 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
 
     if run.output_folder:
         add("the run folder", paths.absolute(run.output_folder), "output_folder", "at its start")
-    for dataset in run.datasets:
+    for dataset in run.datasets if run.trainer != "SimpleTuner" else ():  # it has folders of its own for its caches
         entry = files.at(dataset.folder)
         if entry is None or entry.kind not in ("folder", "file"):
             continue
         folder = entry.path if entry.kind == "folder" else paths.parent(entry.path)
         key = f"{dataset.key}/folder_path"
+        if run.trainer in BY_FILES:
+            if run.trainer == "sd-scripts" and dataset.cache_latents_to_disk:
+                add("the latents (.npz)", folder, key, "when it caches latents")
+            if run.written("cache_text_encoder_outputs_to_disk") is not None:
+                add("the text embeddings (.npz)", folder, key, "when it caches text embeddings")
+            continue
         add(".aitk_size.json", folder, key, "when it reads the dataset")
         if run.cache_text_embeddings:
             add("_t_e_cache", folder, key, "when it caches text embeddings")

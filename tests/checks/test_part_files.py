@@ -1,0 +1,147 @@
+"""Models whose parts are files of their own: what sd-scripts and musubi-tuner would make of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests import part_files as made
+from zdoctor.checks.model import missing_checkpoint_tensors
+from zdoctor.checks.model_files import unreadable_weight_file
+from zdoctor.checks.model_layout import checkpoint_layout_mismatch
+from zdoctor.doctor.architectures import Shapes
+from zdoctor.doctor.model import Finding, ModelFolder, Run
+from zdoctor.doctor.rules import Unestablished
+
+
+def said(run: Run, model: ModelFolder) -> list[Finding]:
+    found: list[Finding] = []
+    for check in (checkpoint_layout_mismatch, missing_checkpoint_tensors, unreadable_weight_file):
+        with contextlib.suppress(Unestablished):
+            found += list(check(run, model))
+    return found
+
+
+def without(shapes: Shapes, part: str) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if part not in name}
+
+
+def prefixed(shapes: Shapes) -> Shapes:
+    return {f"model.diffusion_model.{name}": shape for name, shape in shapes.items()}
+
+
+def shards(folder: Path, shapes: Shapes, name: str, count: int) -> str:
+    names = sorted(shapes)
+    for number in range(count):
+        some = {name: shapes[name] for name in names[number::count]}
+        made.write(folder / f"{name}-{number + 1:05d}-of-{count:05d}.safetensors", some)
+    return str(folder / f"{name}-00001-of-{count:05d}.safetensors")
+
+
+FLUX: list[tuple[str, str, Callable[[], Shapes], list[str]]] = [
+    ("sound", "ae", made.ae, []),
+    ("schnell", "pretrained_model_name_or_path", lambda: made.flux(guidance_embeds=False), []),
+    ("ComfyUI's prefix", "pretrained_model_name_or_path", lambda: prefixed(made.flux()), []),
+    ("diffusers' names, which are converted", "pretrained_model_name_or_path", lambda: made.of(made.FLUX, {}), []),
+    ("fewer blocks, as distilled models have", "pretrained_model_name_or_path", lambda: made.flux(num_layers=8), []),
+    ("one more tensor", "clip_l", lambda: {**made.clip_l(), "text_projection.weight": (768, 768)}, []),
+    ("the other name of the embedding", "t5xxl", lambda: {**made.t5xxl(), "encoder.embed_tokens.weight": (2, 2)}, []),
+    ("a VAE of diffusers", "ae", made.diffusers_vae, ["ae"]),
+    ("a decoder alone", "ae", lambda: without(made.ae(), "encoder."), ["ae"]),
+    ("a VAE of SDXL", "ae", lambda: {**made.ae(), "decoder.conv_in.weight": (512, 4, 3, 3)}, ["ae"]),
+    (
+        "a block lacks",
+        "pretrained_model_name_or_path",
+        lambda: without(made.flux(), "double_blocks.3.img_mlp"),
+        ["t"],
+    ),
+    ("a LoRA", "pretrained_model_name_or_path", lambda: {"lora_unet_x.lora_down.weight": (4, 4)}, ["t"]),
+    ("T5 in place of CLIP", "clip_l", made.t5xxl, ["clip_l"]),
+    ("CLIP in place of T5", "t5xxl", made.clip_l, ["t5xxl"]),
+    ("scaled", "t5xxl", lambda: {**made.t5xxl(), "scaled_fp8": (0,)}, ["t5xxl"]),
+]
+
+
+@pytest.mark.parametrize(("option", "shapes", "keys"), [case[1:] for case in FLUX], ids=[case[0] for case in FLUX])
+def test_flux_by_sd_scripts(tmp_path: Path, option: str, shapes: Callable[[], Shapes], keys: list[str]) -> None:
+    files = {**made.flux_files(tmp_path), option: str(made.write(tmp_path / "other.safetensors", shapes()))}
+    run = made.run_of(made.flux_command(files))
+    found = said(run, made.probed(run))
+    assert len(found) == len(keys), [finding.text() for finding in found]
+    for finding in found:
+        finding.consequence()
+        assert finding.where is not None and finding.where.pointer == f"/{option}"
+
+
+def test_the_site_of_the_crash_names_the_part(tmp_path: Path) -> None:
+    sick = made.write(tmp_path / "sick.safetensors", without(made.ae(), "decoder.mid.attn_1"))
+    run = made.run_of(made.flux_command({**made.flux_files(tmp_path), "ae": sick}))
+    (finding,) = said(run, made.probed(run))
+    assert "vae.to(accelerator.device)" in finding.consequence() and "fp8_base" in finding.consequence()
+    assert "sd-scripts asks for" in finding.text()
+
+
+def test_a_file_in_8_bits_is_as_good_as_any(tmp_path: Path) -> None:
+    eight = made.write(tmp_path / "fp8.safetensors", made.flux(), "F8_E4M3", 1)
+    run = made.run_of(made.flux_command({**made.flux_files(tmp_path), "pretrained_model_name_or_path": eight}))
+    assert not said(run, made.probed(run))
+
+
+def test_three_shards_by_their_folder(tmp_path: Path) -> None:
+    files = made.flux_files(tmp_path)
+    shards(
+        tmp_path / "dev" / "transformer", made.of(made.FLUX, {"guidance_embeds": True}), "diffusion_pytorch_model", 3
+    )
+    run = made.run_of(made.flux_command({**files, "pretrained_model_name_or_path": tmp_path / "dev"}))
+    model = made.probed(run)
+    assert len(model.components["transformer"].weights) == 3 and not said(run, model)
+
+
+ZIMAGE: list[tuple[str, str, Callable[[], Shapes], int]] = [
+    ("sound", "vae", made.ae, 0),
+    ("a VAE of diffusers, which is converted", "vae", made.diffusers_vae, 0),
+    ("diffusers' names", "dit", lambda: made.of(made.ZIMAGE, {}), 0),
+    ("the tied head", "text_encoder", lambda: {**made.qwen(), "lm_head.weight": (151936, 2560)}, 0),
+    ("a prefix", "dit", lambda: prefixed(made.zimage()), 1),
+    ("a name too many", "dit", lambda: {**made.zimage(), "norm_final.weight": (3840,)}, 1),
+    ("a name too few", "dit", lambda: without(made.zimage(), "cap_embedder.0"), 1),
+    ("Flux", "dit", made.flux, 1),
+]
+
+
+@pytest.mark.parametrize(("option", "shapes", "count"), [c[1:] for c in ZIMAGE], ids=[case[0] for case in ZIMAGE])
+def test_zimage_by_musubi(tmp_path: Path, option: str, shapes: Callable[[], Shapes], count: int) -> None:
+    files = {**made.zimage_files(tmp_path), option: str(made.write(tmp_path / "other.safetensors", shapes()))}
+    run = made.run_of(made.zimage_command(files))
+    found = said(run, made.probed(run))
+    assert len(found) == count, [finding.text() for finding in found]
+    assert all("RuntimeError" in finding.consequence() for finding in found)
+
+
+def test_shards_by_the_name_of_the_first(tmp_path: Path) -> None:
+    first = shards(tmp_path, made.of(made.ZIMAGE, {}), "diffusion_pytorch_model", 2)
+    run = made.run_of(made.zimage_command({**made.zimage_files(tmp_path), "dit": first}))
+    model = made.probed(run)
+    assert len(model.components["transformer"].weights) == 2 and not said(run, model)
+
+
+def test_torch_hides_what_lacks_until_it_moves() -> None:
+    """What sd-scripts does with each file, by torch itself: the error has nothing to do with 8 bits."""
+
+    def loaded(names: list[str], dtype: torch.dtype) -> torch.nn.Module:
+        with torch.device("meta"):
+            model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+        state = {name: torch.zeros(model.state_dict()[name].shape).to(dtype) for name in names}
+        model.load_state_dict(state, strict=False, assign=True)
+        return model
+
+    whole = ["0.weight", "0.bias", "1.weight", "1.bias"]
+    loaded(whole, torch.float8_e4m3fn).to("cpu")
+    sick = loaded(whole[:3], torch.bfloat16)
+    sick.to(torch.float32)  # a cast is silent
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+        sick.to("cpu")

@@ -1,0 +1,126 @@
+"""Full-size model files that hold no data: a true header before a hole. A check reads headers only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+
+from zdoctor.doctor.architectures import Shapes, needed_tensors
+from zdoctor.doctor.architectures.autoencoder_kl import original_names
+from zdoctor.doctor.architectures.single_file import original_layout
+from zdoctor.doctor.configs import Reading, read_config
+from zdoctor.doctor.examine import beside
+from zdoctor.doctor.model import ModelFolder, Run
+from zdoctor.doctor.model.part_files import _CLIP_L, _QWEN3_4B, _T5_XXL, _VAE
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.model import probe_model
+
+from .models import NO_HUB
+
+FLUX = "FluxTransformer2DModel"
+ZIMAGE = "ZImageTransformer2DModel"
+
+
+def of(class_name: str, config: Mapping[str, object]) -> Shapes:
+    shapes = needed_tensors(class_name, config)
+    assert shapes is not None
+    return shapes
+
+
+def flux(**config: object) -> Shapes:
+    """The transformer of FLUX.1-dev in the names of its authors."""
+    return original_layout(FLUX, of(FLUX, {"guidance_embeds": True, **config}))
+
+
+def clip_l() -> Shapes:
+    return {f"text_model.{name}": shape for name, shape in of("CLIPTextModel", _CLIP_L).items()}
+
+
+def t5xxl() -> Shapes:
+    return of("T5EncoderModel", _T5_XXL)
+
+
+def ae() -> Shapes:
+    return original_names(of("AutoencoderKL", _VAE))
+
+
+def diffusers_vae() -> Shapes:
+    return of("AutoencoderKL", _VAE)
+
+
+def zimage() -> Shapes:
+    """The transformer of Z-Image in ComfyUI's names."""
+    return original_layout(ZIMAGE, of(ZIMAGE, {}))
+
+
+def qwen() -> Shapes:
+    return of("Qwen3ForCausalLM", _QWEN3_4B)
+
+
+def write(file: Path, shapes: Shapes, dtype: str = "BF16", width: int = 2) -> Path:
+    """A safetensors file of these tensors; on disk it takes no more than its header."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, shape in shapes.items():
+        size = prod(shape) * width
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as handle:
+        handle.write(len(text).to_bytes(8, "little") + text)
+        handle.truncate(8 + len(text) + offset)
+    return file
+
+
+def flux_files(folder: Path) -> dict[str, str]:
+    """The four files of a Flux training by sd-scripts, by their options."""
+    made = {"pretrained_model_name_or_path": flux(), "clip_l": clip_l(), "t5xxl": t5xxl(), "ae": ae()}
+    return {option: str(write(folder / f"{option}.safetensors", shapes)) for option, shapes in made.items()}
+
+
+def zimage_files(folder: Path) -> dict[str, str]:
+    """The three files of a Z-Image training by musubi-tuner, by their options."""
+    made = {"dit": zimage(), "text_encoder": qwen(), "vae": ae()}
+    return {option: str(write(folder / f"{option}.safetensors", shapes)) for option, shapes in made.items()}
+
+
+def flux_command(options: Mapping[str, object]) -> str:
+    return _command("flux_train_network.py", {"network_module": "networks.lora_flux", **options})
+
+
+def zimage_command(options: Mapping[str, object]) -> str:
+    return _command("zimage_train_network.py", {"network_module": "networks.lora_zimage", **options})
+
+
+def _command(script: str, options: Mapping[str, object]) -> str:
+    """A command for bash, an option to a line; True is a flag, None leaves an option out."""
+    words = [f"accelerate launch --mixed_precision bf16 {script}"]
+    for name, value in options.items():
+        if value is True:
+            words.append(f"  --{name}")
+        elif isinstance(value, list):
+            words.append(f"  --{name} " + " ".join(f"'{entry}'" for entry in value))
+        elif value is not None:
+            words.append(f"  --{name} '{value}'")
+    return " \\\n".join(words) + "\n"
+
+
+def reading_of(text: str, folder: Path | None = None) -> Reading:
+    path = str((folder or Path("/nowhere")) / "train.sh")
+    reading = read_config(path, text.encode(), {}, beside=beside(path))
+    assert reading.runs, (reading.config.problem, reading.reason)
+    return reading
+
+
+def run_of(text: str, folder: Path | None = None) -> Run:
+    return reading_of(text, folder).runs[0]
+
+
+def probed(run: Run) -> ModelFolder:
+    seen = probe_model(LiveWorld(), run, NO_HUB)
+    assert isinstance(seen, ModelFolder), seen
+    return seen
