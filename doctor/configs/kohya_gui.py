@@ -7,17 +7,20 @@ from dataclasses import replace
 
 from ..model import Value
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _MARKS = ("flux1_checkbox", "LyCORIS_preset", "num_cpu_threads_per_process", "model_list", "max_resolution")
 _RENAMED = {
     "max_resolution": "resolution",
     "optimizer": "optimizer_type",
-    "epoch": "epoch",
+    "lr_warmup": "lr_warmup_steps",
     "LoRA_type": "network_module",
     "flux1_cache_text_encoder_outputs": "cache_text_encoder_outputs",
     "flux1_cache_text_encoder_outputs_to_disk": "cache_text_encoder_outputs_to_disk",
     "flux_fused_backward_pass": "fused_backward_pass",
-    "flux1_clip_l": "clip_l",
-    "flux1_t5xxl": "t5xxl",
 }
 _MODULES = {
     "Flux1": "networks.lora_flux",
@@ -40,8 +43,53 @@ _BOXES = {
     "anima_checkbox": "anima_",
     "lumina_checkbox": "lumina_",
 }
-# what only the GUI itself reads, or only starts the trainer with
-_OWN = frozenset(["additional_parameters", "model_list", "save_as_bool", "vae_batch_size"])
+# what the GUI hands on to a LoRA training under its own name; everything else is its own affair
+_FORWARDED = _words(
+    """
+    adaptive_noise_scale ae apply_t5_attn_mask async_upload attn_mode blocks_to_swap bucket_no_upscale
+    bucket_reso_steps byt5 cache_latents cache_latents_to_disk cache_text_encoder_outputs
+    cache_text_encoder_outputs_to_disk caption_dropout_every_n_epochs caption_dropout_rate caption_extension
+    clip_g clip_g_dropout_rate clip_l clip_l_dropout_rate clip_skip color_aug cpu_offload_checkpointing
+    dataset_config debiased_estimation_loss dim_from_weights disable_mmap_load_safetensors
+    discrete_flow_shift double_blocks_to_swap enable_bucket enable_scaled_pos_embed flip_aug fp8_base
+    fp8_base_unet fp8_scaled fp8_vl full_bf16 full_fp16 fused_backward_pass gemma2 gemma2_max_token_length
+    gradient_accumulation_steps gradient_checkpointing guidance_scale highvram huber_c huber_scale
+    huber_schedule huggingface_path_in_repo huggingface_repo_id huggingface_repo_type
+    huggingface_repo_visibility huggingface_token ip_noise_gamma ip_noise_gamma_random_strength keep_tokens
+    learning_rate llm_adapter_path log_config log_tracker_config log_tracker_name log_with logging_dir
+    logit_mean logit_std loss_type lr_scheduler lr_scheduler_args lr_scheduler_num_cycles lr_scheduler_power
+    lr_scheduler_type lr_warmup_steps masked_loss max_bucket_reso max_grad_norm max_timestep
+    max_token_length max_train_epochs max_train_steps mem_eff_attn mem_eff_save metadata_author
+    metadata_description metadata_license metadata_tags metadata_title min_bucket_reso min_snr_gamma
+    min_timestep mixed_precision mode_scale model_prediction_type model_type multires_noise_discount
+    multires_noise_iterations network_alpha network_dim network_dropout network_train_text_encoder_only
+    network_train_unet_only network_weights no_half_vae noise_offset noise_offset_random_strength
+    optimizer_args optimizer_type output_dir output_name persistent_data_loader_workers
+    pos_emb_random_crop_rate pretrained_model_name_or_path prior_loss_weight qwen3 qwen3_max_token_length
+    random_crop reg_data_dir resolution resume resume_from_huggingface sample_every_n_epochs
+    sample_every_n_steps sample_prompts sample_sampler save_clip save_every_n_epochs save_every_n_steps
+    save_last_n_epochs save_last_n_epochs_state save_last_n_steps save_last_n_steps_state save_model_as
+    save_precision save_state save_state_on_train_end save_state_to_huggingface save_t5xxl
+    scale_v_pred_loss_like_noise_pred scale_weight_norms seed shuffle_caption sigmoid_scale
+    single_blocks_to_swap skip_cache_check split_attn split_mode system_prompt t5_dropout_rate
+    t5_max_token_length t5_tokenizer_path t5xxl t5xxl_device t5xxl_dtype t5xxl_max_token_length text_encoder
+    text_encoder_batch_size text_encoder_cpu text_encoder_lr timestep_sampling torch_compile
+    train_batch_size train_data_dir training_comment unet_lr unsloth_offload_checkpointing use_flash_attn
+    use_sage_attn v2 v_parameterization v_pred_like_loss vae vae_batch_size vae_chunk_size vae_disable_cache
+    wandb_api_key wandb_run_name weighted_captions weighting_scheme
+    """
+)
+
+
+# a number that means "not set"
+_ZERO = _words(
+    """
+    max_train_steps max_train_epochs unet_lr text_encoder_lr seed lr_warmup lr_warmup_steps max_timestep min_timestep
+    min_snr_gamma noise_offset adaptive_noise_scale ip_noise_gamma multires_noise_iterations v_pred_like_loss
+    sample_every_n_epochs sample_every_n_steps save_every_n_epochs save_every_n_steps save_last_n_steps
+    save_last_n_steps_state save_last_n_epochs save_last_n_epochs_state vae_batch_size blocks_to_swap
+    """
+)
 
 
 def is_gui(tree: object) -> bool:
@@ -60,30 +108,27 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
     kind = tree["LoRA_type"].value if "LoRA_type" in tree else None
     options: dict[str, Value] = {}
     for name, value in tree.items():
-        if value.value in ("", False, None, []) or name in _OWN or isinstance(value.value, dict):
+        option = _RENAMED.get(name, name)
+        if value.value in ("", False, None, []) or (value.value == 0 and name in _ZERO):
             continue
         if name == "LoRA_type":
             module = "lycoris.kohya" if "LyCORIS" in str(kind) or kind == "LoCon" else _MODULES.get(str(kind), "")
-            if kind == "Standard" and prefix == "sd3_":
-                module = "networks.lora_sd3"
-            value = replace(value, value=module)
+            module = "networks.lora_sd3" if kind == "Standard" and prefix == "sd3_" else module
+            options[option] = replace(value, value=module)
         elif name == "xformers":
             options[str(value.value)] = replace(value, value=True)
-            continue
-        elif (name.startswith("flux1_") and prefix != "flux_") or (
-            value.value == 0
-            and name
-            in (
-                "max_train_steps",
-                "max_train_epochs",
-                "unet_lr",
-                "text_encoder_lr",
-                "seed",
-            )
-        ):
+        elif option not in _FORWARDED or _foreign(name, prefix):
             continue
         elif name in ("optimizer_args", "lr_scheduler_args") and isinstance(value.value, str):
-            value = replace(value, value=value.value.replace('"', "").split(), style=None)
-        options[_RENAMED.get(name, name)] = value
+            options[option] = replace(value, value=value.value.replace('"', "").split(), style=None)
+        else:
+            options[option] = value
     train = "train_network" if kind is not None else "train" if prefix else "train_db"
     return prefix + train, options
+
+
+def _foreign(name: str, prefix: str) -> bool:
+    """Whether the GUI keeps this setting for another model than the one that is chosen."""
+    if name == "max_token_length":
+        return prefix not in ("", "sdxl_")
+    return name.startswith("flux1_") and prefix != "flux_"

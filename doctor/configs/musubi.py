@@ -107,13 +107,14 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> tuple[Run, Conf
     if w.whole(0, "max_train_epochs") > 0:
         keys["steps"] = "max_train_epochs"
     datasets = _datasets(w)
+    settings = {key: value for key, value in settings.items() if key not in ("general", "datasets")}
     made = Run(
         trainer="musubi-tuner",
         config=path,
         root="",
         index=index,
         kind="finetune" if script.endswith("_train") else "lora",
-        process_type=f"{script}.py" if script not in ("", "datasets") else script,
+        process_type=script,
         name=w.text("last", "output_name"),
         architecture=None if script in ("", "datasets") else _ARCHITECTURES.get(model, model),
         base_model=w.maybe("dit"),

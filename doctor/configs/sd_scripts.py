@@ -105,7 +105,7 @@ def _of_datasets(path: str, settings: dict[str, Value]) -> Run:
         name="",
         architecture=None,
         datasets=datasets,
-        settings=settings,
+        settings={key: value for key, value in settings.items() if key not in ("general", "datasets")},
         keys={"batch_size": "general/batch_size"} | keys_of(datasets, "image_dir"),
     )
 
@@ -134,13 +134,14 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> tuple[Run, Conf
     fp8 = w.flag("fp8_base") or w.flag("fp8_base_unet")
     datasets = _datasets(w)
     module = w.text("", "network_module")
+    settings = {key: value for key, value in settings.items() if key not in ("general", "datasets")}
     made = Run(
         trainer="sd-scripts",
         config=path,
         root="",
         index=index,
         kind=_kind(script),
-        process_type=f"{script}.py" if script not in ("", "datasets") else script,
+        process_type=script,
         name=w.text("last", "output_name"),
         architecture=_architecture(script, w),
         base_model=w.maybe("pretrained_model_name_or_path"),

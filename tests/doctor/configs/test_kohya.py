@@ -90,7 +90,7 @@ def test_a_command_line_wins_over_its_config_file() -> None:
     )
     assert fields(run, "trainer", "process_type", "kind", "architecture") == [
         "sd-scripts",
-        "flux_train_network.py",
+        "flux_train_network",
         "lora",
         "flux",
     ]
@@ -150,7 +150,7 @@ def test_zimage_by_musubi() -> None:
     run = only(read("/w/z.sh", ZIMAGE))
     assert fields(run, "trainer", "process_type", "architecture", "base_model", "adapter", "dtype") == [
         "musubi-tuner",
-        "zimage_train_network.py",
+        "zimage_train_network",
         "zimage",
         "/m/z.safetensors",
         "/m/adapter.safetensors",
@@ -190,7 +190,7 @@ GUI = {
 def test_the_gui_speaks_other_words() -> None:
     run = only(read("/w/gui.json", json.dumps(GUI, indent=1)))
     assert fields(run, "process_type", "architecture", "optimizer", "cache_text_embeddings", "steps", "rank") == [
-        "flux_train_network.py",
+        "flux_train_network",
         "flux",
         "adamw8bit",
         True,
