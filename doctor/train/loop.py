@@ -21,13 +21,16 @@ from .errors import TrainError
 from .evaluate import hold_out
 from .explain import explain
 from .families import family_of
+from .half import use_half
 from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
 from .lora import add_network, add_removal, described, targets
 from .masks import Masks
-from .names import DTYPES, KINDS
+from .names import KINDS
+from .numerics import numerics
 from .preview import Preview, previews, prompts
 from .progress import Progress
+from .quantize import Kind
 from .ranks import Ranks
 from .record import Folder, read_record, run_record
 from .result import TrainResult
@@ -69,7 +72,10 @@ def run_training(
     began = time.monotonic()
     return_memory()
     place = _device(device, run, progress, ranks)
-    dtype = _dtype(run, place, progress)
+    arithmetic = numerics(run.dtype, place)
+    dtype = arithmetic.dtype
+    if arithmetic.note:
+        progress.note(arithmetic.note)
     output = Path(output_folder)
 
     progress.phase("Checking the model files")
@@ -122,7 +128,7 @@ def run_training(
         progress.note(f"The run goes on with {count} held-out pictures; --eval {held_out} starts with a new run.")
     items, held = hold_out(items, count)
     latents = Latents(cache, parts["vae"])
-    texts = Texts(cache, family, parts, dtype)
+    texts = Texts(cache, family, parts, arithmetic.texts)
     masks = Masks(cache, vae_divisor(parts["vae"]) // 2)
     with _memory_errors():
         ranks.same({"dataset": _listing(items)})
@@ -133,9 +139,10 @@ def run_training(
                 texts.prepare(prompts(run, [*items, *held]), place, progress.phase)
             ranks.exchange(None)
 
-        progress.phase(f"Loading the transformer ({quantization}, {str(dtype).removeprefix('torch.')})")
-        kept = WeightCache(cache_folder(), identity["adapter"], progress.note)
-        fill(model, folder, quantization=quantization, adapter=adapter, dtype=dtype, device=place, cache=kept)
+        progress.phase(f"Loading the transformer ({quantization}, {arithmetic.name})")
+        kept = None if quantization == "none" else WeightCache(cache_folder(), identity["adapter"], progress.note)
+        stored: Kind = "float16" if arithmetic.half and quantization == "none" else quantization
+        fill(model, folder, quantization=stored, adapter=adapter, dtype=dtype, device=place, cache=kept)
         seed = state.seed if state else run.seed if run.seed is not None else secrets.randbelow(1 << 31)
         seed = ranks.share(seed)
         if state and run.seed not in (None, seed):
@@ -143,6 +150,8 @@ def run_training(
                 f"The run goes on with its seed {seed}; the seed {run.seed} of the config starts with a new run."
             )
         shapes = targets(model)
+        if arithmetic.half:
+            use_half(model)
         removal = add_removal(model, adapter, dtype) if adapter and previews(run) else []
         network = add_network(model, shapes, run, seed)
         begin(network, start, family.PREFIX)
@@ -163,7 +172,7 @@ def run_training(
         record = run_record(
             run,
             device=str(place) if place.type != "cuda" else torch.cuda.get_device_name(place),
-            dtype=str(dtype).removeprefix("torch."),
+            dtype=arithmetic.name,
             seed=seed,
             step=trainer.step,
             before=read_record(output / "run.json") if state else {},
@@ -209,26 +218,6 @@ def _device(device: str | None, run: Run, progress: Progress, ranks: Ranks) -> t
     if place.type == "cuda" and ranks.size > 1:
         torch.cuda.set_device(place)
     return place
-
-
-def _dtype(run: Run, place: torch.device, progress: Progress) -> torch.dtype:
-    """The type to compute in: the config's, but float32 on a CPU that has no bfloat16 arithmetic."""
-    dtype: torch.dtype = getattr(torch, DTYPES[run.dtype])
-    if place.type == "cpu" and dtype == torch.bfloat16 and not has_bfloat16():
-        progress.note(
-            "This CPU has no bfloat16 arithmetic (PyTorch emulates it, about 50 times slower): float32 is used, "
-            "which is also more exact. Quantized weights stay quantized."
-        )
-        return torch.float32
-    return dtype
-
-
-def has_bfloat16() -> bool:
-    """Whether torch's CPU kernels multiply bfloat16 in hardware here; True where torch cannot tell."""
-    try:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    except (AttributeError, RuntimeError):
-        return True
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Networks by the names of ai-toolkit.
 NETWORKS = ("lora", "lokr")
 
-# Computation types by the names trainers use.
+# Types of numbers by the names trainers use.
 DTYPES: dict[str, str] = {
     "bf16": "bfloat16",
     "bfloat16": "bfloat16",
@@ -13,8 +13,10 @@ DTYPES: dict[str, str] = {
     "float": "float32",
     "single": "float32",
     "float32": "float32",
+    "fp16": "float16",
+    "half": "float16",
+    "float16": "float16",
 }
-SAVE_DTYPES: dict[str, str] = {**DTYPES, "fp16": "float16", "half": "float16", "float16": "float16"}
 
 # Storage of the frozen weights by the names trainers use.
 KINDS: dict[str | None, str] = {

@@ -8,6 +8,8 @@ nf4: per block of 64 weights of a row one bfloat16 `scale`, the largest of them,
 levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the normal
 distribution, appendix E of Dettmers et al. 2023, "QLoRA". Forward and backward build the weight anew each time.
 
+float16: for computing in float16 (see `half`); one float32 power of two a row brings its weights to at most 1.
+
 Nothing but codes and scales is kept for backward.
 """
 
@@ -20,12 +22,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-Kind = Literal["none", "int8", "float8", "nf4"]
+Kind = Literal["none", "int8", "float8", "nf4", "float16"]
 
 # Largest code, and the storage type, of the formats with one scale a row.
 FORMATS: dict[str, tuple[float, torch.dtype]] = {
     "int8": (127.0, torch.int8),
     "float8": (448.0, torch.float8_e4m3fn),
+    "float16": (1.0, torch.float16),
 }
 BLOCK = 64
 BINS = 32
@@ -51,6 +54,9 @@ def quantize_rows(weight: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
     if kind == "nf4":
         return _quantize_blocks(weight)
     largest, dtype = FORMATS[kind]
+    if kind == "float16":
+        scale = torch.exp2(torch.ceil(torch.log2(weight.abs().amax(dim=1).clamp_min(1e-12))))
+        return (weight / scale[:, None]).to(dtype), scale
     scale = (weight.abs().amax(dim=1) / largest).clamp_min(1e-12).to(torch.bfloat16).float()
     scaled = (weight / scale[:, None]).clamp_(-largest, largest)
     if kind == "int8":
@@ -85,11 +91,12 @@ def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
 def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:
     """The float32 weight (out x `columns`) that `codes` and `scale` stand for."""
     if scale.dim() == 2:
-        return _blocks(codes, scale, columns, torch.float32)
+        return blocks_weight(codes, scale, columns, torch.float32)
     return codes.float() * scale[:, None]
 
 
-def _blocks(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
+def blocks_weight(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
+    """The weight (out x `columns`) that nf4's codes and scales stand for."""
     levels = nn.functional.embedding(codes.int(), _pairs(dtype, codes.device))
     weight = levels.view(*scale.shape, BLOCK).mul_(scale.to(dtype)[..., None])
     return weight.view(codes.shape[0], -1)[:, :columns]
@@ -120,12 +127,12 @@ class _MultiplyBlocks(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
         ctx.save_for_backward(codes, scale)
         ctx.columns = x.shape[-1]
-        return nn.functional.linear(x, _blocks(codes, scale, ctx.columns, x.dtype))
+        return nn.functional.linear(x, blocks_weight(codes, scale, ctx.columns, x.dtype))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         codes, scale = ctx.saved_tensors
-        return grads[0] @ _blocks(codes, scale, ctx.columns, grads[0].dtype), None, None
+        return grads[0] @ blocks_weight(codes, scale, ctx.columns, grads[0].dtype), None, None
 
 
 _multiply_rows: Any = _MultiplyRows.apply
@@ -148,10 +155,10 @@ class QuantizedLinear(nn.Module):
         self.codes = nn.Parameter(codes, requires_grad=False)
         self.scale = nn.Parameter(scale, requires_grad=False)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+        self.multiply: Any = _multiply_blocks if scale.dim() == 2 else _multiply_rows
 
     def forward(self, x: Tensor) -> Tensor:
-        multiply = _multiply_blocks if self.scale.dim() == 2 else _multiply_rows
-        y: Tensor = multiply(x, self.codes, self.scale)
+        y: Tensor = self.multiply(x, self.codes, self.scale)
         return y if self.bias is None else y + self.bias
 
     def weight(self) -> Tensor:

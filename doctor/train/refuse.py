@@ -20,7 +20,6 @@ from .names import (
     NETWORKS,
     OPTIMIZERS,
     PACKAGES,
-    SAVE_DTYPES,
     SCHEDULERS,
     SCHEMES,
 )
@@ -122,11 +121,9 @@ def refuse(run: Run) -> list[str]:
         no("batch_size", "The batch size and gradient accumulation must be at least 1")
     if not isinstance(run.learning_rate, (int, float)) or run.learning_rate <= 0:
         no("learning_rate", f"The learning rate {run.learning_rate!r} is not a number above 0")
-    if run.dtype in ("fp16", "half", "float16"):
-        no("dtype", "The dtype fp16 overflows in Z-Image (NaN losses, black images); use bf16")
-    elif run.dtype not in DTYPES:
-        no("dtype", f"The dtype {run.dtype} is not supported; use bf16 or fp32")
-    if run.save_dtype not in SAVE_DTYPES:
+    if run.dtype not in DTYPES:
+        no("dtype", f"The dtype {run.dtype} is not supported; use bf16, fp16 or fp32")
+    if run.save_dtype not in DTYPES:
         no("save_dtype", f"The save dtype {run.save_dtype} is not supported; use bf16, float16 or float32")
     if run.quantization not in KINDS:
         no(

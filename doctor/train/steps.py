@@ -16,7 +16,7 @@ from .errors import TrainError
 from .evaluate import evaluate
 from .journal import Journal
 from .lock import alone
-from .names import SAVE_DTYPES
+from .names import DTYPES
 from .preview import Preview
 from .progress import Progress
 from .ranks import Lost
@@ -154,7 +154,7 @@ def _rescued(error: Lost, step: int) -> str:
 
 def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, str], held_out: int) -> None:
     run = trainer.run
-    dtype = getattr(torch, SAVE_DTYPES[run.save_dtype])
+    dtype = getattr(torch, DTYPES[run.save_dtype])
     base = trainer.family.VERSIONS[run.architecture or ""]
     write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, base))
     write_state(state_file(output, run.name), trainer.state(identity, held_out))

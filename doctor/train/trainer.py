@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ..model.run import Run
+from .blocks import checkpointing
 from .data import Item
 from .encode import Latents, Texts
 from .errors import TrainError
@@ -86,7 +86,7 @@ class Trainer:
         self.order = Order(run, items, seed)
         if run.gradient_checkpointing:
             make: Any = model
-            make.enable_gradient_checkpointing(gradient_checkpointing_func=_checkpoint(model, network))
+            make.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))
 
     @property
     def epoch(self) -> int:
@@ -278,23 +278,6 @@ class Trainer:
             f"{lead} Weights, latents and captions are finite, so the model overflows in {self.run.dtype} on them: "
             f"lower the learning rate {self.run.learning_rate}, or set dtype to fp32 to find out."
         )
-
-
-def _checkpoint(model: nn.Module, network: Network) -> Any:
-    """Recompute a block in backward instead of keeping its activations.
-
-    Blocks without LoRA need no backward, and the last block's would be recomputed at once: both run as they are.
-    """
-    layers = model.get_submodule(family_of(model).BLOCKS[-1])
-    last = layers.get_submodule(str(len(list(layers.children())) - 1))
-    trained = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in network}
-
-    def call(block: nn.Module, *inputs: Any) -> Any:
-        if block is last or id(block) not in trained:
-            return block(*inputs)
-        return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
-
-    return call
 
 
 def _number(run: Run, name: str, default: Any = None) -> Any:

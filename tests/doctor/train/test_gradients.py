@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from tests.flux import DEV, FluxTransformer2DModel
+from zdoctor.doctor.train.blocks import checkpointing
 from zdoctor.doctor.train.families import family_of
 from zdoctor.doctor.train.load import build_empty, fill, replace
 from zdoctor.doctor.train.lora import add_network, targets, trainable
 from zdoctor.doctor.train.quantize import Kind, QuantizedLinear
-from zdoctor.doctor.train.trainer import _checkpoint
 
 from .patient import run_with
 
@@ -53,7 +53,7 @@ def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]
             if "lora_B" in key:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
     if checkpointed:
-        model.enable_gradient_checkpointing(gradient_checkpointing_func=_checkpoint(model, network))  # type: ignore[operator]
+        model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))  # type: ignore[operator]
     noisy = torch.stack([torch.randn(SIZES[family.CLASS_NAME][1], 8, 8, generator=generator) for _ in range(2)])
     if family.CLASS_NAME == "FluxTransformer2DModel":
         texts = [

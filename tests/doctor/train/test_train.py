@@ -23,7 +23,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.adapter import read_adapter
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill, linears
-from zdoctor.doctor.train.loop import has_bfloat16
+from zdoctor.doctor.train.numerics import has_bfloat16
 from zdoctor.doctor.train.lora import add_network, targets, trainable
 from zdoctor.doctor.train.sample import denoise
 
