@@ -35,6 +35,13 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
     if not edits:
         return text
     format = format_of(edits[0].path, text)
+    if format == "shell":
+        from .shell_edit import ShellEditError, edit_commands
+
+        try:
+            return edit_commands(edits[0].path, text, edits)
+        except ShellEditError as error:
+            raise EditError(str(error)) from None
     replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
     settings = [edit for edit in edits if isinstance(edit, SetValue)]
     if replacements:
