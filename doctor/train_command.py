@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import commands, console, state
@@ -25,6 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--eval", metavar="N", type=_count, help="hold N pictures out and measure the loss on them")
     parser.add_argument(
         "--processes", metavar="N", type=_count, help="share the batch among N processes (default: one for each GPU)"
+    )
+    parser.add_argument(
+        "--shard", action="store_true", help="share the base model out over the processes too, when no GPU can hold it"
     )
 
 
@@ -66,6 +70,7 @@ def run(options: argparse.Namespace, config: str) -> int:
     given = (("--trainer", options.trainer), ("--max-minutes", options.max_minutes), ("--eval", options.eval))
     for name, value in given:
         words += [] if value is None else [name, str(value)]
+    words += ["--shard"] if options.shard else []
     return launch(count, words)
 
 
@@ -90,6 +95,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
             return 1
         for one in seen.reading.runs:
             _refuse_small_batch(one, ranks.size)
+        ranks = replace(ranks, sharded=ranks.any(options.shard))
         if ranks.first:
             state.remember(config)
             _say_green(seen, f" in {ranks.size} processes")

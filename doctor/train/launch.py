@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 
 from .stop import BEGAN
 
 # How long the others may take to save after one has failed.
-GRACE = 600.0
+GRACE = 900.0
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:
@@ -69,12 +70,26 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:
                     name = signal.Signals(-code).name
                     why = " (SIGKILL often means that memory ran out)" if name == "SIGKILL" else ""
                     print(f"zdoctor: process {rank} of {len(processes)} was ended by {name}{why}.", file=sys.stderr)
-        if until is not None and time.monotonic() >= until:
-            return 1
+        if until is not None:
+            _end_stopped(processes)
+            if time.monotonic() >= until:
+                return 1
         time.sleep(0.1)
     codes = [process.returncode for process in processes]
     failed = [code for code in codes if code]
     return 0 if not failed else codes[0] if codes[0] > 0 else max(1, *failed)
+
+
+def _end_stopped(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End those that are stopped (SIGSTOP): they will not save, and would be waited for."""
+    import psutil
+
+    for rank, process in enumerate(processes):
+        with suppress(psutil.NoSuchProcess):
+            if process.poll() is None and psutil.Process(process.pid).status() == psutil.STATUS_STOPPED:
+                print(f"zdoctor: process {rank} of {len(processes)} is stopped, so it is ended.", file=sys.stderr)
+                process.kill()
+                process.wait()
 
 
 def _free_port() -> int:

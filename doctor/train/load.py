@@ -3,7 +3,7 @@
 At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
 tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
 start (`weights`); on the CPU each tensor goes to that file as it is made and the file is mapped, so that the peak is
-one tensor.
+one tensor. Where several processes share the model out (`shard`), each reads and keeps its rows only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .adapter import Delta
 from .errors import TrainError
 from .families import family_named, family_of, titles
 from .quantize import Kind, QuantizedLinear, quantize_rows, stored
+from .shard import Shares, share_out
 from .tensorfiles import Entry, check_complete, collect, stream, weight_files
 from .weights import Layout, WeightCache, key_of
 
@@ -77,11 +78,13 @@ def fill(
     dtype: torch.dtype,
     device: torch.device,
     cache: WeightCache | None = None,
+    shares: Shares | None = None,
 ) -> list[str]:
     """Give every parameter of an empty model its value; returns the names in the files that nothing uses.
 
     Files and shapes are checked before the first byte of a weight is read. Quantized weights that `cache` holds are
-    mapped instead of made; else they are put there, where that can be done. Raises TrainError.
+    mapped instead of made; else they are put there, where that can be done. With `shares` this process gets its part
+    of the weights; all the processes call this together. Raises TrainError.
     """
     entries = collect(weight_files(folder))
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -90,30 +93,53 @@ def fill(
     quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if family.is_quantized(n)}
     wanted = [entries[name] for name in expected]
 
-    def made() -> Iterator[tuple[str, Tensor]]:
+    layout = _layout(expected, quantized, quantization, dtype)
+
+    def made(shares: Shares | None = None) -> Iterator[tuple[str, Tensor]]:
+        parts = wanted if shares is None else [shares.part(entry) for entry in wanted]
+        changes = adapter if shares is None else {name: shares.delta(name, d) for name, d in adapter.items()}
         with _one_thread():
-            yield from _read(wanted, quantized, quantization, adapter, dtype, device)
+            yield from _read(parts, quantized, quantization, changes, dtype, device)
+
+    def install(values: dict[str, Tensor]) -> None:
+        if shares is None:
+            _install(model, values, quantized)
+        else:
+            empty = {name: torch.empty(shape, dtype=kind, device="meta") for name, (kind, shape) in layout.items()}
+            _install(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
+            share_out(model, values, shares, device)
+        check_no_meta(model)
 
     if cache is None or quantization == "none":
-        _install(model, dict(made()), quantized)
+        install(dict(made(shares)))
         return unused
     words = {"adapter": cache.adapter, "quantization": quantization, "dtype": str(dtype).removeprefix("torch.")}
     key = key_of(wanted, **words)
-    layout = _layout(expected, quantized, quantization, dtype)
 
     def checked(values: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         yield from values
         if key_of(wanted, **words).words != key.words:
             raise TrainError(f"The files of {folder} changed while they were read.")
 
-    values = cache.get(key, layout, device)
+    def get() -> dict[str, Tensor] | None:
+        return cache.get(key, layout, device, None if shares is None else shares.part)
+
+    values = get()
+    if shares is not None:
+        if shares.ranks.any(values is None):
+            if shares.ranks.local == 0 and values is None:
+                cache.put(key, layout, checked(made()))
+            shares.ranks.exchange(None)
+            values = values or get()
+        install(values or dict(made(shares)))
+        return unused
     if values is None and device.type == "cpu" and cache.put(key, layout, checked(made())):
-        values = cache.get(key, layout, device)
+        values = get()
     if values is None:
         values = dict(made())
         if device.type != "cpu":
             cache.put(key, layout, checked(values.items()))
-    _install(model, values, quantized)
+    install(values)
     return unused
 
 
@@ -170,7 +196,6 @@ def _install(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str
         replace(model, name, QuantizedLinear(codes, scale, values.pop(f"{name}.bias", None), shape[1]))
     for name, value in values.items():
         _assign(model, name, value)
-    check_no_meta(model)
 
 
 def check_no_meta(model: nn.Module) -> None:

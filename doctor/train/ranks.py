@@ -7,7 +7,7 @@ gloo on the CPU, gradients over NCCL where the weights are on GPUs. Torch is imp
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,22 +19,32 @@ if TYPE_CHECKING:
     from torch import nn
 
 T = TypeVar("T")
-# Process 0 encodes the dataset while the others wait. A process that ends is noticed at once, not by this limit.
+# A process that ends is noticed at once; these limits are for one that neither goes on nor ends. Process 0 encodes
+# the dataset, evaluates and paints while the others wait; within a step all do the same.
 PATIENCE = timedelta(hours=6)
+STEP_PATIENCE = timedelta(minutes=10)
 
 
 class Lost(TrainError):
-    """Another process of the run is gone."""
+    """Another process of the run is gone or, when `silent`, has not answered for too long."""
+
+    silent = False
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process is `rank` of `size`, `local` counts within its `node`. Alone, nothing here does anything."""
+    """This process is `rank` of `size`, `local` counts within its `node`. Alone, nothing here does anything.
+
+    With `sharded` the base is shared out (see `shard`): every call of the model is one of all processes together.
+    What is exchanged within a step goes over `group`, torch's default one if None.
+    """
 
     rank: int = 0
     size: int = 1
     local: int = 0
     node: int = 0
+    sharded: bool = False
+    group: Any = None
 
     @property
     def first(self) -> bool:
@@ -47,7 +57,7 @@ class Ranks:
         import torch.distributed as dist
 
         values: list[Any] = [None] * self.size
-        with self._noticing():
+        with self.noticing():
             dist.all_gather_object(values, value)
         return values
 
@@ -58,24 +68,29 @@ class Ranks:
         import torch.distributed as dist
 
         values: list[Any] = [value]
-        with self._noticing():
+        with self.noticing():
             dist.broadcast_object_list(values, src=0)
         return values[0]  # type: ignore[no-any-return]
 
     def any(self, value: bool) -> bool:
-        """Whether it is true in one of the processes. Raises Lost."""
-        return value if self.size == 1 else self.total(float(value)) > 0
+        """Whether it is true in one of the processes; one of them may come late. Raises Lost."""
+        return value if self.size == 1 else self._sum(float(value), None) > 0
+
+    def agreed(self, asked: Callable[[], bool]) -> Callable[[], bool]:
+        """`asked` as a process may act on it: where all take part in every call, once it is true in one of them."""
+        return (lambda: self.any(asked())) if self.sharded else asked
 
     def total(self, value: float) -> float:
-        """The sum over the processes, the same in each. Raises Lost."""
-        if self.size == 1:
-            return value
+        """The sum over the processes within a step, the same in each. Raises Lost."""
+        return value if self.size == 1 else self._sum(value, self.group)
+
+    def _sum(self, value: float, group: Any) -> float:
         import torch
         import torch.distributed as dist
 
         number = torch.tensor([value], dtype=torch.float64)
-        with self._noticing():
-            dist.all_reduce(number)
+        with self.noticing():
+            dist.all_reduce(number, group=group)
         return number.item()
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -88,8 +103,11 @@ class Ranks:
         owners = list(parameters)
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in owners]
         flat = torch.cat([part.reshape(-1).float() for part in parts])
-        with self._noticing():
-            dist.all_reduce(flat)
+        with self.noticing():
+            dist.all_reduce(flat, group=self.group)
+        if flat.is_cuda:
+            torch.cuda.synchronize()
+            self.total(0.0)  # what NCCL gives up on looks like a sum; gloo knows
         for owner, part in zip(owners, torch.split(flat, [p.numel() for p in owners]), strict=True):
             owner.grad = part.view_as(owner).to(owner.dtype)
 
@@ -109,13 +127,23 @@ class Ranks:
                     )
 
     @contextmanager
-    def _noticing(self) -> Iterator[None]:
+    def noticing(self) -> Iterator[None]:
+        """Raise Lost for what gloo and NCCL say when another process does not answer. Also around whole calls."""
         try:
             yield
         except RuntimeError as error:
-            raise Lost(
-                f"Another process of this run is gone (process {self.rank} of {self.size} noticed)."
-            ) from error
+            import torch.distributed as dist
+
+            text = str(error)
+            if not isinstance(error, dist.DistError) and "gloo" not in text:
+                raise
+            silent = "timed out" in text.lower()
+            lost = Lost(
+                f"Another process of this run {'does not answer' if silent else 'is gone'} (process {self.rank} of "
+                f"{self.size} noticed)."
+            )
+            lost.silent = silent
+            raise lost from error
 
 
 def joined(*, cuda: bool) -> Ranks:
@@ -126,10 +154,15 @@ def joined(*, cuda: bool) -> Ranks:
     import torch
     import torch.distributed as dist
 
+    group = None
     if not dist.is_initialized():
         nccl = cuda and torch.cuda.is_available() and dist.is_nccl_available()
+        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+        # NCCL then gives up after the limit without ending the process, which still has to save.
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         try:
-            dist.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=PATIENCE)
+            dist.init_process_group(backend, timeout=PATIENCE)
+            group = dist.new_group(backend=backend, timeout=STEP_PATIENCE)
         except (RuntimeError, ValueError, OSError) as error:
             raise TrainError(f"The {size} processes of the run do not find each other ({error}).") from error
     return Ranks(
@@ -137,6 +170,7 @@ def joined(*, cuda: bool) -> Ranks:
         size,
         int(os.environ.get("LOCAL_RANK") or 0),
         int(os.environ.get("GROUP_RANK") or 0),
+        group=group,
     )
 
 

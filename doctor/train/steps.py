@@ -89,11 +89,8 @@ class Steps:
             self.progress.step(trainer.step, run.steps, loss, rate)
             self.journal.step(trainer.step, loss, trainer.rate, took)
             self.trackers.log(trainer.step, {"loss": loss, "lr": trainer.rate})
-            last = trainer.step == run.steps
-            saves, samples = (
-                every > 0 and trainer.step % every == 0 and not last for every in (run.save_every, run.sample_every)
-            )
-            if saves or samples or last:
+            saves, samples, evaluates = due(run, trainer.step)
+            if evaluates:
                 self._evaluate()
             if saves:
                 self._save(step_file(self.output, run.name, trainer.step))
@@ -114,7 +111,7 @@ class Steps:
         self.folder.write(status, trainer.losses, self.journal.evaluations)
 
     def _evaluate(self) -> None:
-        loss = evaluate(self.trainer, self.held, self.stop.is_set) if self.held else None
+        loss = measured(self.trainer, self.held, self.stop)
         if loss is not None:
             step = self.trainer.step
             self.journal.evaluation(step, loss)
@@ -128,23 +125,52 @@ class Steps:
         self.stop.save = max(self.stop.save, time.monotonic() - begin)
 
 
-def follow(trainer: Trainer, stop: Stop, output: Path, identity: dict[str, str], held_out: int) -> None:
+def due(run: Run, step: int) -> tuple[bool, bool, bool]:
+    """Whether a checkpoint, samples, and an evaluation come after `step` and before the next one."""
+    last = step == run.steps
+    saves, samples = (every > 0 and step % every == 0 and not last for every in (run.save_every, run.sample_every))
+    return saves, samples, saves or samples or last
+
+
+def measured(trainer: Trainer, held: list[Item], stop: Stop) -> float | None:
+    """The evaluation loss; None where nothing is held out, or when it was stopped."""
+    return evaluate(trainer, held, trainer.ranks.agreed(stop.is_set)) if held else None
+
+
+def follow(
+    trainer: Trainer, preview: Preview, stop: Stop, output: Path, identity: dict[str, str], held: list[Item]
+) -> None:
     """What a process other than the first does: its share of every step, until the last or until one is stopped.
 
-    All processes hold the same weights. When the first is gone, as its lock shows, another one saves in its place.
+    Where the base is shared out it also takes part in what the first evaluates and paints. What is trained is the
+    same in all processes: when the first is gone, as its lock shows, another one saves in its place.
     """
-    run = trainer.run
+    run, sharded = trainer.run, trainer.ranks.sharded
     try:
+        if sharded and trainer.step == 0:
+            measured(trainer, held, stop)
+            if not run.skip_first_sample:
+                preview.paint(stop)
         while trainer.step < run.steps and not trainer.ranks.any(stop.is_set()):
             trainer.advance()
+            _, samples, evaluates = due(run, trainer.step)
+            if sharded and evaluates:
+                measured(trainer, held, stop)
+            if sharded and samples:
+                preview.paint(stop)
+        if sharded and trainer.step >= run.steps:
+            preview.paint(stop)
     except Lost as error:
         for _ in range(LOOKS):
             time.sleep(LOOK_SECONDS)
             with suppress(TrainError), alone(output, run.name):
-                _checkpoint(trainer, saved(run, output, trainer.step), output, identity, held_out)
+                _checkpoint(trainer, saved(run, output, trainer.step), output, identity, len(held))
                 break
         else:
-            raise
+            if not error.silent or trainer.ranks.rank != 1:
+                raise  # the first is there, and saves
+            # It holds the lock and does nothing. Should it wake up, it writes the same, each file whole.
+            _checkpoint(trainer, saved(run, output, trainer.step), output, identity, len(held))
         raise TrainError(_rescued(error, trainer.step)) from error
 
 

@@ -89,8 +89,13 @@ class WeightCache:
     adapter: str
     note: Callable[[str], None]
 
-    def get(self, key: Key, layout: Layout, device: torch.device) -> dict[str, Tensor] | None:
-        """The weights by name; None when they are not there whole. On the CPU they are a private map of the file."""
+    def get(
+        self, key: Key, layout: Layout, device: torch.device, part: Callable[[Entry], Entry] | None = None
+    ) -> dict[str, Tensor] | None:
+        """The weights by name, or of each the `part` that is wanted; None when they are not there whole.
+
+        On the CPU they are a private map of the file.
+        """
         file = self._file(key)
         header = _header(key, layout)
         try:
@@ -100,7 +105,7 @@ class WeightCache:
                 if opened.read(len(header)) != header:
                     return None
                 os.utime(file)  # it was used: it is kept for longer
-                entries = read_entries(file)
+                entries = [entry if part is None else part(entry) for entry in read_entries(file)]
                 if device.type == "cpu":
                     content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
                     return {entry.name: view(content, entry, entry.start) for entry in entries}
