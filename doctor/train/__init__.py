@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..model.run import Run
@@ -55,12 +56,7 @@ def train(
         if no_tracker := refused(run):
             raise TrainError(no_tracker)
         with interruptible(max_minutes) as stop, alone(Path(output_folder), run.name, held=together.first):
-            try:
-                from .loop import run_training
-            except ImportError as error:
-                raise TrainError(
-                    f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
-                ) from error
+            run_training = _loop()
             return run_training(
                 run,
                 model_folder=model_folder,
@@ -76,3 +72,35 @@ def train(
             )
     finally:
         shown.close()
+
+
+def _loop() -> Callable[..., TrainResult]:
+    """`loop.run_training`, and whatever is slow to import with it. Raises TrainError where that fails."""
+    collects = gc.isenabled()
+    gc.disable()  # Looking through thousands of new modules for garbage was a fifth of the time that importing takes.
+    try:
+        import diffusers.models.transformers  # noqa: F401
+
+        from .loop import run_training
+    except ImportError as error:
+        raise TrainError(
+            f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
+        ) from error
+    except RuntimeError as error:  # diffusers' own for whatever went wrong in a package that it imports
+        raise TrainError(
+            f"The import of diffusers fails: {_first(error)} A package in this environment does not fit the others, "
+            "often torchvision, xformers or torchao made for another PyTorch. Install the one for this PyTorch, or "
+            "remove it: the runner needs none of these three."
+        ) from error
+    finally:
+        if collects:
+            gc.enable()
+    return run_training
+
+
+def _first(error: BaseException) -> str:
+    """What began a chain of errors, as a sentence."""
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,29 @@
+"""What happens when the packages of the runner cannot be imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TRAIN = """
+from zdoctor.doctor.train import TrainError, _loop
+try:
+    _loop()
+except TrainError as error:
+    print(error)
+"""
+
+
+def test_a_torchvision_for_another_pytorch_is_named(tmp_path: Path) -> None:
+    """The real diffusers and transformers import it wherever it is installed, and fail far from it."""
+    package, metadata = tmp_path / "torchvision", tmp_path / "torchvision-0.28.0.dist-info"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')\n")
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", TRAIN], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("The import of diffusers fails: operator torchvision::nms does not exist. ")
+    assert "torchvision, xformers or torchao" in done.stdout
