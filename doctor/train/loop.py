@@ -28,7 +28,7 @@ from .lora import add_network, add_removal, described, targets
 from .masks import Masks
 from .names import KINDS
 from .numerics import numerics
-from .preview import Preview, previews, prompts
+from .preview import Preview, previews, prompts, sample_controls
 from .progress import Progress
 from .quantize import Kind
 from .ranks import Ranks
@@ -42,6 +42,7 @@ from .save import (
     state_file,
     sweep,
 )
+from .shard import Shares, told
 from .start import begin, read_start
 from .steps import Steps, follow, saved
 from .stop import Stop
@@ -127,6 +128,7 @@ def run_training(
     if held_out not in (None, count):
         progress.note(f"The run goes on with {count} held-out pictures; --eval {held_out} starts with a new run.")
     items, held = hold_out(items, count)
+    drawn = sample_controls(run, vae_divisor(parts["vae"]))
     latents = Latents(cache, parts["vae"])
     texts = Texts(cache, family, parts, arithmetic.texts)
     masks = Masks(cache, vae_divisor(parts["vae"]) // 2)
@@ -135,14 +137,27 @@ def run_training(
         for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
             if (ranks.local == 0) == turn:
                 masks.prepare([*items, *held], progress.note)
-                latents.prepare([*items, *held], place, progress.phase)
+                pictures = [*items, *held, *(item for item in drawn if item is not None)]
+                latents.prepare(pictures, place, progress.phase)
                 texts.prepare(prompts(run, [*items, *held]), place, progress.phase)
             ranks.exchange(None)
 
         progress.phase(f"Loading the transformer ({quantization}, {arithmetic.name})")
         kept = None if quantization == "none" else WeightCache(cache_folder(), identity["adapter"], progress.note)
         stored: Kind = "float16" if arithmetic.half and quantization == "none" else quantization
-        fill(model, folder, quantization=stored, adapter=adapter, dtype=dtype, device=place, cache=kept)
+        shares = Shares(ranks, family.BLOCKS) if ranks.sharded else None
+        fill(
+            model,
+            folder,
+            quantization=stored,
+            adapter=adapter,
+            dtype=dtype,
+            device=place,
+            cache=kept,
+            shares=shares,
+        )
+        if shares is not None:
+            progress.note(told(model, ranks))
         seed = state.seed if state else run.seed if run.seed is not None else secrets.randbelow(1 << 31)
         seed = ranks.share(seed)
         if state and run.seed not in (None, seed):
@@ -157,7 +172,7 @@ def run_training(
         begin(network, start, family.PREFIX)
         check_no_meta(model)
         trainer = Trainer(run, model, network, items, latents, texts, masks, seed, place, dtype, progress, ranks)
-        preview = Preview(run, trainer, removal, parts["vae"], base, output)
+        preview = Preview(run, trainer, removal, drawn, parts["vae"], base, output)
         adapter = {}
         keep_memory()
         if state:
@@ -166,7 +181,7 @@ def run_training(
         ranks.exchange(None)
         stop.gentle = True
         if not ranks.first:
-            follow(trainer, stop, output, identity, len(held))
+            follow(trainer, preview, stop, output, identity, held)
             return cast(TrainResult, ranks.share(None))
         journal = Journal(output / "losses.jsonl", trainer.losses)
         record = run_record(
@@ -234,7 +249,10 @@ def _memory_errors() -> Iterator[None]:
 
 def _listing(items: Sequence[Item]) -> str:
     """Identifies what is trained on: pictures, captions, crops, and their order."""
-    told = "\n".join(f"{item.picture.digest} {item.crop} {item.caption}" for item in items)
+    told = "\n".join(
+        f"{item.picture.digest} {item.control and item.control.picture.digest} {item.crop} {item.caption}"
+        for item in items
+    )
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
