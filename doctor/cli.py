@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from . import console, extract_command, train_command
+from . import console, extract_command, schema_command, train_command
 from .errors import USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
@@ -112,6 +112,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the run's config, to confirm the cause")
     command("rules", _rules, "list every rule")
+
+    made = command("schema", _schema, "a trainer's keys: as JSON schema for editors, or mined from a checkout")
+    schema_command.arguments(made)
 
     made = command("facts", _facts, "write what a check sees of this machine, redacted, as a machine file")
     made.add_argument("config", nargs="?", metavar="CONFIG")
@@ -272,6 +275,10 @@ def _rules(options: argparse.Namespace) -> int:
         mark = "fix" if rule.id in all_repairs() else ""
         console.emit(f"{rule.id}  {rule.severity:<8} {mark:<4} {rule.name:<32} {rule.title}\n")
     return 0
+
+
+def _schema(options: argparse.Namespace) -> int:
+    return schema_command.run(options)
 
 
 def _facts(options: argparse.Namespace) -> int:
