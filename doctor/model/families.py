@@ -106,6 +106,7 @@ _FAMILIES = {
 
 BY_FILES = ("sd-scripts", "musubi-tuner")  # see part_files
 TRAINED = ("zimage", "flux", "flux_kontext")  # the architectures of zdoctor's own runner
+EDITING = ("flux_kontext",)  # those of them that are given a control image
 
 
 def family_of(run: Run) -> Family | None:

@@ -92,6 +92,7 @@ class Dataset:
     flip_x: bool = False
     flip_y: bool = False
     controls: tuple[str, ...] = ()
+    control_folders: tuple[str, ...] = ()
     is_regularisation: bool = False
     captions: Literal["files", "names", "default"] = "files"
 
@@ -105,6 +106,7 @@ class SamplePrompt:
     steps: int
     guidance: float
     negative: str = ""
+    control: str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.run import Dataset, Run
 from .errors import TrainError
-from .pictures import SUFFIXES, Picture, opened, read_pictures
+from .pictures import SUFFIXES, Picture, opened, read_pictures, with_controls
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -62,6 +62,11 @@ class Item:
     mask: Mask | None = None
 
     @property
+    def control(self) -> Item | None:
+        """What is edited into this item, cut and mirrored as it."""
+        return None if self.picture.control is None else replace(self, picture=self.picture.control)
+
+    @property
     def crop(self) -> str:
         place = "" if self.place is None else f"@{self.place[0]:.4f},{self.place[1]:.4f}"
         return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{place}"
@@ -83,6 +88,7 @@ def read_items(
     items: list[Item] = []
     for dataset in run.datasets:
         pictures = read_pictures(Path(folders[dataset.key]), dataset, known, skip)
+        pictures = with_controls(pictures, dataset, known, skip)
         for resolution in dataset.resolutions or (512,):
             for flip_x, flip_y in _flips(dataset):
                 for picture in pictures:
@@ -168,12 +174,13 @@ def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
 def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[list[int]]:
     """The batches of one epoch as indices into `items`: shuffled, one picture size per batch, every item in one.
 
-    A batch that a size cannot fill is filled up with the items of that size again.
+    A batch that a size cannot fill is filled up with the items of that size again. Those with a control image are
+    kept apart from those without.
     """
     order = random.Random(f"{seed} {epoch}")
-    by_size: dict[tuple[int, int], list[int]] = {}
+    by_size: dict[tuple[int, int, bool], list[int]] = {}
     for index, item in enumerate(items):
-        by_size.setdefault((item.width, item.height), []).append(index)
+        by_size.setdefault((item.width, item.height, item.control is not None), []).append(index)
     result: list[list[int]] = []
     for indices in by_size.values():
         order.shuffle(indices)
@@ -186,7 +193,12 @@ def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[lis
 
 def load_pixels(item: Item) -> Image:
     """The picture as RGB, resized to cover width x height and cropped at its place. Raises TrainError."""
-    return cut(opened(item.picture.file).convert("RGB"), item)
+    from PIL import Image
+
+    image = opened(item.picture.file)
+    if item.picture.is_control and image.mode in ("RGBA", "LA"):
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
+    return cut(image.convert("RGB"), item)
 
 
 def cut(image: Image, item: Item) -> Image:

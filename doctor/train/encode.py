@@ -167,15 +167,18 @@ class Latents:
         self.salt = fingerprint(vae)
 
     def key(self, item: Item) -> str:
-        return "latent-" + _key(self.salt, item.picture.digest, item.crop)
+        picture = item.picture
+        control = (f"control {picture.width}x{picture.height}",) if picture.is_control else ()
+        return "latent-" + _key(self.salt, picture.digest, item.crop, *control)
 
     def get(self, item: Item) -> Tensor:
         """The scaled latent, channels x height/8 x width/8, float32, on the CPU."""
         return self.cache.get(self.key(item))["latent"]
 
     def prepare(self, items: Sequence[Item], device: torch.device, phase: Callable[[str], None]) -> int:
-        """Encode what the cache lacks; returns how many that were."""
-        missing = [item for item in {self.key(item): item for item in items}.values() if not self._cached(item)]
+        """Encode what the cache lacks of the items and their control images; returns how many that were."""
+        all_of_them = [*items, *(item.control for item in items if item.control is not None)]
+        missing = [item for item in {self.key(item): item for item in all_of_them}.values() if not self._cached(item)]
         if not missing:
             return 0
         phase(f"Loading the VAE for {_count(len(missing), 'picture')}")
@@ -192,14 +195,18 @@ class Latents:
 
 @torch.no_grad()
 def encode_image(vae: Any, item: Item, key: str, device: torch.device) -> Tensor:
-    """One sample of the latent distribution of a picture, drawn from its cache key, shifted and scaled."""
+    """One sample of the latent distribution of a picture, drawn from its cache key, shifted and scaled.
+
+    Of a control image it is the mean, which the pipelines take.
+    """
     image = load_pixels(item)
     flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
     pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 127.5 - 1.0
     moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
     generator = torch.Generator().manual_seed(int(key[-12:], 16))
     noise = torch.randn(moments.mean.shape, generator=generator).to(device)
-    latent: Tensor = moments.mean.float() + moments.std.float() * noise
+    spread = 0.0 if item.picture.is_control else moments.std.float()
+    latent: Tensor = moments.mean.float() + spread * noise
     latent = (latent - (vae.config.shift_factor or 0.0)) * vae.config.scaling_factor
     if not torch.isfinite(latent).all():
         raise TrainError(f"The VAE gives non-finite latents for {item.picture.file}. Its files may be damaged.")

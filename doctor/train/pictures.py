@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,19 @@ MOST_NAMED = 20
 
 @dataclass(frozen=True)
 class Picture:
-    """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption."""
+    """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption.
+
+    `control` is the image that is edited into this one; its own width and height are those of this one, to which it
+    is stretched. What is transparent in it, as one that `is_control`, is black.
+    """
 
     file: Path
     width: int
     height: int
     digest: str
     caption: str
+    control: Picture | None = None
+    is_control: bool = False
 
 
 def opened(file: Path) -> Image:
@@ -67,8 +73,7 @@ def read_pictures(
             continue
         pictures.append(Picture(file, width, height, digest, _caption(file, dataset, listed)))
     if broken:
-        names = "; ".join(broken[:MOST_NAMED])
-        names += f"; and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+        names = _some(broken)
         if skip is None:
             raise TrainError(
                 f"{len(broken)} of {len(files)} images in {place} cannot be read. Replace or remove them, or train "
@@ -78,6 +83,53 @@ def read_pictures(
             raise TrainError(f"None of the {len(files)} images in {place} can be read: {names}")
         skip(f"{len(broken)} of {len(files)} images in {place} cannot be read and are left out: {names}")
     return pictures
+
+
+def with_controls(
+    pictures: list[Picture], dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
+) -> list[Picture]:
+    """The pictures with their control images, which have their names but for the ending. Raises TrainError.
+
+    A picture whose control image cannot be read is left out where `skip` is told so.
+    """
+    if not dataset.control_folders:
+        return pictures
+    folder = Path(dataset.control_folders[0])
+    if not folder.is_dir():
+        raise TrainError(f"The folder of control images {folder} does not exist or is not a folder.")
+    there = {path.name: path for path in folder.iterdir() if path.suffix in SUFFIXES}
+    pairs: list[Picture] = []
+    missing: list[str] = []
+    broken: list[str] = []
+    for picture in pictures:
+        names = (f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
+        file = next((there[name] for name in names if name in there), None)
+        if file is None:
+            missing.append(str(picture.file))
+            continue
+        try:
+            digest = _measure(file, known)[2]
+        except (OSError, ValueError, SyntaxError) as error:
+            broken.append(f"{file} ({error})")
+            continue
+        control = Picture(file, picture.width, picture.height, digest, "", is_control=True)
+        pairs.append(replace(picture, control=control))
+    if missing:
+        raise TrainError(
+            f"{len(missing)} of {len(pictures)} pictures have no control image in {folder} (one of the same name, "
+            f"{', '.join(SUFFIXES)}). Add it, or move the picture to a dataset without control_path: {_some(missing)}"
+        )
+    if broken:
+        what = f"{len(broken)} of {len(pictures)} control images in {folder} cannot be read"
+        if skip is None or not pairs:
+            raise TrainError(f"{what}. Replace them, or train without them by --skip-unreadable: {_some(broken)}")
+        skip(f"{what}; their pictures are left out: {_some(broken)}")
+    return pairs
+
+
+def _some(names: list[str]) -> str:
+    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return "; ".join(names[:MOST_NAMED]) + more
 
 
 def _listed(file: Path) -> dict[str, dict[str, Any]]:

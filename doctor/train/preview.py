@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..model.run import Run
+from ..model.families import EDITING
+from ..model.run import Run, SamplePrompt
 from .data import Item, with_trigger
 from .encode import load_vae, vae_divisor
+from .errors import TrainError
 from .lora import WithoutAdapter
 from .loss import guidance
+from .pictures import Picture
 from .preserve import preserved_prompt
 from .sample import decode, denoise
 from .stop import Stop
@@ -24,7 +28,14 @@ class Preview:
     """
 
     def __init__(
-        self, run: Run, trainer: Trainer, removal: list[WithoutAdapter], vae: Path, model: Path, output: Path
+        self,
+        run: Run,
+        trainer: Trainer,
+        removal: list[WithoutAdapter],
+        controls: Sequence[Item | None],
+        vae: Path,
+        model: Path,
+        output: Path,
     ) -> None:
         self.run = run
         self.trainer = trainer
@@ -32,6 +43,7 @@ class Preview:
         self.vae_folder = vae
         self.model_folder = model
         self.folder = output / "samples"
+        self.controls = controls
         self.vae: Any = None
         self.files: list[str] = []
 
@@ -48,7 +60,8 @@ class Preview:
             part.active = True
         try:
             with trainer.averaged():
-                for number, prompt in enumerate(self.run.samples):
+                for number, (prompt, edited) in enumerate(zip(self.run.samples, self.controls, strict=True)):
+                    control = None if edited is None else trainer.latents.get(edited).unsqueeze(0)
                     latent = denoise(
                         model,
                         scheduler,
@@ -59,6 +72,7 @@ class Preview:
                         channels=trainer.family.channels(model),
                         dtype=trainer.dtype,
                         device=trainer.device,
+                        control=control,
                         stop=trainer.ranks.agreed(stop.is_set),
                     )
                     if latent is None:
@@ -71,6 +85,24 @@ class Preview:
         finally:
             for part in self.removal:
                 part.active = False
+
+
+def sample_controls(run: Run, divisor: int) -> list[Item | None]:
+    """For each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
+    edits = previews(run) and run.architecture in EDITING
+    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in run.samples]
+
+
+def _control(prompt: SamplePrompt, divisor: int) -> Item:
+    file = Path(prompt.control or "")
+    width, height = (side // divisor * divisor for side in (prompt.width, prompt.height))
+    try:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise TrainError(
+            f"The control image {file} of the sample {prompt.prompt!r} cannot be read: {error.strerror or error}."
+        ) from error
+    return Item(Picture(file, width, height, digest, "", is_control=True), width, height, "", "", 0.0)
 
 
 def prompts(run: Run, items: Sequence[Item]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..architectures.network import lokr_factor, lokr_rank
-from ..model.families import TRAINED
+from ..model.families import EDITING, TRAINED
 from ..model.run import Run
 from .names import (
     BLANK,
@@ -25,7 +25,7 @@ from .names import (
 )
 from .neutral import NEUTRAL, OF_DATASETS, harmless
 
-WEIGHTS = ("reg_weight", f"{CLASS}_multiplier", f"{BLANK}_multiplier")
+WEIGHTS = ("cfg_scale", "reg_weight", f"{CLASS}_multiplier", f"{BLANK}_multiplier")
 # Settings that change what is learnt and that the runner does not have; any value but null, false, 0 or empty is one.
 SWITCHES: dict[str, str] = {
     "train/train_text_encoder": "training the text encoder",
@@ -65,12 +65,12 @@ FLUX_SWITCHES: dict[str, str] = {
     "train/bypass_guidance_embedding": "bypassing the guidance embedding",
     "train/do_guidance_loss": "guidance loss for Flux",
 }
+# How control images are read; of an architecture that edits them, each must be this or not written.
+CONTROL_SETTINGS: dict[str, Any] = {"full_size_control_images": True, "control_transparent_color": [0, 0, 0]}
+CONTROL_PATHS = ("control_path", "control_path_1", "control_path_2", "control_path_3")
 # Dataset settings that would change what is learnt.
 DATASET_SWITCHES: dict[str, str] = {
-    "control_path": "control images",
-    "control_path_1": "control images",
-    "control_path_2": "control images",
-    "control_path_3": "control images",
+    **dict.fromkeys(CONTROL_PATHS, "control images"),
     "controls": "control images",
     "inpaint_path": "inpainting images",
     "unconditional_path": "unconditional images",
@@ -147,8 +147,15 @@ def refuse(run: Run) -> list[str]:
     elif all(dataset.is_regularisation for dataset in run.datasets):
         no("datasets", "Every dataset is one of regularisation images, so there is nothing to learn")
     for dataset in run.datasets:
+        edits = run.architecture in EDITING
         if dataset.controls:
-            no(dataset.key, "Control images are not supported")
+            no(dataset.key, "Making control images (controls) is not supported")
+        if edits and len(dataset.control_folders) > 1:
+            no(dataset.key, "Several control images for one picture are not supported")
+        for key, plain in CONTROL_SETTINGS.items() if edits else ():
+            value = run.settings.get(f"{dataset.key}/{key}")
+            if value is not None and not harmless(value.value, plain):
+                no(f"{dataset.key}/{key}", f"{key} {_short(value.value)} is not supported; leave it out")
         size = run.settings.get(f"{dataset.key}/batch_size")
         if size is not None and size.value not in (None, run.batch_size):
             no(f"{dataset.key}/batch_size", "A batch size of one dataset is not supported; set train.batch_size")
@@ -161,7 +168,7 @@ def refuse(run: Run) -> list[str]:
             if weight is not None and type(weight.value) not in (int, float, type(None)):
                 no(name, f"{name.rsplit('/', 1)[-1]} {weight.value!r} is no number")
         for key, what in DATASET_SWITCHES.items():
-            if _on(run, f"{dataset.key}/{key}"):
+            if _on(run, f"{dataset.key}/{key}") and not (edits and key in CONTROL_PATHS):
                 no(f"{dataset.key}/{key}", f"{_capital(what)} are not supported")
         frames = run.settings.get(f"{dataset.key}/num_frames")
         if frames is not None and isinstance(frames.value, int) and frames.value > 1:

@@ -26,12 +26,14 @@ def denoise(
     channels: int,
     dtype: torch.dtype,
     device: torch.device,
+    control: Tensor | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Tensor | None:
     """The latent of one preview, 1 x channels x h x w float32; None when `stop` said so on the way.
 
     `shrink` is pixels per latent cell. Guidance counts as trainers write it: 1 means without; the picture is moved
-    by guidance - 1 away from the negative prompt, but for models that take the guidance itself.
+    by guidance - 1 away from the negative prompt, but for models that take the guidance itself. `control` is the
+    latent of what is edited, 1 x channels x h x w.
     """
     family = family_of(model)
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
@@ -48,7 +50,7 @@ def denoise(
             return None
         share = (time.cpu().double() / 1000).expand(len(texts))
         noisy = latent.to(dtype).expand(len(texts), -1, -1, -1)
-        guesses = family.predict(model, noisy, share, texts, prompt.guidance)
+        guesses = family.predict(model, noisy, share, texts, prompt.guidance, control)
         guess = guesses[:1] + push * (guesses[:1] - guesses[1:]) if push else guesses
         latent = scheduler.step(guess, time, latent, return_dict=False)[0]
     return latent

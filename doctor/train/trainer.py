@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -66,6 +67,7 @@ class Trainer:
         self.guidance = guidance(run)
         self.differential = differential(run)
         self.background = background_weight(run)
+        self.embedded = _number(run, "cfg_scale", 1.0)
         self.regular_weight = _number(run, "reg_weight", 1.0)
         if self.most is not None and ranks.size > 1:
             raise TrainError("max_loss bounds the loss of a whole batch, which several processes share; take it out.")
@@ -159,19 +161,20 @@ class Trainer:
         scales = None if scales is None else scales[mine]
         mask = None if masks is None else balanced(masks)[mine].to(self.device)
         texts = [captions[place] for place in mine]
+        predict = partial(self.predict, clean, noise, t, self.controls([items[place] for place in mine]))
         target = (noise - clean).to(self.device)
         # of one batch, all items are of one dataset's kind
         prior = any(item.prior for item in items)
         if prior or (mask is not None and self.background is not None):
             with self.base_only():
-                before = self.predict(clean, noise, t, texts)
+                before = predict(texts)
         if prior:
             target = before
         if self.guidance is not None and scales is not None:
             with torch.no_grad():
-                blank = self.predict(clean, noise, t, [self.guidance.prompt] * len(texts))
+                blank = predict([self.guidance.prompt] * len(texts))
             target = guided(target, blank, scales, t, self.guidance)
-        guess = self.predict(clean, noise, t, texts)
+        guess = predict(texts)
         if self.differential != 1.0:
             target = guess.detach() + self.differential * (target - guess.detach())
         misses = miss(run, guess, target, mask)
@@ -184,22 +187,29 @@ class Trainer:
         prompts = [prompt for prompt in kept if prompt is not None]
         if prompts:
             with self.base_only():
-                before = self.predict(clean, noise, t, prompts)
-            change = (self.predict(clean, noise, t, prompts) - before).square().mean(dim=(1, 2, 3)).sum()
+                before = predict(prompts)
+            change = (predict(prompts) - before).square().mean(dim=(1, 2, 3)).sum()
             yield share * preservation_weight(run) * change
 
     def misses(self, clean: Tensor, noise: Tensor, t: Tensor, items: Sequence[Item]) -> Tensor:
         """The unweighted loss of each item: latents and noise b x c x h x w, t in [0, 1] the share of noise."""
         masks = balanced([self.masks.get(item) for item in items]).to(self.device)
-        guess = self.predict(clean, noise, t, [item.caption for item in items])
+        guess = self.predict(clean, noise, t, self.controls(items), [item.caption for item in items])
         return miss(self.run, guess, (noise - clean).to(self.device), masks)
 
-    def predict(self, clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
+    def controls(self, items: Sequence[Item]) -> Tensor | None:
+        """The latents of what the items of one batch edit, b x c x h x w; None where they edit nothing."""
+        found = [item.control for item in items]
+        return torch.stack([self.latents.get(item) for item in found if item is not None]) if found[0] else None
+
+    def predict(
+        self, clean: Tensor, noise: Tensor, t: Tensor, control: Tensor | None, captions: Sequence[str]
+    ) -> Tensor:
         """What the model takes for the way from latent to noise, float32, b x c x h x w."""
         texts = [self.texts.get(caption) for caption in captions]
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype)
-        return self.family.predict(self.model, noisy, t, texts)
+        return self.family.predict(self.model, noisy, t, texts, self.embedded, control)
 
     @contextmanager
     def base_only(self) -> Iterator[None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
 from ...model import Dataset, Run, SamplePrompt, Value
 from ..written import Written
@@ -37,6 +38,16 @@ _LEGACY_ARCHITECTURES = (
     ("is_vega", "vega"),
     ("is_ssd", "ssd"),
 )
+# Flags within a prompt: the field of a SamplePrompt that each sets, and its type.
+_FLAGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    **dict.fromkeys(("d", "seed"), ("seed", int)),
+    **dict.fromkeys(("l", "cfg"), ("guidance", float)),
+    **dict.fromkeys(("s", "steps"), ("steps", int)),
+    "w": ("width", int),
+    "h": ("height", int),
+    "n": ("negative", str),
+    "ctrl_img": ("control", str),
+}
 _KEYS = {
     "process_type": "type",
     "name": "name",
@@ -240,8 +251,17 @@ def _dataset(w: Written, number: int) -> Dataset:
         flip_x=w.flag(f"{key}/flip_x"),
         flip_y=w.flag(f"{key}/flip_y"),
         controls=tuple(c for c in controls if isinstance(c, str) and c.strip()),
+        control_folders=_control_folders(w, key),
         is_regularisation=w.flag(f"{key}/is_reg"),
     )
+
+
+def _control_folders(w: Written, key: str) -> tuple[str, ...]:
+    """What is edited, by the names of the pictures; the numbered keys count before the plain one."""
+    numbered = [folder for n in (1, 2, 3) if (folder := w.maybe(f"{key}/control_path_{n}"))]
+    plain = w.raw(f"{key}/control_path")
+    folders = numbered or (plain if isinstance(plain, list) else [plain])
+    return tuple(folder for folder in folders if isinstance(folder, str) and folder)
 
 
 def _samples(w: Written) -> tuple[SamplePrompt, ...]:
@@ -263,6 +283,21 @@ def _samples(w: Written) -> tuple[SamplePrompt, ...]:
                 steps=w.whole(f"{at}/sample_steps", w.whole("sample/sample_steps", 20)),
                 guidance=w.number(f"{at}/guidance_scale", w.number("sample/guidance_scale", 7.0)),
                 negative=w.text(f"{at}/neg", w.text("sample/neg", "")),
+                control=w.maybe(f"{at}/ctrl_img_1") or w.maybe(f"{at}/ctrl_img"),
             )
         )
-    return tuple(made)
+    return tuple(map(_with_flags, made))
+
+
+def _with_flags(sample: SamplePrompt) -> SamplePrompt:
+    """What the prompt says of itself (`a hat --w 512 --ctrl_img a.png`); a flag that is not known is cut off."""
+    text, *flags = sample.prompt.split("--")
+    changed: dict[str, Any] = {"prompt": text.strip()}
+    for flag in flags:
+        name, _, content = flag.partition(" ")
+        field, kind = _FLAGS.get(name.strip(), ("", str))
+        try:
+            changed |= {field: kind(content.strip())} if field else {}
+        except ValueError:
+            continue  # the trainer stops on it when it samples
+    return replace(sample, **changed)

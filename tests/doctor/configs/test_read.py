@@ -126,6 +126,34 @@ def test_aliases_and_wrong_types(settings: str, field: str, value: Any) -> None:
         assert getattr(run, field) == value
 
 
+def test_what_a_prompt_says_of_itself() -> None:
+    first, second = run_of(
+        "job: extension\nconfig:\n  name: n\n  process:\n  - type: sd_trainer\n    training_folder: o\n"
+        "    sample: {width: 512, samples: [{prompt: 'a hat --w 64 --ctrl_img /c/my hat.png --n no cat --x 1 --s x'},"
+        " {prompt: b, ctrl_img: b.png}]}\n"
+    ).samples
+    assert (first.prompt, first.width, first.control) == ("a hat", 64, "/c/my hat.png")
+    assert (first.negative, first.steps) == ("no cat", 20)
+    assert (second.prompt, second.width, second.control) == ("b", 512, "b.png")
+
+
+@pytest.mark.parametrize(
+    ("written", "folders"),
+    [
+        ("control_path: /c", ("/c",)),
+        ("control_path: [/c, /d]", ("/c", "/d")),
+        ("control_path: ''", ()),
+        ("control_path: /c, control_path_1: /a, control_path_3: /b", ("/a", "/b")),
+    ],
+)
+def test_folders_of_control_images(written: str, folders: tuple[str, ...]) -> None:
+    run = run_of(
+        "job: extension\nconfig:\n  name: n\n  process:\n  - type: sd_trainer\n    training_folder: o\n"
+        f"    datasets: [{{folder_path: x, {written}}}]\n"
+    )
+    assert run.datasets[0].control_folders == folders
+
+
 def test_name_is_filled_in() -> None:
     run = run_of(HEALTHY)
     assert run.datasets[0].folder == "/data/lantern"

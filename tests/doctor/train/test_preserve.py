@@ -61,9 +61,9 @@ def answers(made: Trainer, model: Any, index: int, texts: list[str], monkeypatch
     seen: list[tuple[Tensor, Tensor, Tensor]] = []
     real = made.predict
 
-    def watched(clean: Tensor, noise: Tensor, t: Tensor, captions: Sequence[str]) -> Tensor:
+    def watched(clean: Tensor, noise: Tensor, t: Tensor, control: None, captions: Sequence[str]) -> Tensor:
         seen.append((clean, noise, t))
-        return real(clean, noise, t, captions)
+        return real(clean, noise, t, control, captions)
 
     with monkeypatch.context() as patch:
         patch.setattr(made, "predict", watched)

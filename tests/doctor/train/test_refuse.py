@@ -25,7 +25,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("old LoKr format", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),
-    ("architecture flux", {"architecture": "flux"}),
+    ("architecture flux2", {"architecture": "flux2"}),
     ("dtype float8", {"dtype": "float8"}),
     ("quantization uint3", {"quantization": "uint3"}),
     ("accuracy recovery adapter", {"quantization": "uint4", "settings": written(model__qtype="uint4|org/repo/a.st")}),
@@ -39,7 +39,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("setting power of the schedule cosine", {"scheduler": "cosine", "scheduler_settings": {"power": 2}}),
     ("learning rate '1e-4'", {"learning_rate": "1e-4"}),
     ("no dataset", {"datasets": ()}),
-    ("Control images", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), controls=("depth",)),)}),
+    ("Making control images", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), controls=("depth",)),)}),
     (
         "one of regularisation images",
         {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), is_regularisation=True),)},
