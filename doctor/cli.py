@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from . import console, extract_command, schema_command, train_command
+from . import console, extract_command, run_command, schema_command, train_command
 from .errors import USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
@@ -93,6 +93,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
 
     train_command.arguments(made)
+
+    made = command("run", _run, "start any trainer: checked first, its output untouched, a crash explained")
+    run_command.arguments(made)
 
     made = command("undo", _undo, "take back the last repair, byte for byte")
     made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
@@ -217,6 +220,11 @@ def _train(options: argparse.Namespace) -> int:
     if not train_command.is_follower():
         _recover()
     return train_command.run(options, _config(options.config))
+
+
+def _run(options: argparse.Namespace) -> int:
+    _recover()
+    return run_command.run(options)
 
 
 def _undo(options: argparse.Namespace) -> int:

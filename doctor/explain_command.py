@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import console
 from .errors import UserError
+
+if TYPE_CHECKING:
+    from .model.crashes import Explanation
 
 MOST_BYTES = 16 << 20  # what is read of a log: its end, where the failure is
 INCOMPLETE = 3
@@ -37,6 +41,13 @@ def _rule(word: str) -> int:
 
 
 def _log(options: argparse.Namespace) -> int:
+    told, text = explained(decode(read(options.what)), options.config, color=console.color())
+    console.emit(text)
+    return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
+
+
+def explained(log: str, config: str | None, *, color: bool) -> tuple[Explanation, str]:
+    """Why a run ended, by its log, and the same in words; with `config`, what its rules say of it now."""
     from ..reports import crash as report
     from .crash import explain
     from .model.crashes import Signature
@@ -44,19 +55,11 @@ def _log(options: argparse.Namespace) -> int:
 
     rules = {rule.id: rule for rule in all_rules()}
     signatures = [Signature(rule.id, *pair) for rule in rules.values() for pair in rule.prevents]
-    told = explain(decode(read(options.what)), signatures)
-    confirmed = _confirm(options.config, told.rules) if options.config and told.rules else {}
-    console.emit(
-        report.render(
-            told,
-            {id: (rule.name, rule.title) for id, rule in rules.items()},
-            config=options.config,
-            confirmed=confirmed,
-            width=console.width(),
-            color=console.color(),
-        )
-    )
-    return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
+    told = explain(log, signatures)
+    confirmed = _confirm(config, told.rules) if config and told.rules else {}
+    named = {id: (rule.name, rule.title) for id, rule in rules.items()}
+    width = console.width()
+    return told, report.render(told, named, config=config, confirmed=confirmed, width=width, color=color)
 
 
 def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
