@@ -13,7 +13,7 @@ from math import prod, sqrt
 from typing import Any
 
 from .architectures.bytes import QUANTIZED, WIDTHS, state_bytes
-from .architectures.network import trained_weights
+from .architectures.network import offloaded_share, trained_weights
 from .architectures.sizes import Sizes, sizes_of
 from .model import DatasetFolder, Gpu, Memory, ModelFolder, Phase, Run, System, Unknown, Value
 
@@ -86,18 +86,23 @@ def _not_covered(run: Run) -> str:
     moved = next((name for name in OFFLOADING if _value(run, name) not in (None, False, 0, "", "0", "none")), None)
     if moved is not None:
         return f"{moved} moves weights between card and host while it trains; that is not predicted"
-    offloading = run.settings.get("model/layer_offloading")
-    if offloading is not None and offloading.value:
-        return "layer_offloading moves weights between card and host while it trains; that is not predicted"
     return ""
 
 
 def _weights(sizes: Sizes, run: Run) -> int:
-    width = WIDTHS[run.dtype]
+    return _blocks(sizes, run) + WIDTHS[run.dtype] * sizes.rest
+
+
+def _blocks(sizes: Sizes, run: Run) -> int:
     if run.quantization is None:
-        return width * (sizes.blocks + sizes.rest)
-    per_weight = QUANTIZED[run.quantization.partition("|")[0]]
-    return int(per_weight * sizes.blocks + 2 * sizes.block_rows + width * sizes.rest)
+        return WIDTHS[run.dtype] * sizes.blocks
+    return int(QUANTIZED[run.quantization.partition("|")[0]] * sizes.blocks + 2 * sizes.block_rows)
+
+
+def _on_card(sizes: Sizes, run: Run) -> int:
+    """The weights on the card: of the blocks that wait in host memory, only the one that runs and the next."""
+    away = int(offloaded_share(run) * _blocks(sizes, run))
+    return _weights(sizes, run) - away + min(away, 2 * _blocks(sizes, run) // (sizes.layers + 2 * sizes.refiners))
 
 
 def _text_encoder(sizes: Sizes, run: Run) -> int:
@@ -159,7 +164,7 @@ def _scores(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
 def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
     width = WIDTHS[run.dtype]
     base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
-    transformer = _weights(sizes, run)
+    transformer = _on_card(sizes, run) if card else _weights(sizes, run)
     encoder = _text_encoder(sizes, run)
     vae = width * sizes.vae
     trained = trained_weights(run, sizes.linears)
@@ -238,9 +243,10 @@ def _host_peak(run: Run, sizes: Sizes) -> int:
     """
     width = WIDTHS[run.dtype]
     whole = width * (sizes.blocks + sizes.rest)
+    waiting = int(offloaded_share(run) * _blocks(sizes, run))
     if run.adapter or sizes.stored != width:
-        return HOST_BASE + whole
-    return HOST_BASE + (_weights(sizes, run) if run.quantization else 0)
+        return HOST_BASE + max(whole, waiting)
+    return HOST_BASE + (_weights(sizes, run) if run.quantization else waiting)
 
 
 def _alternatives(

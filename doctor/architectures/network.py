@@ -1,4 +1,4 @@
-"""What a run trains beside the frozen model, by the words of its config: the shapes of a LoRA or a LoKr."""
+"""What a run trains beside the frozen model and where that lies, by the words of its config."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def lokr_rank(run: Run) -> int | None:
     written = run.settings.get("network/lokr_full_rank")
     full = written is None or written.value is None or bool(written.value)
     return None if full else run.rank
+
+
+def offloaded_share(run: Run) -> float:
+    """Which share of the blocks' frozen weights stays in host memory (ai-toolkit's layer_offloading; default: all)."""
+    wanted = run.settings.get("model/layer_offloading")
+    if wanted is None or not wanted.value:
+        return 0.0
+    written = run.settings.get("model/layer_offloading_transformer_percent")
+    share = 1.0 if written is None or written.value is None else written.value
+    return min(1.0, max(0.0, float(share))) if isinstance(share, int | float) else 1.0
 
 
 def factors(size: int, factor: int) -> tuple[int, int]:

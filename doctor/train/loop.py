@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import torch
 
+from ..architectures.network import offloaded_share
 from ..model.run import Run
 from .adapter import read_adapter
 from .data import Item, read_items
@@ -28,6 +29,7 @@ from .lora import add_network, add_removal, described, targets
 from .masks import Masks
 from .names import KINDS
 from .numerics import numerics
+from .offload import offload_share
 from .preview import Preview, previews, prompts, sample_controls
 from .progress import Progress
 from .quantize import Kind
@@ -89,7 +91,14 @@ def run_training(
         torch.set_num_threads(1)
     files = weight_files(folder)
     check_complete(collect(files), {n: tuple(t.shape) for n, t in model.state_dict().items()}, folder)
-    adapter = {} if adapter_file is None else read_adapter(Path(adapter_file), linears(model), place)
+    share = offloaded_share(run)
+    if share and place.type != "cuda":
+        progress.note("layer_offloading has no effect: the weights are in the memory of this computer anyway.")
+        share = 0.0
+    if share and ranks.sharded:
+        raise TrainError("layer_offloading does not go with weights shared among GPUs. Take one of the two out.")
+    home = torch.device("cpu") if share else place
+    adapter = {} if adapter_file is None else read_adapter(Path(adapter_file), linears(model), home)
     parts = {name: component(name, base, extras) for name in ("vae", *family.TEXT_PARTS)}
     quantization: Any = KINDS[run.quantization]
     identity = {
@@ -152,7 +161,7 @@ def run_training(
             quantization=stored,
             adapter=adapter,
             dtype=dtype,
-            device=place,
+            device=home,
             cache=kept,
             shares=shares,
         )
@@ -171,6 +180,9 @@ def run_training(
         network = add_network(model, shapes, run, seed)
         begin(network, start, family.PREFIX)
         check_no_meta(model)
+        if share:
+            away = offload_share(model, shapes, share, place)
+            progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
         trainer = Trainer(run, model, network, items, latents, texts, masks, seed, place, dtype, progress, ranks)
         preview = Preview(run, trainer, removal, drawn, parts["vae"], base, output)
         adapter = {}

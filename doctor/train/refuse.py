@@ -44,8 +44,7 @@ SWITCHES: dict[str, str] = {
     "network/lora_plus_ratio": "LoRA+",
     "network/network_kwargs": "network_kwargs",
     "network/old_lokr_format": "the old LoKr format",
-    "network/layer_offloading": "layer offloading",
-    "model/layer_offloading": "layer offloading",
+    "network/layer_offloading": "layer offloading of the network",
     "model/accuracy_recovery_adapter": "an accuracy recovery adapter",
     "model/lora_path": "a LoRA merged into the base model",
     "model/inference_lora_path": "an inference LoRA",
@@ -123,6 +122,8 @@ def refuse(run: Run) -> list[str]:
         no("learning_rate", f"The learning rate {run.learning_rate!r} is not a number above 0")
     if run.dtype not in DTYPES:
         no("dtype", f"The dtype {run.dtype} is not supported; use bf16, fp16 or fp32")
+    for name, what in _levers(run):
+        no(name, what)
     if run.save_dtype not in DTYPES:
         no("save_dtype", f"The save dtype {run.save_dtype} is not supported; use bf16, float16 or float32")
     if run.quantization not in KINDS:
@@ -208,6 +209,17 @@ def refuse(run: Run) -> list[str]:
     if most is not None and most.value is not None and not (type(most.value) in (int, float) and most.value > 0):
         no("train/max_loss", f"max_loss {most.value!r} is not a number above 0")
     return list(dict.fromkeys(reasons))
+
+
+def _levers(run: Run) -> Iterator[tuple[str, str]]:
+    """What saves memory at the price of time."""
+    key = "model/layer_offloading_transformer_percent"
+    percent = run.settings.get(key)
+    wanted = None if percent is None or not _on(run, "model/layer_offloading") else percent.value
+    if wanted is not None and not (type(wanted) in (int, float) and 0 <= wanted <= 1):
+        yield key, f"layer_offloading_transformer_percent {wanted!r} is not a number from 0 to 1"
+    if _on(run, "model/layer_offloading") and not run.gradient_checkpointing:
+        yield "model/layer_offloading", "layer_offloading needs gradient_checkpointing: true"
 
 
 def _optimizer(run: Run) -> Iterator[tuple[str, str]]:

@@ -54,6 +54,19 @@ def test_a_step_of_the_full_model_is_predicted_within_three_percent(
     assert tensors == pytest.approx(traced, rel=0.03)
 
 
+@pytest.mark.parametrize(("percent", "waiting"), [(1.0, 32), (0.5, 15), (0.0, 0)])
+def test_offloaded_blocks_are_not_on_the_card(percent: float, waiting: int) -> None:
+    """Of the 34, two are there at a time; the others wait in host memory."""
+    run = zimage(1024, quantization="int8")
+    written = {"layer_offloading": True, "layer_offloading_transformer_percent": percent}
+    settings = {f"model/{key}": Value(value, Where("c"), 0, 4) for key, value in written.items()}
+    plain, away = predicted(run, A6000), predicted(replace(run, settings={**run.settings, **settings}), A6000)
+    block = 6.142e9 / 34
+    saved = plain.phases[-1].items["transformer"] - away.phases[-1].items["transformer"]
+    assert saved == pytest.approx(waiting * block, rel=0.01)
+    assert away.host_peak >= plain.host_peak and away.host_peak >= percent * 6.142e9
+
+
 def test_batch_two() -> None:
     run = zimage(1024, quantization="nf4", batch_size=2)
     step = next(phase for phase in predicted(run, A6000).phases if phase.name == "training step")
@@ -154,7 +167,6 @@ def test_a_lokr_has_the_weights_of_its_two_matrices() -> None:
         ({"architecture": "flux"}, "flux"),
         ({"dtype": "bf17"}, "bf17"),
         ({"quantization": "convrot4"}, "convrot4"),
-        ({"settings": {"model/layer_offloading": Value(True, Where("c"), 0, 4)}}, "layer_offloading"),
     ],
 )
 def test_what_was_not_worked_out_is_unknown(changes: dict[str, Any], reason: str) -> None:

@@ -75,6 +75,14 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("EMA feedback", {"settings": written(train__ema_config__use_feedback=True)}),
     ("param_multiplier", {"settings": written(train__ema_config__param_multiplier=0.9)}),
+    (
+        "layer_offloading needs gradient_checkpointing",
+        {"settings": written(model__layer_offloading=True), "gradient_checkpointing": False},
+    ),
+    (
+        "layer_offloading_transformer_percent 70 is not a number from 0 to 1",
+        {"settings": written(model__layer_offloading=True, model__layer_offloading_transformer_percent=70)},
+    ),
     ("LoRA dropout", {"settings": written(network__dropout=0.1)}),
 ]
 
@@ -100,6 +108,7 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
         {"optimizer_settings": {"weight_decay": 1e-4, "betas": [0.9, 0.99]}},
         {"optimizer": "adafactor", "optimizer_settings": {"relative_step": False, "eps": [1e-30, 1e-3]}},
         {"use_ema": True, "dtype": "fp16"},
+        {"settings": written(model__layer_offloading=True, model__layer_offloading_transformer_percent=0.7)},
         {"network_type": "lokr", "rank": 0, "settings": written(network__lokr_factor=8)},
         {"settings": written(train__do_differential_guidance=True, train__train_text_encoder=False)},
         {"settings": written(datasets__0__num_frames=1, network__dropout=None, train__min_denoising_steps=0)},
@@ -143,6 +152,7 @@ KNOWN = {
     "model": """
         arch assistant_lora_path extras_name_or_path name_or_path qtype qtype_te quantize quantize_te
         is_auraflow is_flux is_lumina2 is_pixart is_pixart_sigma is_ssd is_v2 is_v3 is_v_pred is_vega is_xl
+        layer_offloading
         attn_masking block_compile cache_size_limit compile compile_dynamic compile_fullgraph compile_mode dtype
         experimental_xl latent_space_version layer_offloading_text_encoder_percent
         layer_offloading_transformer_percent low_vram model_kwargs model_paths refiner_start_at
