@@ -114,6 +114,7 @@ def parser() -> argparse.ArgumentParser:
     made = command("explain", _explain, "why a training run ended, by its log; or what a rule looks at and why")
     made.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the run's config, to confirm the cause")
+    made.add_argument("--diff", metavar="LOGFILE", help="the log of a run that worked: what was not the same")
     command("rules", _rules, "list every rule")
 
     made = command("schema", _schema, "a trainer's keys: as JSON schema for editors, or mined from a checkout")

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     """The command line's words, and out comes the exit code."""
     if options.what == "-" or Path(options.what).is_file():
         return _log(options)
-    if options.config is not None:
+    if options.config is not None or options.diff is not None:
         raise UserError(f"{options.what}: there is no such log file.", "zdoctor explain train.log config.yaml")
     return _rule(options.what)
 
@@ -41,8 +41,16 @@ def _rule(word: str) -> int:
 
 
 def _log(options: argparse.Namespace) -> int:
-    told, text = explained(decode(read(options.what)), options.config, color=console.color())
+    log = decode(read(options.what))
+    told, text = explained(log, options.config, color=console.color())
     console.emit(text)
+    if options.diff is not None:
+        from ..reports import crash as report
+        from .crash import compare
+
+        seen = compare(decode(read(options.diff)), log)
+        console.emit(f"\nBeside {options.diff}, which worked:\n\n")
+        console.emit(report.render_comparison(seen, width=console.width(), color=console.color()))
     return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..doctor.model.crashes import Explanation, Failure
+from ..doctor.model.crashes import Comparison, Explanation, Failure
 from .terminal import Line, paint, wrap
 
 MOST_MESSAGE = 600
+MOST_LINES = 12
 
 
 def render(
@@ -75,3 +76,45 @@ def _failure(failure: Failure, site: str, width: int) -> Iterator[Line]:
             yield [("dim", f"    {frame.code}")]
     else:
         yield [("dim", f"  line {failure.at} of the log")]
+
+
+def render_comparison(seen: Comparison, *, width: int = 100, color: bool = False) -> str:
+    """What tells a failed run from one that worked, by their logs."""
+    return paint(_comparison(seen, min(width, 110)), color, width)
+
+
+def _comparison(seen: Comparison, width: int) -> Iterator[Line]:
+    if seen.parted is None:
+        yield [("", "The two logs have no line in common: they are of different programs, or one is cut off.")]
+        return
+    if not (seen.changed or seen.warnings or seen.others or seen.bad_loss):
+        yield [("", "Up to the failure the two logs say the same, but for times, bars and losses.")]
+    if seen.bad_loss is not None:
+        yield [("bold red", f"Line {seen.bad_loss} of the failed run is the first loss that is no finite number.")]
+    yield from _lines("Only the failed run warns:", [(at, line) for at, line in seen.warnings], width, "yellow")
+    if seen.changed:
+        yield [("bold", "The same line with other numbers (worked, then failed):")]
+        for change in seen.changed[:MOST_LINES]:
+            yield from wrap(change.good, width, "         ", style="dim")
+            yield from wrap(change.bad, width, f"  {change.at:>6} ")
+        yield from _rest(len(seen.changed))
+    yield from _lines("Only the failed run says:", [(at, line) for at, line in seen.others], width, "")
+    yield []
+    yield from wrap(seen.common, width, f"last line in common ({seen.parted}): ", style="bold")
+    for line in seen.then:
+        yield from wrap(line, width, "  the run that worked went on: ", style="green")
+    if seen.good_losses or seen.bad_losses:
+        yield [("dim", f"losses shown: {seen.good_losses} where it worked, {seen.bad_losses} where it failed")]
+
+
+def _lines(title: str, lines: list[tuple[int, str]], width: int, style: str) -> Iterator[Line]:
+    if lines:
+        yield [("bold", title)]
+        for at, line in lines[:MOST_LINES]:
+            yield from wrap(line, width, f"  {at:>6} ", style=style)
+        yield from _rest(len(lines))
+
+
+def _rest(count: int) -> Iterator[Line]:
+    if count > MOST_LINES:
+        yield [("dim", f"         and {count - MOST_LINES} more")]

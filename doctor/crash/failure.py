@@ -10,7 +10,7 @@ from ..model.crashes import Failure, Frame
 
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<where>.+))?\s*$')
 _ERROR = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (?P<message>.*)|:?)$")
-_START = "Traceback (most recent call last):"
+START = "Traceback (most recent call last):"
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -30,7 +30,7 @@ def failures(lines: Sequence[str]) -> tuple[Failure, ...]:
     found: list[Failure] = []
     at = 0
     while at < len(lines):
-        if lines[at].strip() == _START:
+        if lines[at].strip() == START:
             failure, at = _traceback(lines, at)
             if failure is None:
                 continue
@@ -71,7 +71,7 @@ def _message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
     """The text of an exception, which may go on for lines, and the number of its last line."""
     kept, end = [first], at + 1
     for line in lines[at + 1 : at + MOST_MESSAGE]:
-        if not line.strip() or line.strip() in (_START, *_CHAINED) or _FRAME.match(line) or "it/s]" in line:
+        if not line.strip() or line.strip() in (START, *_CHAINED) or _FRAME.match(line) or "it/s]" in line:
             break
         kept.append(line.strip())
         end += 1

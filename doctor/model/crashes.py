@@ -88,3 +88,32 @@ class Explanation:
     rules: tuple[str, ...] = ()
     site: str = ""
     others: int = 0
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A line that both logs have, with other numbers in it; `at` is its place in the second, from 1."""
+
+    good: str
+    bad: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What tells the log of a failed run from that of one that worked, before its failure. Places count from 1.
+
+    `parted` is the last line that both have (`common`), None where they share none; `then` is what the run that
+    worked said next. `warnings` and `others` are lines that only the failed run has. `bad_loss` is where its first
+    loss is no finite number; `good_losses` and `bad_losses` are how many losses each log shows.
+    """
+
+    parted: int | None
+    common: str
+    changed: tuple[Changed, ...]
+    warnings: tuple[tuple[int, str], ...]
+    others: tuple[tuple[int, str], ...]
+    then: tuple[str, ...]
+    bad_loss: int | None
+    good_losses: int
+    bad_losses: int
