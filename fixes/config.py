@@ -105,6 +105,8 @@ def rename_the_key(finding: Finding, config: Config) -> Iterator[Fix]:
 def write_what_was_meant(finding: Finding, config: Config) -> Iterator[Fix]:
     """The one spelling that is near, or the number without its quotes; the trainer would refuse the present one."""
     seen = finding.evidence
+    if "/TRAINER_EXTRA_ARGS/" in str(seen.get("pointer")):  # one word among others in a variable
+        return
     if "new" in seen:
         new = seen["new"]
         yield Fix(f"set {seen['key']} to {new}", (SetValue(file_of(finding, config), str(seen["pointer"]), new),))

@@ -12,7 +12,7 @@ from .datasets import datasets
 from .options import Options, from_mapping, from_variables
 from .run import run
 
-DATASETS = "config/multidatabackend.json"
+DATASETS = "multidatabackend.json"
 IS_DATASETS = "this is a file of datasets; check the config whose data_backend_config names it"
 _OF_SIMPLETUNER = "a SimpleTuner config is a mapping of options, such as model_family and model_type"
 

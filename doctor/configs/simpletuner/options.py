@@ -92,7 +92,9 @@ def from_variables(values: Mapping[str, Value]) -> Options:
         if option is not None and value.value != "":
             settings[option] = value
         elif name == _EXTRA:
-            settings |= {RENAMED.get(key, key): replace(value, value=word) for key, word in _words(str(value.value))}
+            for key, word in _words(str(value.value)):
+                where = replace(value.where, pointer=f"{pointer}/{key}")  # no place of its own to be edited at
+                settings[RENAMED.get(key, key)] = replace(value, value=word, where=where)
     return Options(settings, spelling={option: name for name, option in VARIABLES.items()})
 
 

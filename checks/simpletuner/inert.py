@@ -1,0 +1,100 @@
+"""Options that SimpleTuner reads and that change nothing, or that meet only in the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...doctor.model import Config, Finding, Run, found
+from ...doctor.rules import rule
+from ..config.places import key_where
+from .options import TRAINER, on, text
+
+
+@rule("SIM004", "note", "inert-option", trainers=TRAINER)
+def inert_option(config: Config, run: Run) -> Iterator[Finding]:
+    """An option that has no effect beside the others.
+
+    What: group_offload_use_stream while gradient checkpointing is on, which it is unless it is switched off;
+    group_offload_vae and group_offload_text_encoder; use_dora on a model that Quanto quantized; LoftQ on a quantized
+    model.
+    Why: The flags stand in guides as one bundle. The trainer switches the streams off because recomputed layers come
+    in another order than they were fetched in, and leaves the VAE and the text encoders out of the offloading always.
+    Repair: Nothing has to change.
+    Upstream: SimpleTuner simpletuner/helpers/models/common.py configure_group_offload, helpers/utils/offloading.py
+    Signature: Disabling group offload streams because gradient checkpointing replays layers during backward
+    """
+
+    def inert(name: str, why: str) -> Finding:
+        return found(
+            key_where(config, run.settings[name]),
+            "{key} has no effect: " + why + ".",
+            otherwise="The run trains as if it were absent.",
+            evidence={"key": name, "value": run.settings[name].value},
+            key=name,
+        )
+
+    precision = text(run, "base_model_precision", "no_change")
+    if on(run, "group_offload_use_stream") and run.gradient_checkpointing:
+        yield inert("group_offload_use_stream", "the trainer switches it off while gradient_checkpointing is on")
+    for name in ("group_offload_vae", "group_offload_text_encoder"):
+        if on(run, name):
+            yield inert(name, "the trainer never offloads that part in groups")
+    if on(run, "use_dora") and "quanto" in precision:
+        yield inert("use_dora", "the trainer switches it off for a model that Quanto quantized")
+    if text(run, "lora_init_type") == "loftq" and precision != "no_change":
+        yield inert("lora_init_type", "LoftQ is replaced by the default for a quantized model")
+
+
+@rule("SIM005", "warning", "group-offload-with-quanto", trainers=TRAINER)
+def group_offload_with_quanto(run: Run) -> Iterator[Finding]:
+    """Group offloading of a model that Quanto quantized.
+
+    What: enable_group_offload is on, and base_model_precision is one of Quanto's.
+    Why: The trainer's guides say that the two do not go together, and no code asks. Weights then lie on another
+    device than their inputs in the first step, after everything was loaded, quantized and cached.
+    Repair: A precision of TorchAO or SDNQ (int8-torchao, int8-sdnq), or no group offloading.
+    Upstream: https://github.com/bghira/SimpleTuner/issues/2175 https://github.com/huggingface/diffusers/issues/12610
+    Signature: RuntimeError: Expected all tensors to be on the same device
+    """
+    precision = text(run, "base_model_precision", "no_change")
+    if on(run, "enable_group_offload") and "quanto" in precision:
+        yield found(
+            run.where("enable_group_offload"),
+            "enable_group_offload is on, and base_model_precision is {precision}: the trainer's guides say that the "
+            "two do not go together, and nothing in the trainer asks.",
+            otherwise="Such runs end in the first step, after everything was loaded: tensors on different devices.",
+            evidence={"precision": precision},
+            precision=precision,
+        )
+
+
+@rule("SIM008", "warning", "turbo-as-another-flavour", trainers=TRAINER)
+def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
+    """Z-Image-Turbo trained without its training adapter.
+
+    What: The checkpoint is Z-Image-Turbo, but model_flavour is not one of turbo's, or disable_assistant_lora is on.
+    Why: SimpleTuner fetches the adapter by the flavour, not by the checkpoint. Without it the training undoes the
+    distillation: after a while images at 8 steps fall apart.
+    Repair: model_flavour: turbo-ostris-v2 (or turbo), without disable_assistant_lora.
+    Upstream: SimpleTuner simpletuner/helpers/models/z_image/model.py
+    Signature: None; samples at 8 steps become blurred as the training goes on.
+    """
+    name = text(run, "pretrained_model_name_or_path").lower().replace("_", "-")
+    if run.architecture != "zimage" or run.kind != "lora" or run.adapter is not None or run.variant == "deturbo":
+        return
+    if "turbo" not in name and run.variant != "turbo":
+        return
+    if "de-turbo" in name or "deturbo" in name:
+        return
+    off = on(run, "disable_assistant_lora")
+    yield found(
+        run.where("disable_assistant_lora" if off else "variant"),
+        "disable_assistant_lora is on, so a distilled model is trained without its training adapter."
+        if off
+        else "{model} is a distilled model, but model_flavour is {flavour!r}: the training adapter is fetched for "
+        "the flavours turbo and turbo-ostris-v2 only.",
+        otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
+        evidence={"key": "model_flavour", "pointer": run.pointer("variant")} | ({} if off else {"likely": "turbo"}),
+        model=run.base_model,
+        flavour=text(run, "model_flavour"),
+    )

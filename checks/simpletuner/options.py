@@ -1,0 +1,248 @@
+"""Options by themselves: numbers that are none, values that never arrive, and those that exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...doctor.model import Finding, Run, Schema, found
+from ...doctor.rules import rule
+from ..config.values import START, bad, value_of
+
+TRAINER = ("SimpleTuner",)
+# options whose mapping or list is handed on as JSON text
+_KEPT = ("webhook_config", "deepspeed_config", "distillation_config", "publishing_config", "peft_lora_target_modules")
+_WHOLE = (
+    "max_train_steps",
+    "num_train_epochs",
+    "train_batch_size",
+    "gradient_accumulation_steps",
+    "lora_rank",
+    "checkpoint_step_interval",
+    "checkpoints_total_limit",
+    "lr_warmup_steps",
+    "vae_batch_size",
+    "validation_step_interval",
+    "validation_num_inference_steps",
+    "seed",
+)
+_NUMBERS = (
+    "learning_rate",
+    "max_grad_norm",
+    "caption_dropout_probability",
+    "validation_guidance",
+    "flow_schedule_shift",
+)
+_MANUAL = ("sdnq", "fp8-native", "fp8-transformerengine")
+_ON = ("1", "true", "yes", "y", "on")
+
+
+def arriving(run: Run, name: str) -> Any:
+    """What of a written option reaches the trainer's parser; None when it is not written or dropped."""
+    value = value_of(run, name)
+    if isinstance(value, dict) and name not in _KEPT:
+        return None
+    if isinstance(value, str):
+        value = value.strip()
+        return None if value.lower() in ("", "false", "none") else value
+    return value
+
+
+def on(run: Run, name: str, default: bool = False) -> bool:
+    value = arriving(run, name)
+    return default if value is None else str(value).lower() in _ON
+
+
+def text(run: Run, name: str, default: str = "") -> str:
+    value = arriving(run, name)
+    return default if value is None or isinstance(value, bool) else str(value)
+
+
+def number(run: Run, name: str, default: float = 0.0) -> float:
+    try:
+        return float(arriving(run, name))
+    except (TypeError, ValueError):
+        return default
+
+
+@rule("SIM001", "warning", "lost-setting", trainers=TRAINER)
+def lost_setting(run: Run, schema: Schema) -> Iterator[Finding]:
+    """A value that never reaches the trainer.
+
+    What: SimpleTuner turns a config into a command line. The text "false" is left out on the way, a mapping is kept
+    for a few options only, and a list becomes one flag for each entry, of which the last one counts.
+    Why: No message says so. "gradient_checkpointing": "false" leaves it on, for on is the default; a
+    quantization_config written as a mapping quantizes nothing.
+    Repair: Write false without quotes.
+    Upstream: SimpleTuner simpletuner/helpers/configuration/cli_utils.py mapping_to_cli_args
+    Signature: None; the run trains with the default.
+    """
+    for name, written in run.settings.items():
+        known = schema.key(name)
+        if "/" in name or known is None:
+            continue
+        value = written.value
+        if (
+            isinstance(value, str)
+            and value.strip().lower() == "false"
+            and known.kind == "bool"
+            and known.default is True
+        ):
+            quoted = written.style in ('"', "'") and not run.config.endswith(".env")
+            why = '{key} is the text "false", which the trainer leaves out: {key} stays on, as is its default.'
+            yield bad(
+                run,
+                name,
+                why,
+                f"it trains with {name} on",
+                severity="warning",
+                new=False if quoted else None,
+            )
+        elif isinstance(value, dict) and value and name not in _KEPT and known.kind != "dict":
+            why = "{key} is a mapping, which the trainer leaves out. Name a JSON file that holds it."
+            yield bad(run, name, why, "it trains as if the option were absent", severity="warning")
+        elif isinstance(value, list) and len(value) > 1 and name not in _KEPT and known.kind not in ("dict", "list"):
+            why = "{key} is a list, of which the trainer takes only the last entry, {last!r}."
+            yield bad(run, name, why, "the other entries are lost", severity="warning", last=value[-1])
+
+
+@rule(
+    "SIM002",
+    "error",
+    "epochs-and-steps",
+    prevents=(("ValueError", r"When using --max_train_steps .*you must set --num_train_epochs"),),
+    trainers=TRAINER,
+)
+def epochs_and_steps(run: Run) -> Iterator[Finding]:
+    """Steps and epochs are both set.
+
+    What: max_train_steps is above 0, and so is num_train_epochs, whose default is 1.
+    Why: The trainer takes one of them and refuses both, also when the epochs are only its own default.
+    Repair: num_train_epochs: 0, where it is not written. Where both are, it is for you to say which one counts.
+    Upstream: SimpleTuner simpletuner/helpers/configuration/cmd_args.py
+    Signature: ValueError: When using --max_train_steps (MAX_NUM_STEPS), you must set --num_train_epochs (NUM_EPOCHS)
+    to 0.
+    """
+    if run.root == "/config":  # the web interface's own file: it fills in what is missing
+        return
+    steps, epochs = number(run, "max_train_steps"), number(run, "num_train_epochs", 1.0)
+    if steps <= 0 or epochs <= 0:
+        return
+    written = arriving(run, "num_train_epochs") is not None
+    yield found(
+        run.where("num_train_epochs" if written else "max_train_steps"),
+        "max_train_steps is {steps:g} and num_train_epochs is {epochs:g}: the trainer takes only one of them."
+        if written
+        else "max_train_steps is {steps:g}, and num_train_epochs is not written: its default is 1, and the trainer "
+        "takes only one of them. Write num_train_epochs: 0.",
+        otherwise="The trainer stops at the start, before anything is loaded.",
+        evidence={
+            "key": "num_train_epochs",
+            "pointer": run.pointer("num_train_epochs"),
+            "likely" if written else "new": 0,
+        },
+        steps=steps,
+        epochs=epochs,
+    )
+
+
+@rule("SIM003", "error", "refused-options", trainers=TRAINER)
+def refused_options(run: Run) -> Iterator[Finding]:
+    """Options that the trainer refuses, alone or together.
+
+    What: A number that is none, a quantization that needs another way of loading, DeepSpeed for a LoRA, two ways of
+    offloading at once, a maximum size without the size to shrink to, and the like.
+    Why: Some of it is refused at the start, some only after the accelerator was set up.
+    Repair: The message says which option has to change.
+    Upstream: SimpleTuner simpletuner/helpers/configuration/cmd_args.py, helpers/training/default_settings/
+    safety_check.py, helpers/training/error_handling.py
+    Signature: ValueError with the same words, or the log's last line is an error and the process ends with code 1.
+    """
+    yield from _numbers(run)
+    yield from _quantization(run)
+    yield from _offloading(run)
+    yield from _sizes(run)
+    yield from _adapters(run)
+
+
+def _numbers(run: Run) -> Iterator[Finding]:
+    for name in (*_WHOLE, *_NUMBERS):
+        value = arriving(run, name)
+        if value is None or isinstance(value, list | dict):
+            continue
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            float(str(value)) if name in _NUMBERS else int(str(value))
+        except ValueError:
+            whole = isinstance(value, float) and value == value // 1 and abs(value) < 1e15
+            kind = "a number" if name in _NUMBERS else "a whole number, without a point or exponent"
+            new = int(value) if whole else None
+            yield bad(run, name, "{key} is {value!r}, but the trainer takes {kind}.", START, new=new, kind=kind)
+    if number(run, "gradient_accumulation_steps", 1) < 1:
+        yield bad(run, "gradient_accumulation_steps", "{key} is {value}; it must be at least 1.", START, new=1)
+
+
+def _quantization(run: Run) -> Iterator[Finding]:
+    precision = text(run, "base_model_precision", "no_change")
+    forced = on(run, "controlnet") or on(run, "i_know_what_i_am_doing")
+    if precision != "no_change" and run.kind != "lora" and not forced:
+        why = "{key} is {value}, but only a LoRA is trained on a quantized model (model_type is {kind})."
+        yield bad(run, "base_model_precision", why, "when the accelerator is set up", kind=run.process_type)
+    if precision not in ("no_change", "fp8-torchao") and text(run, "mixed_precision") == "fp8":
+        why = "{key} is fp8, which excludes base_model_precision: {precision}. Use bf16."
+        yield bad(run, "mixed_precision", why, START, new="bf16", precision=precision)
+    if text(run, "quantize_via") == "pipeline" and any(mark in precision for mark in _MANUAL):
+        why = "{key} is pipeline, which cannot make {precision}: only cpu and accelerator can."
+        yield bad(run, "quantize_via", why, START, likely="accelerator", precision=precision)
+    if text(run, "quantization_config") and run.kind != "lora":
+        yield bad(run, "quantization_config", "{key} is for LoRA training only.", START)
+    if on(run, "fsdp_enable") and text(run, "fsdp_version", "2") == "2" and "quanto" in precision:
+        why = "{key} shards the model in a way that Quanto's weights ({precision}) do not take part in."
+        yield bad(run, "fsdp_enable", why, START, precision=precision)
+
+
+def _offloading(run: Run) -> Iterator[Finding]:
+    if arriving(run, "deepspeed_config") and run.kind == "lora":
+        why = "{key} is set, but the trainer trains no LoRA with DeepSpeed."
+        yield bad(run, "deepspeed_config", why, "when the accelerator is set up")
+    if arriving(run, "deepspeed_config") and on(run, "fsdp_enable"):
+        yield bad(run, "fsdp_enable", "{key} and deepspeed_config exclude each other.", START)
+    if on(run, "ramtorch"):
+        if on(run, "enable_group_offload"):
+            yield bad(run, "enable_group_offload", "{key} and ramtorch exclude each other.", START)
+        if number(run, "musubi_blocks_to_swap") > 0:
+            why = "{key} and ramtorch exclude each other."
+            yield bad(run, "musubi_blocks_to_swap", why, "when the accelerator is set up")
+
+
+def _sizes(run: Run) -> Iterator[Finding]:
+    largest, shrunk = number(run, "maximum_image_size"), number(run, "target_downsample_size")
+    kind = text(run, "resolution_type", "pixel_area")
+    if arriving(run, "maximum_image_size") is not None and not shrunk:
+        why = "{key} is set, but target_downsample_size does not say to which size a larger picture is shrunk."
+        yield bad(run, "maximum_image_size", why, START)
+    for name, size in (("maximum_image_size", largest), ("target_downsample_size", shrunk)):
+        if arriving(run, name) is None:
+            continue
+        if kind == "area" and size > 5:
+            yield bad(run, name, "{key} is {value}, but with resolution_type: area it counts megapixels.", START)
+        elif kind == "pixel" and size < 512:
+            yield bad(
+                run, name, "{key} is {value}, but with resolution_type: pixel it counts pixels, 512 or more.", START
+            )
+
+
+def _adapters(run: Run) -> Iterator[Finding]:
+    if run.kind == "lora" and text(run, "lora_type", "standard").lower() == "lycoris":
+        if not text(run, "lycoris_config"):
+            yield bad(
+                run, "lora_type", "{key} is lycoris, but lycoris_config names no file with its settings.", START
+            )
+        if on(run, "train_text_encoder"):
+            why = "{key} is on, but with lora_type: lycoris the text encoder cannot be trained."
+            yield bad(run, "train_text_encoder", why, "when the accelerator is set up")
+    fast = on(run, "flux_fast_schedule") or on(run, "i_know_what_i_am_doing")
+    if run.architecture == "flux" and text(run, "model_flavour") == "schnell" and not fast:
+        why = "{key} is schnell, which is trained with flux_fast_schedule: true only."
+        yield bad(run, "model_flavour", why, "before the model is loaded")
