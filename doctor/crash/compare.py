@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from ..model.crashes import Changed, Comparison
 from .failure import START, failures
@@ -18,38 +19,43 @@ _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
     r"|\b[\d.]+ ?(?:ms|s|sec|secs|seconds?|minutes?|min)\b|\b0x[0-9a-fA-F]+\b|\bpid[ =:]*\d+"
 )
+MOST_NEXT = 3
+_DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*")
 _LOSS = re.compile(r"\bloss(?:/\w+)?[\"']?\s*[:=]\s*(-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf))\b", re.I)
 _WARNING = re.compile(r"warn|error|fail|deprecat|fallback|falling back|not found|unable|cannot|skipp|missing", re.I)
 
 
+class _Told(NamedTuple):
+    """A line that says something: its place, its text, and the text without its numbers and times."""
+
+    at: int
+    text: str
+    mask: str
+
+
 def compare(good: str, bad: str) -> Comparison:
     """What the second log has that the first has not, up to the failure that ended it. Pure."""
-    worked, failed = clean(good), clean(bad)
-    end = _end(failed)
-    before = list(_told(failed[:end]))
-    known, seen = _by_mask(_told(worked)), _by_mask(before)
-    common = [at for at, line in before if _mask(line) in known]
-    parted = max(common, default=-1)
+    lines, failed = clean(good), clean(bad)
+    worked, before = list(_told(lines)), list(_told(failed[: _end(failed)]))
+    known, seen = _by_mask(worked), _by_mask(before)
+    last = next((told for told in reversed(before) if told.mask in known), None)
     changed = tuple(
-        Changed(known[mask][0][1], seen[mask][0][1], seen[mask][0][0] + 1)
-        for mask in seen
-        if mask in known
-        and len(seen[mask]) == len(known[mask]) == 1
-        and _differs(known[mask][0][1], seen[mask][0][1])
+        Changed(known[mask][0].text, said[0].text, said[0].at)
+        for mask, said in seen.items()
+        if len(said) == len(known.get(mask, ())) == 1 and _differs(known[mask][0].text, said[0].text)
     )
-    new = [(at, line) for at, line in before if _mask(line) not in known]
-    fresh = {line: at + 1 for at, line in reversed(new)}
-    only = sorted(fresh.items(), key=lambda item: item[1])
+    fresh = {told.text: told.at for told in reversed(before) if told.mask not in known}
+    only = sorted((at, text) for text, at in fresh.items())
     return Comparison(
-        parted + 1 or None,
-        failed[parted].strip() if parted >= 0 else "",
+        last.at if last else None,
+        last.text if last else "",
         changed,
-        tuple((at, line) for line, at in only if _WARNING.search(line)),
-        tuple((at, line) for line, at in only if not _WARNING.search(line)),
-        tuple(_after(worked, failed, parted)),
-        _first_bad_loss(failed),
-        sum(1 for _ in _losses(worked)),
+        tuple(line for line in only if _WARNING.search(line[1])),
+        tuple(line for line in only if not _WARNING.search(line[1])),
+        _next(worked, sum(told.mask == last.mask for told in before), last.mask) if last else (),
+        next((at for at, value in _losses(failed) if value.lower().lstrip("-") in ("nan", "inf")), None),
+        sum(1 for _ in _losses(lines)),
         sum(1 for _ in _losses(failed)),
     )
 
@@ -64,53 +70,33 @@ def _end(lines: Sequence[str]) -> int:
     return starts[-1] if first.frames and starts else first.at - 1
 
 
-def _told(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The lines that say something, by their place."""
+def _told(lines: Sequence[str]) -> Iterator[_Told]:
     for at, line in enumerate(lines):
         text = line.strip()
         if len(text) > 2 and any(map(str.isalpha, text)) and not _PROGRESS.search(text):
-            yield at, text
-
-
-def _mask(line: str) -> str:
-    return _NUMBER.sub("0", _CLOCK.sub("", line))
+            yield _Told(at + 1, text, _NUMBER.sub("0", _CLOCK.sub("", text)) if _DIGIT.search(text) else text)
 
 
 def _differs(one: str, other: str) -> bool:
     return _CLOCK.sub("", one) != _CLOCK.sub("", other)
 
 
-def _by_mask(lines: Sequence[tuple[int, str]] | Iterator[tuple[int, str]]) -> dict[str, list[tuple[int, str]]]:
-    made: dict[str, list[tuple[int, str]]] = {}
-    for at, line in lines:
-        made.setdefault(_mask(line), []).append((at, line))
+def _by_mask(lines: Sequence[_Told]) -> dict[str, list[_Told]]:
+    made: dict[str, list[_Told]] = {}
+    for told in lines:
+        made.setdefault(told.mask, []).append(told)
     return made
 
 
-def _after(worked: Sequence[str], failed: Sequence[str], parted: int) -> Iterator[str]:
-    """What the run that worked said next, after the last line that both have."""
-    if parted < 0:
-        return
-    mask = _mask(failed[parted].strip())
-    count = Counter(_mask(line.strip()) for line in failed[: parted + 1])[mask]
-    told = 0
-    for at, line in enumerate(worked):
-        count -= _mask(line.strip()) == mask
-        if count == 0:
-            for _, text in _told(worked[at + 1 :]):
-                if _mask(text) != mask:
-                    yield text
-                    told += 1
-                if told == 3:
-                    return
-            return
+def _next(worked: Sequence[_Told], times: int, mask: str) -> tuple[str, ...]:
+    """What the run that worked said after it had said a line as often as the failed one."""
+    places = [place for place, told in enumerate(worked) if told.mask == mask]
+    after = worked[places[min(times, len(places)) - 1] + 1 :]
+    return tuple(islice((told.text for told in after if told.mask != mask), MOST_NEXT))
 
 
 def _losses(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     for at, line in enumerate(lines):
-        for found in _LOSS.finditer(line):
-            yield at + 1, found[1]
-
-
-def _first_bad_loss(lines: Sequence[str]) -> int | None:
-    return next((at for at, value in _losses(lines) if value.lower().lstrip("-") in ("nan", "inf")), None)
+        if "loss" in line.lower():
+            for found in _LOSS.finditer(line):
+                yield at + 1, found[1]
