@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Finding, Run, Schema
+from ...doctor.model import Config, Finding, Run, Schema
 from .near import meant
 from .values import bad
 
 _START = "at the start, before anything is loaded"
-_LATER = "when the setting is used"
+# a TOML file goes past the parser, which then looks at no choices
+_LATER = "when the setting is used, if at all"
 # spellings that SimpleTuner puts right before its parser sees them
 _NORMALISED = {"lr_scheduler": frozenset(("cosine_with_warmup",))}
+# what SimpleTuner's guides write (documentation/quickstart/ZIMAGE.md), and what their own recipes use
+_GUIDES = {"int8": "int8-torchao", "nf4": "nf4-bnb"}
 
 
-def refused(run: Run, schema: Schema) -> Iterator[Finding]:
+def refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """Values that are none of those the trainer's parser lists."""
-    shell = run.trainer == "SimpleTuner" or run.root.startswith("shell")
     for key, written in run.settings.items():
         parent, _, name = key.rpartition("/")
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
@@ -31,7 +33,10 @@ def refused(run: Run, schema: Schema) -> Iterator[Finding]:
             or (name == "model_family" and _family(value) in known.choices)
         ):
             continue
+        parsed = run.trainer == "SimpleTuner" or config.file(written.where.path).format == "shell"
         certain, likely = meant(value, known.choices)
+        if run.trainer == "SimpleTuner" and name.endswith("_precision"):
+            likely = _GUIDES.get(value, likely)
         why = "{key} is {value!r}, which {trainer} does not know."
         if certain is None:
             why += " It knows {known}."
@@ -39,7 +44,7 @@ def refused(run: Run, schema: Schema) -> Iterator[Finding]:
             run,
             key,
             why,
-            _START if shell else _LATER,
+            _START if parsed else _LATER,
             new=certain,
             likely=likely,
             known=", ".join(known.choices),
