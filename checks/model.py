@@ -115,7 +115,7 @@ def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
     if model.layout == "part-files" and run.trainer == "sd-scripts":
         return _AT_THE_MOVE.get(part.name, _META)
     if model.layout == "part-files":
-        return "Loading ends with a RuntimeError that names them: Missing key(s) in state_dict."
+        return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."
     if part.name.startswith("text_encoder"):
         return "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
     if model.layout == "single-file":

@@ -264,7 +264,7 @@ def _strictly(run: Run, part: Component) -> Iterator[Finding]:
             if len(beyond) > 1
             else "{component} holds a tensor that the model has no place for, {example}; {trainer} loads it "
             "strictly.",
-            otherwise="Loading ends with a RuntimeError: Unexpected key(s) in state_dict.",
+            otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict.",
             evidence={"component": part.name, "names": beyond[:20]},
             component=files(part),
             count=len(beyond),

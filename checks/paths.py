@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
+from ..doctor.model.families import BY_FILES
 from ..doctor.rules import Unestablished, rule
 
 PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
+VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing here knows
 DRIVE = re.compile(r"^[A-Za-z]:[\\/]|^\\\\")
 ADAPTER_V2 = "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"
 
@@ -128,6 +130,8 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
     """
     wanted = [("base_model", run.base_model, "the base model"), ("adapter", run.adapter, "the adapter")]
+    if run.trainer in BY_FILES:  # each file of the model is another rule's
+        wanted = wanted[1:]
     wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in run.datasets]
     entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}
     hidden = [entry.path for entry in entries.values() if entry.kind == "denied"]
@@ -137,8 +141,8 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
         entry = files.at(text)
         if text is None or entry is None or entry.kind not in ("missing", "dangling"):
             continue
-        is_data = key.startswith("datasets/")
-        if not is_data and not looks_local(text):
+        is_data = key.endswith("/folder_path")
+        if (not is_data and not looks_local(text)) or (run.trainer in BY_FILES and VARIABLE.search(text)):
             continue
         if PLACEHOLDER.search(text):
             message = "{text} is a placeholder: put in the real path of {what}."
@@ -190,6 +194,8 @@ def _inside(weights: list[str]) -> str:
 
 def _otherwise(trainer: str, is_data: bool, text: str) -> str:
     if trainer != "ai-toolkit":
+        if is_data and trainer == "sd-scripts":
+            return "The trainer passes over it; with no pictures elsewhere it ends without an error, exit code 0."
         what = "reads the dataset" if is_data else "opens it"
         return f"The trainer stops when it {what}."
     if is_data:

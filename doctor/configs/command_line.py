@@ -252,6 +252,8 @@ class _Reader:
             if name in self.lists:
                 return [replace(word, start=start, end=self.index, plain=False) for word in self.lists[name]]
         made_of = "".join(parts)
+        if self.shell == "bash" and re.match(r"~(/|$)", written) and "HOME" in self.known:
+            made_of = self.known["HOME"] + made_of[1:]
         pattern = _VARIABLE[self.shell]
         if pattern.fullmatch(written) and not gone and " " in made_of and self.shell != "powershell":
             return [Word(part, start, self.index, plain=False) for part in made_of.split()]

@@ -21,15 +21,15 @@ class ShellEditError(Exception):
 def edit_commands(path: str, text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
     """The script with the edits made, each of them looked at again by reading the result. Raises ShellEditError."""
     done = text
-    for edit in sorted((e for e in edits if isinstance(e, ReplaceText)), key=lambda e: e.start, reverse=True):
+    replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
+    for edit in sorted(replacements, key=lambda e: e.start, reverse=True):
         if text[edit.start : edit.end] != edit.old:
             raise ShellEditError(f"the text at {edit.start} is no longer {edit.old!r}")
         done = done[: edit.start] + edit.new + done[edit.end :]
     if len(_read(path, done)) != len(_read(path, text)):
         raise ShellEditError("the script would hold other commands")
-    for edit in edits:
-        if isinstance(edit, SetValue):
-            done = _set(path, done, edit)
+    for setting in (edit for edit in edits if isinstance(edit, SetValue)):
+        done = _set(path, done, setting)
     return done
 
 

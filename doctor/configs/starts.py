@@ -182,6 +182,8 @@ def keys_of(datasets: tuple[Dataset, ...], folder: str, **others: str) -> dict[s
     for dataset in datasets:
         inside = dataset.key.startswith("datasets/")
         made[f"{dataset.key}/folder_path"] = f"{dataset.key}/{folder}" if inside else dataset.key
+        if not inside:
+            made[f"{dataset.key}/caption_extension"] = "caption_extension"
         made |= {f"{dataset.key}/{name}": key for name, key in others.items()}
     return made
 

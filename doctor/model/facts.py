@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import Any, Literal
 
 from .hub import Hub
+from .microstep import MicroStep
 from .record import dataclass
 from .run import Config, Run
 from .schema import Schema
+from .script import Script
 from .storage import Room, Storage
 from .unknown import Unknown
 
@@ -178,7 +180,7 @@ class DatasetFolder:
 
     `unreadable` are image files that cannot be decoded, with the reason; `more` counts images that were not looked
     into. `others` counts the files of other kinds by extension, captions left out; `unlisted` the folders inside that
-    could not be listed.
+    could not be listed, `captions` the files beside pictures that may be their captions, by extension.
     """
 
     key: str
@@ -188,6 +190,7 @@ class DatasetFolder:
     more: int = 0
     others: Mapping[str, int] = field(default_factory=dict)
     unlisted: int = 0
+    captions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,8 @@ class Memory:
 
     `alternatives` are the settings that lower the peak: (key, value, training effect, resulting peak bytes),
     each applied on top of the ones before it. The true peak is expected within `margin` bytes of the computed one.
+    There are `cards` of the same kind, of which the fullest has `least_free` bytes left; the transformer's blocks
+    take `blocks` bytes, the largest of them `block`.
     """
 
     device: str
@@ -220,10 +225,24 @@ class Memory:
     host_free: int = 0
     alternatives: tuple[tuple[str, Any, str, int], ...] = ()
     margin: int = 0
+    cards: int = 1
+    least_free: int = 0
+    blocks: int = 0
+    block: int = 0
 
     @property
     def peak(self) -> Phase:
         return max(self.phases, key=lambda phase: phase.total)
+
+    def sharded(self, count: int) -> int:
+        """The peak on each of `count` cards that share the blocks out, two of which are put together at a time."""
+        saved = self.blocks - self.blocks // count - 2 * self.block
+        return max(phase.total - saved * ("transformer" in phase.items) for phase in self.phases)
+
+    def only_fits_sharded(self, count: int) -> bool:
+        """Whether the model may be too large for one card, and `count` of them hold it together."""
+        tight = self.peak.total + self.margin > self.free
+        return tight and 1 < count <= self.cards and self.sharded(count) + self.margin <= self.least_free
 
 
 NOT_ASKED = Unknown("not looked at")
@@ -249,3 +268,5 @@ class Facts:
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)
     schema: Schema | Unknown = NOT_ASKED
+    script: Script | Unknown = NOT_ASKED
+    microstep: MicroStep | Unknown = NOT_ASKED

@@ -61,6 +61,7 @@ def _read(
     images: list[Image] = []
     unreadable: dict[str, str] = {}
     others: Counter[str] = Counter()
+    captions: Counter[str] = Counter()
     more = unlisted = visited = 0
     waiting = [root]
     while waiting and visited < MOST_FOLDERS:
@@ -79,6 +80,7 @@ def _read(
             stem, dot, extension = name.rpartition(".")
             if not name.lower().endswith(kinds):
                 if name == "_controls" or (stem in pictures and name.lower().endswith(_CAPTIONS)):
+                    captions[f".{extension.lower()}"] += 1
                     continue
                 stat = world.stat(path)
                 if isinstance(stat, Stat) and stat.kind == "folder":
@@ -105,4 +107,4 @@ def _read(
             else:
                 images.append(Image(path, *size, caption=f"{stem}{caption}" in present))
     unlisted += len(waiting)
-    return DatasetFolder(key, root, tuple(images), unreadable, more, others, unlisted)
+    return DatasetFolder(key, root, tuple(images), unreadable, more, others, unlisted, captions)

@@ -19,6 +19,7 @@ WORDS = [
     ("a variable of its own", "a.sh", "M=/m\nx $M/a ${M}/b", ["x", "/m/a", "/m/b"]),
     ("one exported", "a.sh", 'export M="/m n"\nx "$M/a"', ["x", "/m n/a"]),
     ("one of the environment", "a.sh", "x $HOME/a", ["x", "/home/me/a"]),
+    ("home, unless it is quoted", "a.sh", "x ~/a '~/b' c=~/d", ["x", "/home/me/a", "~/b", "c=~/d"]),
     ("one that nobody sets", "a.sh", "x $NOWHERE/a", ["x", "$NOWHERE/a"]),
     ("a variable of several words", "a.sh", 'E="--a 1"\nx $E', ["x", "--a", "1"]),
     ("a list", "a.sh", 'L=(--a 1 # one\n  "b c")\nx "${L[@]}"', ["x", "--a", "1", "b c"]),

@@ -1,0 +1,40 @@
+"""kohya's trainers, sd-scripts and musubi-tuner: what they are told on a command line or in a config file."""
+
+from __future__ import annotations
+
+from ...doctor.model import Run
+
+TRAINERS = ("sd-scripts", "musubi-tuner")
+
+
+def value(run: Run, key: str) -> object:
+    """What is written for an option, None where nothing is."""
+    written = run.settings.get(key)
+    return None if written is None else written.value
+
+
+def number(run: Run, key: str, default: float = 0.0) -> float:
+    """A number as the trainer's parser makes it, also of text."""
+    written = value(run, key)
+    try:
+        return default if isinstance(written, bool) else float(written)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return default
+
+
+def on(run: Run, key: str) -> bool:
+    """Whether a flag is set: any text counts as true."""
+    return bool(value(run, key))
+
+
+def anywhere(run: Run, name: str) -> str | None:
+    """The first place where a dataset setting is on: an option, the general section, a dataset or a subset."""
+    for key, written in run.settings.items():
+        if key.rpartition("/")[2] == name and written.value not in (None, False, 0, "0", "", 0.0, "0.0"):
+            return key
+    return None
+
+
+def trains(run: Run) -> bool:
+    """Whether the run is a training, not a file of datasets alone."""
+    return run.process_type != "datasets" and run.kind in ("lora", "finetune")

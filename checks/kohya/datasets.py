@@ -1,0 +1,254 @@
+"""Datasets as kohya's trainers read them: numbered folders, captions by their ending, caches made beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
+from ...doctor.model.run import repeats_of
+from ...doctor.rules import Unestablished, rule
+from . import TRAINERS, trains, value
+
+PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+_WITHOUT = "These pictures are left out without a word; with none left, No training items are found."
+_BY_CLASS = "They are trained with the class tokens of the folder as their caption."
+_EMPTY = "They are trained with an empty caption, after a warning among hundreds of lines."
+_CACHES = {"zimage": "zi", "flux_kontext": "fk"}
+
+
+@rule(
+    "KOH004",
+    "error",
+    "no-training-pictures",
+    prevents=(
+        ("ValueError", r"No training items found in the dataset"),
+        ("Log", r"No data found\. Please verify arguments"),
+    ),
+    trainers=TRAINERS,
+)
+def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: Files) -> Iterator[Finding]:
+    """Folders in which the trainer finds no picture.
+
+    What: --train_data_dir names the folder above folders such as 10_cat, where 10 is how often their pictures are
+    repeated; it holds none of these, or pictures themselves. Or an image_dir, an image_directory or a numbered folder
+    holds no picture; folders inside are not looked into.
+    Why: sd-scripts passes over a folder without a number, prints "No data found" and ends with exit code 0, so that
+    a script goes on as if it had trained.
+    Repair: Put the pictures into a folder such as 10_name below train_data_dir, or name the folder above it.
+    Upstream: sd-scripts library/config_util.py, train_network.py (48d368fa); musubi-tuner dataset/datasources.py
+    Signature: No data found. Please verify arguments (train_data_dir must be the parent of folders with images)
+    """
+    for dataset in run.datasets:
+        if not dataset.key.endswith("_data_dir"):
+            continue
+        entry = files.at(dataset.folder)
+        if entry is None or entry.kind != "folder":
+            continue
+        numbered = [name for name in entry.children if repeats_of(name) > 0]
+        pictures = [name for name in entry.children if name.lower().endswith(PICTURES)]
+        if not numbered and dataset.key == "train_data_dir":
+            yield found(
+                run.where(dataset.key),
+                "{folder} holds pictures itself; {trainer} looks for folders such as 10_cat in it."
+                if pictures
+                else "{folder} holds no folder whose name begins with a number, such as 10_cat.",
+                otherwise="The trainer prints 'No data found' and ends without an error, exit code 0.",
+                evidence={"pictures": len(pictures)},
+                folder=dataset.folder,
+                trainer=run.trainer,
+            )
+        elif pictures:
+            yield found(
+                run.where(dataset.key),
+                "{folder} holds {count} pictures beside its numbered folders, such as {example}."
+                if len(pictures) > 1
+                else "{folder} holds a picture beside its numbered folders, {example}.",
+                otherwise="The trainer passes over them without a word.",
+                evidence={"pictures": len(pictures)},
+                severity="warning",
+                folder=dataset.folder,
+                count=len(pictures),
+                example=pictures[0],
+            )
+    for folder in datasets:
+        if folder.images or folder.more or folder.unlisted:
+            continue
+        reason = next(iter(folder.unreadable.values()), "")
+        yield found(
+            run.where(f"{folder.key}/folder_path"),
+            "None of the pictures in {folder} can be opened; the first {reason}."
+            if reason
+            else "{folder} holds no picture; folders inside it are not looked into.",
+            otherwise="The trainer passes over the folder; when no other has pictures it ends without an error, exit "
+            "code 0."
+            if run.trainer == "sd-scripts"
+            else "Nothing is cached, and the training ends with ValueError: No training items found in the dataset.",
+            evidence={"others": dict(folder.others)},
+            severity=None if len(datasets) == 1 or run.trainer != "sd-scripts" else "warning",
+            folder=folder.path,
+            reason=reason,
+        )
+
+
+@rule(
+    "KOH005",
+    "warning",
+    "captions-not-found",
+    prevents=(
+        ("Log", r"No caption file found for \d+ images"),
+        ("FileNotFoundError", r"No such file or directory: ''"),
+    ),
+    trainers=TRAINERS,
+)
+def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    """Pictures whose captions the trainer does not find.
+
+    What: caption_extension is looked for beside each picture. sd-scripts looks for .caption unless it is told
+    otherwise, while most captions end in .txt. musubi-tuner has no default at all, and leaves out pictures without a
+    caption.
+    Why: sd-scripts trains such pictures with the class tokens of the folder (the words behind the number) or with an
+    empty caption, after one warning among hundreds of lines. musubi-tuner opens a file without a name, or caches
+    nothing and says that it succeeded.
+    Repair: caption_extension = ".txt", where the captions end so.
+    Upstream: sd-scripts library/train_util.py read_caption (48d368fa); musubi-tuner dataset/datasources.py,
+    https://github.com/kohya-ss/musubi-tuner/issues/412, https://github.com/kohya-ss/musubi-tuner/issues/875
+    Signature: No caption file found for … images; FileNotFoundError: [Errno 2] No such file or directory: ''
+    """
+    for folder in datasets:
+        dataset = next(one for one in run.datasets if one.key == folder.key)
+        key = f"{folder.key}/caption_extension"
+        extension = dataset.caption_extension
+        if run.trainer == "musubi-tuner" and not extension:
+            if value(run, f"{folder.key}/image_jsonl_file") is None:
+                yield _captions(
+                    run,
+                    key,
+                    folder,
+                    "No caption_extension is given for {folder}, and {trainer} has no default.",
+                    "Caching the text encoder outputs ends with FileNotFoundError: No such file or directory: ''.",
+                    severity="error",
+                )
+            continue
+        if not extension.startswith("."):
+            yield _captions(
+                run,
+                key,
+                folder,
+                "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
+                "cat{extension}.",
+                "No caption is found.",
+                severity=None,
+                extension=extension,
+            )
+            continue
+        missing = [image for image in folder.images if not image.caption]
+        instead = _other_ending(folder, extension)
+        named = bool(dataset.default_caption) or _class_of(folder) != ""
+        if not missing or (named and len(missing) == len(folder.images) and not instead):
+            continue  # a folder of pictures with one caption for all of them is a way to train
+        all_of_them = len(missing) == len(folder.images)
+        musubi = run.trainer == "musubi-tuner"
+        yield _captions(
+            run,
+            key,
+            folder,
+            ("None of the {total}" if all_of_them else "{count} of the {total}")
+            + " pictures in {folder} "
+            + ("has" if all_of_them or len(missing) == 1 else "have")
+            + " a caption that ends in {extension}"
+            + (", but there are captions in {instead}." if instead else "."),
+            _WITHOUT if musubi else _BY_CLASS if named else _EMPTY,
+            severity="error" if musubi and all_of_them else "note" if named and not instead else None,
+            new=instead if all_of_them else None,
+            extension=extension,
+            instead=instead,
+            count=len(missing),
+            total=len(folder.images),
+        )
+
+
+def _captions(
+    run: Run,
+    key: str,
+    folder: DatasetFolder,
+    message: str,
+    otherwise: str,
+    *,
+    severity: Severity | None,
+    new: str | None = None,
+    **args: Any,
+) -> Finding:
+    return found(
+        run.where(key),
+        message,
+        otherwise=otherwise,
+        evidence={"key": key, "new": new, "pointer": run.pointer(key)},
+        severity=severity,
+        folder=folder.path,
+        trainer=run.trainer,
+        **args,
+    )
+
+
+def _other_ending(folder: DatasetFolder, extension: str) -> str:
+    """The ending that captions of these pictures have instead, "" when there are none."""
+    return next((other for other in (".txt", ".caption") if other != extension and folder.captions.get(other)), "")
+
+
+def _class_of(folder: DatasetFolder) -> str:
+    """The words behind the number of a folder such as 10_cat."""
+    name = folder.path.replace("\\", "/").rpartition("/")[2]
+    return name.partition("_")[2] if folder.key.endswith("_data_dir") else ""
+
+
+@rule(
+    "KOH006",
+    "error",
+    "caches-not-made",
+    prevents=(("ValueError", r"No training items found in the dataset"),),
+    trainers=("musubi-tuner",),
+)
+def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]:
+    """The caches that musubi-tuner trains from are not there.
+
+    What: musubi-tuner trains from files that two other scripts write: the latents (zimage_cache_latents.py) and the
+    text encoder outputs (zimage_cache_text_encoder_outputs.py). The cache folder of a dataset (cache_directory, else
+    the folder of the pictures) lacks one kind, and the script that is checked does not make them first.
+    Why: The training script reads nothing else: pictures and captions are not looked at again.
+    Repair: Run both scripts with the same dataset file.
+    Upstream: https://github.com/kohya-ss/musubi-tuner/issues/481, https://github.com/kohya-ss/musubi-tuner/issues/747
+    Signature: ValueError: No training items found in the dataset
+    """
+    short = _CACHES.get(run.architecture or "")
+    if short is None or not trains(run) or not run.datasets:
+        return
+    family = run.process_type.partition("_train")[0]
+    wanted = {
+        f"{family}_cache_latents": (f"_{short}.safetensors", "latents"),
+        f"{family}_cache_text_encoder_outputs": (f"_{short}_te.safetensors", "text encoder outputs"),
+    }
+    for script, (ending, what) in wanted.items():
+        if config.format == "shell" and script in config.text:
+            continue
+        folders = [str(value(run, f"{d.key}/cache_directory") or d.folder or "") for d in run.datasets]
+        entries = {folder: files.at(folder) for folder in folders}
+        hidden = [entry.path for entry in entries.values() if entry is not None and entry.kind == "denied"]
+        if hidden:
+            raise Unestablished(f"{hidden[0]} could not be looked at")
+        empty = [
+            folder
+            for folder, entry in entries.items()
+            if entry is not None and not any(name.endswith(ending) for name in entry.children)
+        ]
+        if empty and len(empty) == len(entries):
+            yield found(
+                run.where("datasets/0/cache_directory"),
+                "{folder} holds no cached {what} (*{ending}); {script}.py makes them.",
+                otherwise="The training ends with ValueError: No training items found in the dataset.",
+                evidence={"script": script, "folders": empty},
+                folder=empty[0],
+                what=what,
+                ending=ending,
+                script=script,
+            )

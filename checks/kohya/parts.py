@@ -1,0 +1,186 @@
+"""The files that kohya's trainers open: which are named, and what lies there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...doctor.model import Component, Files, Finding, ModelFolder, Run, found
+from ...doctor.model.part_files import PartFile, part_files, written_path
+from ...doctor.rules import Unestablished, rule
+from ..paths import PLACEHOLDER, VARIABLE
+from . import TRAINERS, trains, value
+
+_NAMES = {
+    "transformer": "the transformer",
+    "text_encoder": "the text encoder",
+    "text_encoder_2": "the T5 text encoder",
+    "vae": "the VAE",
+}
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_MODULES = {
+    ("sd-scripts", "flux"): "networks.lora_flux",
+    ("sd-scripts", "chroma"): "networks.lora_flux",
+    ("sd-scripts", "sd3"): "networks.lora_sd3",
+    ("sd-scripts", "lumina2"): "networks.lora_lumina",
+    ("musubi-tuner", "zimage"): "networks.lora_zimage",
+    ("musubi-tuner", "flux_kontext"): "networks.lora_flux",
+    ("musubi-tuner", "flux2"): "networks.lora_flux_2",
+    ("musubi-tuner", "qwen_image"): "networks.lora_qwen_image",
+    ("musubi-tuner", "wan"): "networks.lora_wan",
+}
+
+
+@rule(
+    "KOH001",
+    "error",
+    "missing-part-file",
+    prevents=(
+        ("FileNotFoundError", r"No such file or directory: .*\.(safetensors|sft)"),
+        ("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType"),
+    ),
+    trainers=TRAINERS,
+)
+def missing_part_file(run: Run, files: Files, model: ModelFolder) -> Iterator[Finding]:
+    """A file of the model that is not named, or not there.
+
+    What: sd-scripts and musubi-tuner take the transformer, the text encoders and the VAE from a file each. For Flux,
+    sd-scripts needs all four (--pretrained_model_name_or_path, --clip_l, --t5xxl, --ae), and its parser asks for
+    none. musubi-tuner opens the text encoder and the VAE for samples only. A hub id is taken for a path. A folder is
+    opened only by sd-scripts, and only one with the transformer in three shards, as FLUX.1-dev was published.
+    Why: The transformer is opened first, so a missing VAE shows minutes later.
+    Repair: Name the files. For Flux they are flux1-dev.safetensors and ae.safetensors of
+    black-forest-labs/FLUX.1-dev, clip_l.safetensors and t5xxl_fp16.safetensors of
+    comfyanonymous/flux_text_encoders.
+    Upstream: https://github.com/kohya-ss/sd-scripts/issues/1571, https://github.com/kohya-ss/sd-scripts/issues/1603
+    Signature: FileNotFoundError: No such file or directory; TypeError: expected str, bytes or os.PathLike object,
+    not NoneType
+    """
+    if not trains(run):
+        return
+    hidden = ""
+    for part in part_files(run):
+        text = written_path(run, part)
+        if part.when and value(run, part.when) is None:
+            continue
+        if text is None:
+            yield found(
+                run.where(part.option),
+                "--{option} is not given; {trainer} opens {part} from it"
+                + (" for the samples." if part.when else "."),
+                otherwise="The run ends when it opens {part}: NoneType is no path.",
+                evidence={"option": part.option},
+                option=part.option,
+                trainer=run.trainer,
+                part=_NAMES[part.name],
+            )
+            continue
+        entry = files.at(text)
+        if entry is None or VARIABLE.search(text):
+            continue
+        if entry.kind == "denied":
+            hidden = entry.path
+        elif entry.kind in ("missing", "dangling", "folder"):
+            component = model.components.get(part.name)
+            yield from _absent(run, part, text, entry.kind, component)
+        else:
+            yield from _shards(run, part, model.components.get(part.name))
+    if hidden:
+        raise Unestablished(f"{hidden} could not be looked at")
+
+
+def _absent(run: Run, part: PartFile, text: str, kind: str, component: Component | None) -> Iterator[Finding]:
+    """A path that leads nowhere, or to a folder that the trainer cannot open."""
+    if kind == "folder" and component is not None and not any(weight.problem for weight in component.weights):
+        return
+    if PLACEHOLDER.search(text) or re.match(r"put (the|your)\b", text):
+        message = "{text} is a placeholder: put in the real path of {part}."
+    elif kind == "folder" and run.trainer == "sd-scripts" and part.name == "transformer":
+        message = (
+            "{text} is a folder; {trainer} opens {part} as one safetensors file, or a folder whose transformer/ "
+            "holds diffusion_pytorch_model in exactly three shards."
+        )
+    elif kind == "folder":
+        message = "{text} is a folder; {trainer} opens {part} as one safetensors file."
+    elif kind == "dangling":
+        message = "{text} is a link to something that is gone; {part} cannot be opened."
+    elif _HUB.fullmatch(text) and not text.endswith((".safetensors", ".sft")):
+        message = "{text} reads like a hub id, and {trainer} downloads nothing: name the file of {part}."
+    else:
+        message = "{text} does not exist; it should be {part}."
+    yield found(
+        run.where(part.option),
+        message,
+        otherwise="The run ends when it opens {part}.",
+        evidence={"option": part.option, "text": text},
+        text=text,
+        trainer=run.trainer,
+        part=_NAMES[part.name],
+    )
+
+
+def _shards(run: Run, part: PartFile, component: Component | None) -> Iterator[Finding]:
+    """A first shard whose others are not beside it."""
+    gone = [weight.name for weight in component.weights if weight.problem == "missing"] if component else []
+    if gone:
+        yield found(
+            run.where(part.option),
+            "{file} is not beside the first shard of {part}.",
+            otherwise="The run ends with FileNotFoundError when it opens {part}.",
+            evidence={"files": gone},
+            file=gone[0],
+            part=_NAMES[part.name],
+        )
+
+
+@rule(
+    "KOH002",
+    "error",
+    "wrong-network-module",
+    prevents=(
+        ("AttributeError", r"'NoneType' object has no attribute 'startswith'"),
+        ("AttributeError", r"'LoRANetwork' object has no attribute 'train_t5xxl'"),
+    ),
+    trainers=TRAINERS,
+)
+def wrong_network_module(run: Run) -> Iterator[Finding]:
+    """No network module, or the one of another model.
+
+    What: --network_module names the Python module that builds the LoRA. It is absent, or it is kohya's module for
+    another model than this script trains. Modules of other authors (lycoris.kohya) are not judged.
+    Why: The module is imported after every part of the model has been loaded and everything has been cached. A
+    module made for another model finds nothing to train in this one.
+    Repair: networks.lora_flux for Flux in sd-scripts; networks.lora_zimage for Z-Image in musubi-tuner.
+    Upstream: https://github.com/bmaltais/kohya_ss/issues/1897, https://github.com/bmaltais/kohya_ss/issues/2701
+    Signature: AttributeError: 'NoneType' object has no attribute 'startswith'; 'LoRANetwork' object has no attribute
+    'train_t5xxl'
+    """
+    if run.kind != "lora" or not trains(run) or not run.process_type:
+        return
+    expected = _MODULES.get((run.trainer, run.architecture or ""))
+    module = value(run, "network_module")
+    evidence = {"pointer": run.pointer("network_module"), "new": expected}
+    if module is None:
+        yield found(
+            run.where("network_module"),
+            "--network_module is not given."
+            if expected is None
+            else "--network_module is not given; for this model it is {expected}.",
+            otherwise="The run ends after the model was loaded and all was cached: AttributeError: 'NoneType' object "
+            "has no attribute 'startswith'.",
+            evidence=evidence,
+            expected=expected,
+        )
+    elif expected is not None and isinstance(module, str) and module != expected and _of_another(module):
+        yield found(
+            run.where("network_module"),
+            "{module} builds a LoRA for another model; for this one it is {expected}.",
+            otherwise="The run ends after the model was loaded and all was cached.",
+            evidence=evidence,
+            module=module,
+            expected=expected,
+        )
+
+
+def _of_another(module: str) -> bool:
+    return module == "networks.lora" or module.startswith("networks.lora_")

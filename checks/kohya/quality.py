@@ -1,0 +1,132 @@
+"""Settings of kohya's trainers that run and are seldom what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...doctor.model import Finding, ModelFolder, Run, found
+from ...doctor.rules import rule
+from . import TRAINERS, number, trains, value
+
+_GUIDED = ("guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias")
+
+
+@rule("KOH007", "warning", "flux-defaults", trainers=("sd-scripts",))
+def flux_defaults(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """Flux trained with the parser's defaults.
+
+    What: guidance_scale, model_prediction_type or timestep_sampling is left out for FLUX.1-dev in sd-scripts.
+    Why: The defaults are 3.5, sigma_scaled and sigma. The trainer's own documentation asks for 1.0, raw and
+    flux_shift (or sigmoid). With guidance 3.5 the LoRA learns the pictures as the model would make them at that
+    guidance. sigma_scaled turns the prediction into a clean picture and then compares it with noise minus picture,
+    as raw does: the loss of a perfect model is not 0.
+    Repair: --guidance_scale 1.0 --model_prediction_type raw --timestep_sampling flux_shift
+    Upstream: sd-scripts docs/flux_train_network.md, library/flux_train_utils.py (48d368fa)
+    Signature: None; the LoRA is weak, or its pictures are washed out.
+    """
+    if run.architecture != "flux" or not trains(run):
+        return
+    part = model.components.get("transformer")
+    schnell = part is not None and bool(part.tensors) and not any(name.endswith(_GUIDED) for name in part.tensors)
+    for key, default, better, effect in (
+        ("guidance_scale", "3.5", "1.0", "The LoRA learns the pictures as the model makes them at guidance 3.5."),
+        (
+            "model_prediction_type",
+            "sigma_scaled",
+            "raw",
+            "The loss compares a clean picture with a direction: that of a perfect model is not 0.",
+        ),
+        (
+            "timestep_sampling",
+            "sigma",
+            "flux_shift",
+            "Noise levels are drawn with one fixed shift, whatever the size of the pictures.",
+        ),
+    ):
+        if value(run, key) is None and not (schnell and key == "guidance_scale"):
+            yield found(
+                run.where(key),
+                "{key} is left out; its default is {default}, and the trainer's documentation asks for {better}.",
+                otherwise=effect,
+                evidence={"key": key, "new": better, "pointer": run.pointer(key)},
+                key=key,
+                default=default,
+                better=better,
+            )
+
+
+@rule("KOH008", "note", "eight-bit-file-made-larger", trainers=("sd-scripts",))
+def eight_bit_file_made_larger(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """An 8-bit transformer that is loaded in 16 bits.
+
+    What: The file holds float8 weights, and neither fp8_base nor fp8_base_unet is set.
+    Why: sd-scripts then turns every weight into the run's dtype: 23 GB for Flux, at the quality of 8 bits. It works.
+    fp8_base is a matter of memory; a file that lacks tensors fails with it and without it (MDL001).
+    Repair: fp8_base_unet keeps the transformer as it is, fp8_base the text encoders too.
+    Upstream: sd-scripts flux_train_network.py load_target_model (48d368fa)
+    Signature: None; twice the memory.
+    """
+    part = model.components.get("transformer")
+    if part is None or run.quantization is not None or run.architecture != "flux" or not trains(run):
+        return
+    wide = [tensor for tensor in part.tensors.values() if len(tensor.shape) == 2]
+    eight = [tensor for tensor in wide if tensor.dtype.startswith("F8_")]
+    if not eight or 2 * len(eight) < len(wide):
+        return
+    size = sum(tensor.shape[0] * tensor.shape[1] for tensor in wide) * (4 if run.dtype == "fp32" else 2)
+    yield found(
+        run.where("base_model"),
+        "The transformer is stored in 8 bits, and without fp8_base it is loaded in {bits} bits: {size:.0f} GB "
+        "(computed).",
+        otherwise="It works, with more memory and no more precision.",
+        evidence={"size": size},
+        bits=32 if run.dtype == "fp32" else 16,
+        size=size / 1e9,
+    )
+
+
+@rule("KOH009", "warning", "turbo-trained-as-it-is", trainers=("musubi-tuner",))
+def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
+    """The distilled Z-Image-Turbo trained without its adapter.
+
+    What: The file of --dit is called turbo, and no --base_weights is given.
+    Why: Training undoes the distillation. musubi-tuner's documentation asks for the base model, the De-Turbo weights,
+    or Turbo with ostris' training adapter merged in by --base_weights.
+    Repair: Train Z-Image, or --base_weights zimage_turbo_training_adapter_v2.safetensors
+    Upstream: musubi-tuner docs/zimage.md (30c658c4)
+    Signature: None; pictures at 8 steps become blurred.
+    """
+    if run.architecture != "zimage" or run.kind != "lora" or run.adapter is not None:
+        return
+    name = (run.base_model or "").lower().replace("_", "-")
+    if "turbo" in name and "de-turbo" not in name and "deturbo" not in name:
+        yield found(
+            run.where("base_model"),
+            "{model} is a distilled model by its name, and it is trained without its adapter (--base_weights).",
+            otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
+            evidence={"pointer": run.pointer("adapter")},
+            model=run.base_model,
+        )
+
+
+@rule("KOH010", "warning", "learning-rate-of-the-parser", trainers=TRAINERS)
+def learning_rate_of_the_parser(run: Run) -> Iterator[Finding]:
+    """A LoRA at the learning rate of a full fine-tune.
+
+    What: No learning rate is given for a LoRA. The parser's default is 2e-6.
+    Why: It is a rate for all weights of a model; a LoRA learns next to nothing with it. Optimizers that find the rate
+    themselves (Prodigy, D-Adaptation) want 1.
+    Repair: --learning_rate 1e-4
+    Upstream: sd-scripts library/train_util.py add_optimizer_arguments; musubi-tuner training/parser_common.py
+    Signature: None; the LoRA changes nothing.
+    """
+    if run.kind != "lora" or not trains(run) or not run.process_type:
+        return
+    if any(value(run, key) is not None for key in ("learning_rate", "unet_lr")) or number(run, "text_encoder_lr"):
+        return
+    yield found(
+        run.where("learning_rate"),
+        "No learning rate is given, and the parser's default is 2e-6.",
+        otherwise="The LoRA learns next to nothing.",
+        evidence={"pointer": run.pointer("learning_rate"), "new": "1e-4"},
+    )

@@ -1,0 +1,225 @@
+"""Settings that kohya's trainers assert, each after it has loaded what it could have done without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ...doctor.model import Finding, ModelFolder, Run, found
+from ...doctor.rules import rule
+from . import TRAINERS, anywhere, number, on, trains, value
+
+_DATA = "before anything is loaded, but after the datasets were read"
+_MODEL = "while the model is loaded"
+_NETWORK = "after the model was loaded and all was cached"
+_START = "at the start"
+_ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
+
+
+@rule(
+    "KOH003",
+    "error",
+    "settings-that-exclude-each-other",
+    prevents=(
+        ("AssertionError", r"when caching latents, either color_aug or random_crop cannot be used"),
+        ("AssertionError", r"when caching Text Encoder output, either caption_dropout_rate"),
+        ("AssertionError", r"blocks_to_swap is not supported with cpu_offload_checkpointing"),
+        ("AssertionError", r"Cannot swap more than \d+ "),
+        ("AssertionError", r"fp8_base requires mixed precision"),
+        ("AssertionError", r"full_(bf16|fp16) requires mixed precision"),
+        ("AssertionError", r"fp8_scaled requires fp8_base"),
+        ("AssertionError", r"apply_t5_attn_mask must be True for Chroma"),
+        ("ValueError", r"T5XXL is trained, so cache_text_encoder_outputs cannot be used"),
+        ("ValueError", r"does not require `num_warmup_steps`"),
+        ("ValueError", r"SageAttention doesn't support training"),
+        ("ValueError", r"either --sdpa, --flash-attn"),
+        ("ValueError", r"cache directory should be unique"),
+    ),
+    trainers=TRAINERS,
+)
+def settings_that_exclude_each_other(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """Settings of which the trainer takes one or the other.
+
+    What: What the trainers assert: cached latents with color_aug or random_crop, cached text encoder outputs with
+    anything that changes captions, block swap with cpu_offload_checkpointing or of more blocks than there are, fp8
+    without mixed precision, fp8_scaled without fp8_base, no attention or one that cannot train, a warm-up for a
+    constant schedule, one cache folder for two datasets, an 8-bit format that cannot be trained on.
+    Why: Only the parser's own words are checked at the start. The rest is asserted one by one: the dataset's before
+    the model is loaded, that of the network and the schedule after minutes of loading and caching.
+    Repair: Leave one of the two out.
+    Upstream: sd-scripts flux_train_network.py, train_network.py, library/train_util.py (48d368fa); musubi-tuner
+    training/trainer_base.py (30c658c4)
+    Signature: AssertionError: when caching latents, …; fp8_scaled requires fp8_base; Cannot swap more than …
+    """
+    if not trains(run):
+        return
+    yield from _shared(run)
+    yield from _swap(run, model)
+    if run.trainer == "sd-scripts":
+        yield from _sd_scripts(run, model)
+    else:
+        yield from _musubi(run)
+
+
+def _refused(run: Run, key: str, message: str, when: str, **args: Any) -> Finding:
+    return found(
+        run.where(key),
+        message,
+        otherwise="The trainer stops {when}.",
+        evidence={"key": key, "when": when},
+        when=when,
+        key=key,
+        trainer=run.trainer,
+        **args,
+    )
+
+
+def _shared(run: Run) -> Iterator[Finding]:
+    warmup, schedule = value(run, "lr_warmup_steps"), run.scheduler
+    if number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not run.optimizer.endswith("schedulefree"):
+        yield _refused(
+            run,
+            "lr_warmup_steps",
+            "lr_warmup_steps is {warmup}, and the schedule {schedule} takes none; constant_with_warmup does.",
+            _NETWORK,
+            warmup=warmup,
+            schedule=schedule,
+        )
+    if schedule.startswith("adafactor") and not run.optimizer.startswith("adafactor"):
+        yield _refused(
+            run,
+            "scheduler",
+            "The schedule {schedule} works with the optimizer Adafactor only, and this run has {optimizer}.",
+            _NETWORK,
+            schedule=schedule,
+            optimizer=run.optimizer,
+        )
+    for name in ("network_args", "optimizer_args"):
+        listed = value(run, name)
+        bad = (
+            [entry for entry in listed if isinstance(entry, str) and "=" not in entry]
+            if isinstance(listed, list)
+            else []
+        )
+        if bad:
+            yield _refused(run, name, "{bad} in {key} has no '='; each entry is key=value.", _NETWORK, bad=bad[0])
+
+
+def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """How many blocks may be swapped is computed from the blocks that the file holds."""
+    swapped = int(number(run, "blocks_to_swap"))
+    part = model.components.get("transformer")
+    if swapped <= 0 or part is None or not part.tensors:
+        return
+    doubles = _blocks(part.tensors, r"(?:.*\.)?(?:double_blocks|transformer_blocks)\.(\d+)\.")
+    singles = _blocks(part.tensors, r"(?:.*\.)?(?:single_blocks|single_transformer_blocks)\.(\d+)\.")
+    layers = _blocks(part.tensors, r"layers\.(\d+)\.")
+    if run.architecture in ("flux", "flux_kontext") and doubles and singles:
+        most = max(n for n in range(doubles + singles) if n // 2 <= doubles - 2 and 2 * (n - n // 2) <= singles - 2)
+    elif run.architecture == "zimage" and layers:
+        most = layers - 2
+    else:
+        return
+    if swapped > most:
+        yield _refused(
+            run,
+            "blocks_to_swap",
+            "blocks_to_swap is {swapped}; of this model at most {most} can be swapped (computed from its file).",
+            _MODEL,
+            swapped=swapped,
+            most=most,
+        )
+
+
+def _blocks(names: object, pattern: str) -> int:
+    found_blocks = {match.group(1) for name in names if (match := re.match(pattern, str(name)))}  # type: ignore[attr-defined]
+    return len(found_blocks)
+
+
+def _sd_scripts(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    if on(run, "cache_latents") or on(run, "cache_latents_to_disk"):
+        for name in ("color_aug", "random_crop"):
+            key = anywhere(run, name)
+            if key is not None:
+                yield _refused(run, key, f"{name} needs pictures, and cached latents are none.", _DATA)
+    if run.cache_text_embeddings:
+        for name in ("caption_dropout_rate", "shuffle_caption", "token_warmup_step", "caption_tag_dropout_rate"):
+            key = anywhere(run, name)
+            if key is not None:
+                yield _refused(
+                    run,
+                    key,
+                    "{name} changes captions, and with cache_text_encoder_outputs they are encoded once.",
+                    _DATA,
+                    name=name,
+                )
+        if "train_t5xxl=True" in _entries(run, "network_args"):
+            yield _refused(
+                run, "network_args", "train_t5xxl trains T5, whose outputs are cached.", "after the model was loaded"
+            )
+    if number(run, "blocks_to_swap") > 0 and on(run, "cpu_offload_checkpointing"):
+        yield _refused(
+            run, "blocks_to_swap", "blocks_to_swap and cpu_offload_checkpointing exclude each other.", _DATA
+        )
+    if run.quantization is not None and run.dtype == "fp32":
+        yield _refused(
+            run, "dtype", "fp8_base needs mixed_precision bf16 or fp16, and without that option it is no.", _NETWORK
+        )
+    for name, dtype in (("full_bf16", "bf16"), ("full_fp16", "fp16")):
+        if on(run, name) and run.dtype != dtype:
+            yield _refused(run, name, "{key} needs mixed_precision {dtype}.", _NETWORK, dtype=dtype)
+    if run.architecture == "chroma" and not on(run, "apply_t5_attn_mask"):
+        yield _refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", _DATA)
+    steps = anywhere(run, "bucket_reso_steps")
+    least = {"flux": 32, "chroma": 32, "sdxl": 32}.get(run.architecture or "")
+    if steps is not None and least and anywhere(run, "enable_bucket") and number(run, steps) % least:
+        yield _refused(
+            run,
+            steps,
+            "bucket_reso_steps is {steps}; for this model it must be a multiple of {least}.",
+            _DATA,
+            steps=value(run, steps),
+            least=least,
+        )
+    if run.optimizer not in ("adafactor",) and on(run, "fused_backward_pass"):
+        yield _refused(
+            run, "fused_backward_pass", "fused_backward_pass works with the optimizer Adafactor only.", _NETWORK
+        )
+    part = model.components.get("transformer")
+    widths = (
+        {tensor.dtype for tensor in part.tensors.values() if len(tensor.shape) == 2} if part is not None else set()
+    )
+    if run.architecture == "flux" and run.quantization is not None and widths == {"F8_E5M2"}:
+        yield _refused(
+            run,
+            "base_model",
+            "The weights are float8 e5m2; with fp8_base only e4m3fn is taken.",
+            "after the transformer was read",
+        )
+
+
+def _musubi(run: Run) -> Iterator[Finding]:
+    if on(run, "fp8_scaled") and not on(run, "fp8_base"):
+        yield _refused(run, "fp8_scaled", "fp8_scaled needs fp8_base beside it.", _START)
+    if on(run, "sage_attn"):
+        yield _refused(run, "sage_attn", "SageAttention cannot train; sdpa can.", _START)
+    elif not any(on(run, name) for name in _ATTENTION) and run.process_type:
+        yield _refused(
+            run, "sdpa", "No attention is chosen; --sdpa needs nothing installed.", "when it loads the model"
+        )
+    folders: dict[str, str] = {}
+    for dataset in run.datasets:
+        cache = value(run, f"{dataset.key}/cache_directory")
+        folder = cache if isinstance(cache, str) and cache else dataset.folder
+        if folder is not None and folder in folders:
+            key = f"{dataset.key}/cache_directory"
+            yield _refused(
+                run, key, "{folder} is the cache of two datasets; each needs its own.", _START, folder=folder
+            )
+        folders[folder or dataset.key] = dataset.key
+
+
+def _entries(run: Run, name: str) -> list[str]:
+    listed = value(run, name)
+    return [str(entry) for entry in listed] if isinstance(listed, list) else []

@@ -1,0 +1,31 @@
+"""Repairs for kohya's trainers. Each of them changes what is trained, so none is taken unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import Config, Finding, Fix, SetValue
+from ..doctor.rules import repair
+from .config import file_of
+
+
+@repair("KOH002", "KOH005", "KOH007", "KOH010")
+def set_what_is_asked_for(finding: Finding, config: Config) -> Iterator[Fix]:
+    """The value that the trainer's documentation, or the dataset, asks for."""
+    new = finding.evidence.get("new")
+    if new is None:
+        return
+    pointer = str(finding.evidence["pointer"])
+    option = pointer.rpartition("/")[2]
+    step = SetValue(file_of(finding, config), pointer, _typed(file_of(finding, config), str(new)))
+    yield Fix(f"set {option} to {new}", (step,), safety="ask", training_effect="changes-result")
+
+
+def _typed(path: str, text: str) -> str | float:
+    """A number where the file has types: a config file's values are not converted by the trainer."""
+    if not path.lower().endswith((".toml", ".json")):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,241 @@
+"""Rules for sd-scripts and musubi-tuner: each sick setting is named at its place, the healthy one is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests import part_files as made
+from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.model import Report
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.rules import all_rules
+
+RULES = [rule for rule in all_rules() if rule.id.startswith("KOH")]
+FLUX: Mapping[str, object] = {
+    "output_dir": "out",
+    "mixed_precision": "bf16",
+    "learning_rate": "1e-4",
+    "lr_scheduler": "constant_with_warmup",
+    "lr_warmup_steps": 10,
+    "guidance_scale": "1.0",
+    "model_prediction_type": "raw",
+    "timestep_sampling": "flux_shift",
+    "fp8_base": True,
+    "blocks_to_swap": 35,
+    "cache_latents_to_disk": True,
+    "cache_text_encoder_outputs": True,
+    "caption_dropout_rate": "0.0",
+    "caption_extension": ".txt",
+    "resolution": "512,512",
+    "enable_bucket": True,
+    "bucket_reso_steps": 64,
+    "network_args": ["train_blocks=single"],
+    "sdpa": True,
+}
+ZIMAGE: Mapping[str, object] = {
+    "dataset_config": "data.toml",
+    "output_dir": "out",
+    "learning_rate": "1e-4",
+    "sdpa": True,
+    "fp8_base": True,
+    "fp8_scaled": True,
+    "blocks_to_swap": 28,
+}
+DATA = """\
+[general]
+resolution = [512, 512]
+caption_extension = ".txt"
+[[datasets]]
+image_directory = "cats"
+cache_directory = "cache"
+"""
+
+
+def pictures(folder: Path, caption: str = ".txt", count: int = 2) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    header = (
+        b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + b"IHDR" + (64).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"
+    )
+    for number in range(count):
+        (folder / f"{number}.png").write_bytes(header + bytes(4) + bytes(64))
+        if caption:
+            (folder / f"{number}{caption}").write_text("a cat")
+
+
+def checked(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Report:
+    monkeypatch.chdir(path.parent)
+    return examine_config(str(path), LiveWorld(), RULES, text.encode()).report
+
+
+def flux(folder: Path, monkeypatch: pytest.MonkeyPatch, **changed: object) -> Report:
+    pictures(folder / "d" / "10_cat")
+    options = {**made.flux_files(folder), "train_data_dir": "d", **FLUX, **changed}
+    return checked(folder / "train.sh", made.flux_command(options), monkeypatch)
+
+
+def zimage(folder: Path, monkeypatch: pytest.MonkeyPatch, data: str = DATA, **changed: object) -> Report:
+    pictures(folder / "cats")
+    (folder / "cache").mkdir(exist_ok=True)
+    for name in ("0_0064x0064_zi", "0_zi_te"):
+        (folder / "cache" / f"{name}.safetensors").touch()
+    (folder / "data.toml").write_text(data)
+    options = {**made.zimage_files(folder), **ZIMAGE, **changed}
+    return checked(folder / "train.sh", made.zimage_command(options), monkeypatch)
+
+
+def findings(report: Report) -> list[tuple[str, str | None]]:
+    for finding in report.findings:
+        assert finding.text() and finding.consequence()
+    assert not report.crashed, report.crashed
+    return [(f.rule, f.where.pointer if f.where is not None else None) for f in report.findings]
+
+
+def test_healthy_flux_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = flux(tmp_path, monkeypatch)
+    assert not findings(report) and not report.unknown, report
+
+
+def test_healthy_zimage_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = zimage(tmp_path, monkeypatch)
+    assert not findings(report) and not report.unknown, report
+
+
+FLUX_SICK: list[tuple[str, dict[str, object], tuple[str, str]]] = [
+    ("no VAE", {"ae": None}, ("KOH001", "")),
+    ("a file that is not there", {"clip_l": "/nowhere/clip_l.safetensors"}, ("KOH001", "/clip_l")),
+    ("a hub id", {"pretrained_model_name_or_path": "black-forest-labs/FLUX.1-dev"}, ("KOH001", "/pretrained_model")),
+    ("a folder", {"t5xxl": "d"}, ("KOH001", "/t5xxl")),
+    ("a placeholder", {"ae": "<path to AE model>"}, ("KOH001", "/ae")),
+    ("no module", {"network_module": None}, ("KOH002", "")),
+    ("the module of SD", {"network_module": "networks.lora"}, ("KOH002", "/network_module")),
+    ("warm-up of nothing", {"lr_scheduler": "constant"}, ("KOH003", "/lr_warmup_steps")),
+    ("Adafactor's schedule", {"lr_scheduler": "adafactor:1e-4"}, ("KOH003", "/lr_scheduler")),
+    ("an entry without =", {"network_args": ["train_blocks"]}, ("KOH003", "/network_args")),
+    ("too many blocks", {"blocks_to_swap": 36}, ("KOH003", "/blocks_to_swap")),
+    ("swap and offload", {"cpu_offload_checkpointing": True}, ("KOH003", "/blocks_to_swap")),
+    ("cached and cropped", {"random_crop": True}, ("KOH003", "/random_crop")),
+    ("cached and shuffled", {"shuffle_caption": True}, ("KOH003", "/shuffle_caption")),
+    ("cached and dropped", {"caption_dropout_rate": "0.1"}, ("KOH003", "/caption_dropout_rate")),
+    ("cached and trained", {"network_args": ["train_t5xxl=True"]}, ("KOH003", "/network_args")),
+    ("fp8 in 32 bits", {"mixed_precision": None}, ("KOH003", "")),
+    ("full bf16 in fp16", {"mixed_precision": "fp16", "full_bf16": True}, ("KOH003", "/full_bf16")),
+    ("odd buckets", {"bucket_reso_steps": 16}, ("KOH003", "/bucket_reso_steps")),
+    ("fused with AdamW", {"fused_backward_pass": True}, ("KOH003", "/fused_backward_pass")),
+    ("the folder of the pictures", {"train_data_dir": "d/10_cat"}, ("KOH004", "/train_data_dir")),
+    ("the default caption ending", {"caption_extension": None}, ("KOH005", "")),
+    ("a caption ending without a dot", {"caption_extension": "txt"}, ("KOH005", "/caption_extension")),
+    ("guidance as in the parser", {"guidance_scale": None}, ("KOH007", "")),
+    ("prediction as in the parser", {"model_prediction_type": None}, ("KOH007", "")),
+    ("no rate", {"learning_rate": None}, ("KOH010", "")),
+]
+
+
+@pytest.mark.parametrize(("changed", "expected"), [c[1:] for c in FLUX_SICK], ids=[c[0] for c in FLUX_SICK])
+def test_flux(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, object], expected: tuple[str, str]
+) -> None:
+    ((rule, pointer),) = findings(flux(tmp_path, monkeypatch, **changed))
+    assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
+    assert expected[1] or not pointer
+
+
+ZIMAGE_SICK: list[tuple[str, dict[str, object], str, tuple[str, str]]] = [
+    ("no DiT", {"dit": "/nowhere.safetensors"}, DATA, ("KOH001", "/dit")),
+    ("samples without a VAE", {"sample_prompts": "p.txt", "vae": None}, DATA, ("KOH001", "")),
+    ("the module of Wan", {"network_module": "networks.lora_wan"}, DATA, ("KOH002", "/network_module")),
+    ("scaled alone", {"fp8_base": None}, DATA, ("KOH003", "/fp8_scaled")),
+    ("no attention", {"sdpa": None}, DATA, ("KOH003", "")),
+    ("sage", {"sage_attn": True}, DATA, ("KOH003", "/sage_attn")),
+    ("too many blocks", {"blocks_to_swap": 29}, DATA, ("KOH003", "/blocks_to_swap")),
+    ("one cache for two", {}, DATA + DATA.partition("[[")[2].join(("[[", "")), ("KOH003", "/datasets/1/cache_dir")),
+    ("no picture", {}, DATA.replace('"cats"', '"cache"'), ("KOH004", "/datasets/0/image_directory")),
+    ("no caption ending", {}, DATA.replace("caption_extension", "# "), ("KOH005", "/datasets/0")),
+    ("another caption ending", {}, DATA.replace(".txt", ".caption"), ("KOH005", "/datasets/0")),
+    ("no rate", {"learning_rate": None}, DATA, ("KOH010", "")),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "data", "expected"), [c[1:] for c in ZIMAGE_SICK], ids=[c[0] for c in ZIMAGE_SICK]
+)
+def test_zimage(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, object],
+    data: str,
+    expected: tuple[str, str],
+) -> None:
+    ((rule, pointer),) = findings(zimage(tmp_path, monkeypatch, data, **changed))
+    assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
+
+
+def test_samples_need_the_encoders_and_training_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not findings(zimage(tmp_path, monkeypatch, vae=None, text_encoder=None))
+
+
+def test_caches_that_the_same_script_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = zimage(tmp_path, monkeypatch, DATA.replace('"cache"', '"cats"'))
+    assert [rule for rule, _ in findings(report)] == ["KOH006", "KOH006"]
+    text = made.zimage_command({**made.zimage_files(tmp_path), **ZIMAGE})
+    text = (
+        "python zimage_cache_latents.py --vae v\npython zimage_cache_text_encoder_outputs.py --text_encoder t\n"
+        + text
+    )
+    assert not findings(checked(tmp_path / "train.sh", text, monkeypatch))
+
+
+def test_turbo_wants_its_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turbo = str(made.write(tmp_path / "z_image_turbo_bf16.safetensors", made.zimage()))
+    assert findings(zimage(tmp_path, monkeypatch, dit=turbo)) == [("KOH009", "/dit")]
+    assert not findings(zimage(tmp_path, monkeypatch, dit=turbo, base_weights=["adapter_v2.safetensors"]))
+    freed = str(made.write(tmp_path / "z_image_de_turbo_v1.safetensors", made.zimage()))
+    assert not findings(zimage(tmp_path, monkeypatch, dit=freed))
+
+
+def test_eight_bits_are_a_matter_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    eight = str(made.write(tmp_path / "fp8.safetensors", made.flux(), "F8_E4M3", 1))
+    other = str(made.write(tmp_path / "e5m2.safetensors", made.flux(), "F8_E5M2", 1))
+    assert not findings(flux(tmp_path, monkeypatch, pretrained_model_name_or_path=eight))
+    report = flux(tmp_path, monkeypatch, pretrained_model_name_or_path=eight, fp8_base=None)
+    assert [(f.rule, f.severity) for f in report.findings] == [("KOH008", "note")]
+    assert "24 GB" in report.findings[0].text()
+    assert findings(flux(tmp_path, monkeypatch, pretrained_model_name_or_path=other)) == [
+        ("KOH003", "/pretrained_model_name_or_path")
+    ]
+
+
+def test_a_folder_of_one_caption_is_a_way_to_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures(tmp_path / "e" / "5_a cat", caption="")
+    (tmp_path / "e" / "notes").mkdir()
+    assert not findings(flux(tmp_path, monkeypatch, train_data_dir="e"))
+    pictures(tmp_path / "e", count=1)
+    assert findings(flux(tmp_path, monkeypatch, train_data_dir="e")) == [("KOH004", "/train_data_dir")]
+
+
+def test_the_loss_of_a_perfect_model() -> None:
+    """The formulas of sd-scripts: `raw` is 0 for the velocity itself, `sigma_scaled` is not."""
+    latents, noise, sigma = torch.tensor([1.0, 2.0]), torch.tensor([-1.0, 3.0]), 0.25
+    noisy = (1 - sigma) * latents + sigma * noise
+    velocity = noise - latents
+    assert torch.equal(velocity - (noise - latents), torch.zeros(2))
+    scaled = velocity * -sigma + noisy
+    assert torch.allclose(scaled, latents) and not torch.allclose(scaled, noise - latents)
+
+
+@pytest.mark.parametrize(("option", "value"), [("guidance_scale", "1.0"), ("learning_rate", "1e-4")])
+def test_a_repair_is_offered_and_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
+) -> None:
+    from zdoctor.doctor.configs.edit import apply_edits
+
+    pictures(tmp_path / "d" / "10_cat")
+    options = {**made.flux_files(tmp_path), "train_data_dir": "d", **FLUX, option: None}
+    text, path = made.flux_command(options), tmp_path / "train.sh"
+    report = checked(path, text, monkeypatch)
+    (fix,) = report.findings[0].fixes
+    cured = apply_edits(text, list(fix.steps))  # type: ignore[arg-type]
+    assert f"--{option} {value}" in cured and not findings(checked(path, cured, monkeypatch))
