@@ -289,10 +289,11 @@ def run_training(
             raise UserError("the run or its model is not known well enough to train.")
         if isinstance(files, Unknown) or model.folder is None:
             raise UserError(f"{run.base_model} is not on this machine.", f"hf download {run.base_model}")
-        if model.layout == "single-file":
+        if model.layout == "part-files":
             raise UserError(
-                f"{run.base_model} is a single file.", "zdoctor train needs the model's diffusers folder."
+                f"{run.base_model} is a file of one part.", "zdoctor train needs the model's diffusers folder."
             )
+        single = model.components.get("transformer") if model.layout == "single-file" else None
         paths = Paths(system)
         component = model.components.get("text_encoder")
         adapter = facts.adapter
@@ -301,7 +302,7 @@ def run_training(
         datasets = {d.key: paths.absolute(d.folder) for d in run.datasets if d.folder is not None}
         result = runner.train(
             run,
-            model_folder=model.folder,
+            model_folder=single.weights[0].path if single is not None else model.folder,
             extras_folder=paths.parent(component.folder) if component is not None else None,
             adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
             dataset_folders=datasets,

@@ -25,6 +25,7 @@ from .errors import TrainError
 from .families import family_named, family_of, titles
 from .quantize import Kind, QuantizedLinear, quantize_rows, stored
 from .shard import Shares, share_out
+from .single_file import single_file_entries
 from .tensorfiles import Entry, check_complete, collect, stream, weight_files
 from .weights import Layout, WeightCache, key_of
 
@@ -39,6 +40,32 @@ def transformer_folder(model_folder: Path) -> Path:
         if _class_name(folder / "config.json") is not None:
             return folder
     raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")
+
+
+def sources(model: Path, extras: Path | None) -> tuple[Path, Path]:
+    """The folder of the transformer's config.json, and that of its shards, or the single file. Raises TrainError.
+
+    A single file has its config, as its other parts, from the `extras`.
+    """
+    if not model.is_file():
+        return (transformer_folder(model),) * 2
+    if extras is None:
+        raise TrainError(
+            f"{model} is a single file, and nothing says where its config.json, text encoder and VAE are. Name a "
+            "diffusers folder of the model in extras_name_or_path."
+        )
+    return transformer_folder(extras), model
+
+
+def transformer_entries(model: nn.Module, place: Path) -> dict[str, Entry]:
+    """The tensors in the files of a transformer by name. Raises TrainError.
+
+    `place` is the folder of its shards, or a single file, whose tensors are found under its own names.
+    """
+    if place.is_file():
+        needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        return single_file_entries(place, type(model).__name__, needed)
+    return collect(weight_files(place))
 
 
 def build_empty(folder: Path) -> nn.Module:
@@ -86,7 +113,7 @@ def fill(
     mapped instead of made; else they are put there, where that can be done. With `shares` this process gets its part
     of the weights; all the processes call this together. Raises TrainError.
     """
-    entries = collect(weight_files(folder))
+    entries = transformer_entries(model, folder)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unused = check_complete(entries, expected, folder)
     family = family_of(model)

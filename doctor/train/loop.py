@@ -24,7 +24,7 @@ from .explain import explain
 from .families import family_of
 from .half import use_half
 from .journal import Journal
-from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, transformer_folder
+from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, sources, transformer_entries
 from .lora import add_network, add_removal, described, targets
 from .masks import Masks
 from .names import KINDS
@@ -48,7 +48,7 @@ from .shard import Shares, told
 from .start import begin, read_start
 from .steps import Steps, follow, saved
 from .stop import Stop
-from .tensorfiles import check_complete, collect, weight_files
+from .tensorfiles import check_complete, weight_files
 from .trackers import Trackers
 from .trainer import Trainer
 from .weights import WeightCache, cache_folder
@@ -83,14 +83,15 @@ def run_training(
 
     progress.phase("Checking the model files")
     base = Path(model_folder)
-    folder = transformer_folder(base)
     extras = None if extras_folder is None else Path(extras_folder)
+    folder, weights = sources(base, extras)
     model = build_empty(folder)
     family = family_of(model)
     if place.type == "cpu" and max(shape[1] for shape in targets(model).values()) <= SMALL:
         torch.set_num_threads(1)
-    files = weight_files(folder)
-    check_complete(collect(files), {n: tuple(t.shape) for n, t in model.state_dict().items()}, folder)
+    files = [weights] if weights.is_file() else weight_files(weights)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    check_complete(transformer_entries(model, weights), expected, weights)
     share = offloaded_share(run)
     if share and place.type != "cuda":
         progress.note("layer_offloading has no effect: the weights are in the memory of this computer anyway.")
@@ -157,7 +158,7 @@ def run_training(
         shares = Shares(ranks, family.BLOCKS) if ranks.sharded else None
         fill(
             model,
-            folder,
+            weights,
             quantization=stored,
             adapter=adapter,
             dtype=dtype,
@@ -184,7 +185,8 @@ def run_training(
             away = offload_share(model, shapes, share, place)
             progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
         trainer = Trainer(run, model, network, items, latents, texts, masks, seed, place, dtype, progress, ranks)
-        preview = Preview(run, trainer, removal, drawn, parts["vae"], base, output)
+        whole = base if base.is_dir() else folder.parent
+        preview = Preview(run, trainer, removal, drawn, parts["vae"], whole, output)
         adapter = {}
         keep_memory()
         if state:

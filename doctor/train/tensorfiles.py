@@ -8,6 +8,7 @@ import mmap
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import psutil
@@ -35,7 +36,10 @@ FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of one file; `start` is its byte offset in the file, `size` its length in bytes."""
+    """One tensor of one file; `start` is its byte offset in the file, `size` its length in bytes.
+
+    The halves of a `swapped` one change places when it is read.
+    """
 
     name: str
     file: Path
@@ -43,6 +47,7 @@ class Entry:
     shape: tuple[int, ...]
     start: int
     size: int
+    swapped: bool = False
 
 
 def read_entries(file: Path) -> list[Entry]:
@@ -149,17 +154,23 @@ def stream(entries: list[Entry]) -> Iterator[tuple[Entry, Tensor]]:
         with file.open("rb", buffering=0) as stream:
             while index < len(ordered) and ordered[index].file == file:
                 entry = ordered[index]
-                stream.seek(entry.start)
-                done = 0
-                while done < entry.size:
-                    count = stream.readinto(window[done : entry.size])
-                    if not count:
-                        raise TrainError(f"{file} ended while {entry.name} was read. Fetch it again.")
-                    done += count
+                half = entry.size // 2 if entry.swapped else 0
+                _read_into(window[: entry.size - half], stream, entry.start + half, entry)
+                _read_into(window[entry.size - half : entry.size], stream, entry.start, entry)
                 yield entry, view(buffer, entry)
                 if forget:
                     _forget(stream.fileno(), entry)
                 index += 1
+
+
+def _read_into(window: memoryview, stream: FileIO, start: int, entry: Entry) -> None:
+    stream.seek(start)
+    done = 0
+    while done < len(window):
+        count = stream.readinto(window[done:])
+        if not count:
+            raise TrainError(f"{entry.file} ended while {entry.name} was read. Fetch it again.")
+        done += count
 
 
 def view(buffer: bytearray | mmap.mmap, entry: Entry, offset: int = 0) -> Tensor:

@@ -148,8 +148,8 @@ def test_missing_and_cut_off_shards_are_refused(transformer: Path) -> None:
 
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "transformer").mkdir()
-    (tmp_path / "transformer" / "config.json").write_text('{"_class_name": "FluxTransformer2DModel"}')
-    with pytest.raises(TrainError, match="FluxTransformer2DModel"):
+    (tmp_path / "transformer" / "config.json").write_text('{"_class_name": "SD3Transformer2DModel"}')
+    with pytest.raises(TrainError, match="SD3Transformer2DModel"):
         build_empty(transformer_folder(tmp_path))
 
 
