@@ -107,7 +107,8 @@ def examine_config(
     for run in runs:
         suited = about_runs
         if isinstance(run, Run) and run.kind == "other":  # such a job trains nothing: rules about training are moot
-            suited = [rule for rule in about_runs if set(rule.needs) <= MACHINE_FACTS]
+            # what a config may hold is known of every process, and those rules look which one it is
+            suited = [rule for rule in about_runs if set(rule.needs) <= MACHINE_FACTS or "schema" in rule.needs]
         report, known = _examine(suited, world, reading, run, shared, deep)
         reports.append(report)
         facts.append(known)

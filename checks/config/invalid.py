@@ -5,42 +5,54 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Finding, Run, Schema, Severity
+from ...doctor.model import Config, Finding, Run, Schema, Severity
 from ...doctor.rules import rule
 from . import keys
 from .combinations import exclusive, missing
-from .near import meant
+from .near import likeness, meant
 from .refused import refused
-from .values import CACHE, LOAD, OPTIMIZER, START, STEP, bad, value_of
+from .values import CACHE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad, value_of
 
+# what has a look of its own here
+_LOOKED_AT = keys.words("""
+    train/dtype save/dtype save/save_format train/content_or_style train/timestep_type train/loss_type network/type
+    train/optimizer train/lr_scheduler train/noise_scheduler sample/sampler model/qtype model/qtype_te model/arch
+    model/dtype type
+    """)
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
 
 @rule("CFG004", "error", "invalid-value")
-def invalid_value(run: Run, schema: Schema) -> Iterator[Finding]:
+def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A value that the trainer refuses or replaces.
 
     What: A spelling that the trainer does not know, a number in quotes, two settings that exclude each other, or a
     required setting that is missing.
     Why: ai-toolkit looks at most values only when it needs them: an unknown optimizer after the model was loaded
     and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
-    an unknown loss_type is mse, an unknown arch is Stable Diffusion 1.
+    an unknown loss_type is mse, an unknown arch is Stable Diffusion 1. SimpleTuner, sd-scripts and musubi-tuner let
+    argparse refuse what is none of an option's choices, at the start; a TOML config file goes past it.
     Repair: A misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
     have refused the old value, so no training changes.
     Upstream: toolkit/optimizer.py, toolkit/scheduler.py, toolkit/config_modules.py, toolkit/util/quantize.py
+    (ai-toolkit); the parsers of the others
     Signature: ValueError: Unknown optimizer type; KeyError: 'nf4'; ValueError: Invalid timestep type;
     TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified
     """
-    if run.kind not in ("lora", "finetune"):
-        return
     if run.trainer != "ai-toolkit":
-        yield from refused(run, schema)
+        yield from refused(config, run, schema)
         return
-    yield from _types(run, schema)
+    if f"{run.process_type}:" not in schema.sections:
+        return  # it trains nothing, or what it reads is not known
     yield from _spellings(run, schema)
+    yield from _samplers(run, schema)
+    yield from _slips(run, schema)
     yield from _schedules(run, schema)
     yield from _quantization(run, schema)
     yield from _architecture(run, schema)
+    if run.kind not in ("lora", "finetune"):
+        return
+    yield from _types(run, schema)
     yield from missing(run)
     yield from exclusive(run)
 
@@ -143,12 +155,27 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         isinstance(optimizer, str) and optimizer.lower() in optimizers
     ):
         yield from _spelling(run, "train/optimizer", optimizers, OPTIMIZER)
+
+
+def _samplers(run: Run, schema: Schema) -> Iterator[Finding]:
+    """The noise scheduler and the sampler: the trainer's first models look them up, newer ones have their own."""
+    plain = run.architecture in keys.LOOKING_UP
+    for key, when in (("train/noise_scheduler", LOAD), ("sample/sampler", SAMPLE)):
+        value = value_of(run, key)
+        if plain:
+            yield from _spelling(run, key, schema.choices(key), when)
+        elif key == "sample/sampler" and isinstance(value, str) and value not in schema.choices(key):
+            likely = meant(value, schema.choices(key))[1]
+            why = "{key} is {value!r}, which the trainer does not know; this model samples in its own way."
+            yield bad(run, key, why, "the setting has no effect", severity="note", likely=likely)
     scheduler = value_of(run, "train/noise_scheduler")
+    if plain:
+        return
     if (
         run.architecture in keys.TRANSFORMERS
         and isinstance(scheduler, str)
-        and scheduler != "flowmatch"
-        and re.sub(r"[\W_]", "", scheduler).lower().startswith("flowm")
+        and scheduler not in schema.choices("train/noise_scheduler")
+        and likeness(scheduler, "flowmatch") > 0.8
     ):
         yield bad(
             run,
@@ -158,6 +185,27 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
             severity="warning",
             likely="flowmatch",
         )
+
+
+def _slips(run: Run, schema: Schema) -> Iterator[Finding]:
+    """Texts one slip away from a choice that the source names for a key, where nothing refuses the slip."""
+    for key, written in run.settings.items():
+        known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
+        value = written.value
+        if (
+            known is None
+            or not known.choices
+            or key in _LOOKED_AT
+            or not isinstance(value, str)
+            or value in known.choices
+        ):
+            continue
+        certain, _ = meant(value, (choice for choice in known.choices if len(choice) >= 5))
+        if certain is not None:
+            why = "{key} is {value!r}, which the trainer compares with {meant} and others, letter by letter."
+            yield bad(
+                run, key, why, "the trainer goes on as if it were none of them", severity="warning", likely=certain
+            )
 
 
 def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:

@@ -15,7 +15,8 @@ from .places import key_span, key_where
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
 _INNER = frozenset(("name", "process", "device", "training_folder", "is_v2", "log_dir"))
-_HOMES = ("", "train", "model", "network", "datasets/*", "sample", "save", "logging", "general")
+_HOMES = ("", "train", "model", "network", "datasets/*", "sample", "save", "logging")
+_OF_DATASETS = ("general", "datasets/*", "datasets/*/subsets/*")
 # a run without these is another run: no network means a full fine-tune, no train section means fp32 and lr 1e-6
 _DECISIVE = {
     "network": "Without a network section the trainer makes a full fine-tune of the whole model.",
@@ -58,7 +59,8 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         if looked_up <= MOST_NEAREST:  # a file with more is not misspelt, it is something else
             written = {k.rpartition("/")[2] for k in run.settings if k.rpartition("/")[0] == parent}
             nearest, home = _nearest(schema, run, name, section, written)
-        short_for = _abbreviated(config, run, section, name, keys)
+        shell = config.file(value.where.path).format == "shell"
+        short_for = _abbreviated(shell, run, section, name, keys)
         if short_for is not None:
             yield _short(config, schema, value, name, section, short_for)
             continue
@@ -66,7 +68,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
             home == "" and nearest in _DECISIVE and nearest not in run.settings and schema.trainer == "ai-toolkit"
         )
         decisive = _DECISIVE[nearest] if absent and nearest else ""
-        severity, when = _weight(config, run, section)
+        severity, when = _weight(shell, run, section)
         yield _finding(
             config, schema, value, name, section, nearest, home, decisive, "error" if decisive else severity, when
         )
@@ -79,20 +81,20 @@ def _keys(schema: Schema, run: Run, section: str) -> Section | None:
     return schema.section(section, run.process_type)
 
 
-def _weight(config: Config, run: Run, section: str) -> tuple[Severity, str]:
+def _weight(shell: bool, run: Run, section: str) -> tuple[Severity, str]:
     """How much an unknown key weighs, and what the trainer does with it."""
     if run.trainer == "ai-toolkit":
         return "warning", _SILENT
     if run.trainer == "SimpleTuner":
         return ("warning", _SILENT) if section else ("error", _STOPS)
-    if section or config.format == "shell":
+    if section or shell:
         return "error", _STOPS
     return "warning", _SILENT
 
 
-def _abbreviated(config: Config, run: Run, section: str, name: str, keys: Section) -> str | None:
+def _abbreviated(shell: bool, run: Run, section: str, name: str, keys: Section) -> str | None:
     """The one option that a name begins: argparse takes it for that."""
-    if section or not (run.trainer == "SimpleTuner" or config.format == "shell"):
+    if section or not (run.trainer == "SimpleTuner" or shell):
         return None
     begun = [key for key in keys if key.startswith(name)]
     return begun[0] if len(begun) == 1 else None
@@ -115,17 +117,24 @@ def _outer(config: Config, schema: Schema) -> Iterator[Finding]:
 
 def _nearest(schema: Schema, run: Run, name: str, section: str, written: set[str]) -> tuple[str | None, str]:
     """The key that was probably meant, and its section; (None, "") when none is near."""
-    homes = [home for home in _HOMES if _keys(schema, run, home) is not None]
+    homes = [home for home in _homes(schema, section) if _keys(schema, run, home) is not None]
     for home in homes:
         if name in (_keys(schema, run, home) or ()):
             return name, home
     best: tuple[float, str, str] | None = None
-    for home in dict.fromkeys((section, *(() if section.count("*") else homes))):
+    for home in dict.fromkeys((section, *(() if section.count("*") and schema.trainer == "ai-toolkit" else homes))):
         for key in _keys(schema, run, home) or ():
             score = likeness(name, key) - (0.0 if home == section else 0.25) - (0.05 if key in written else 0.0)
             if score > 0.6 and (best is None or score > best[0]):
                 best = (score, key, home)
     return (None, "") if best is None else (best[1], best[2])
+
+
+def _homes(schema: Schema, section: str) -> tuple[str, ...]:
+    """The sections that a key may have strayed from; the kohya trainers keep options and datasets in files apart."""
+    if schema.trainer == "ai-toolkit":
+        return _HOMES
+    return _OF_DATASETS if section else ("",)
 
 
 def _finding(

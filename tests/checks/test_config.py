@@ -1,6 +1,5 @@
 """CFG001, CFG002, CFG003 and CFG004: sick configs, healthy twins, the trainer's own examples, and misspelt keys."""
 
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zdoctor.checks.config.places import key_span
 from zdoctor.doctor.configs import read_config
 from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, T4, examined, parses, seed
+from zdoctor.tests.checks.mutations import Score, judge, slips
 
 
 def changed(key: str, value: str, text: str = KAGGLE) -> str:
@@ -90,58 +89,22 @@ def test_sound_config_parses() -> None:
     assert not examined(KAGGLE, "CFG001", "CFG002", "CFG004")
 
 
-def keys_of(text: str) -> list[tuple[int, int, str]]:
-    """Every key of the processes and of the outer sections, as (start, end, pointer), free-form sections left out."""
-    config = read_config("c.yaml", text.encode(), {}).config
-    free = ("network_kwargs/", "optimizer_params/", "model_kwargs/", "/meta/")
-    found = []
-    for pointer, value in config.values.items():
-        name = pointer.rpartition("/")[2]
-        span = key_span(config, value)
-        if not name.isdigit() and not any(part in pointer for part in free) and span is not None:
-            found.append((*span, pointer))
-    return found
-
-
-def misspelt(name: str, chance: random.Random) -> str:
-    """One slip: two letters swapped, one left out, doubled, or replaced."""
-    at = chance.randrange(len(name))
-    match chance.randrange(4):
-        case 0 if at + 1 < len(name) and name[at] != name[at + 1]:
-            return name[:at] + name[at + 1] + name[at] + name[at + 2 :]
-        case 1 if len(name) > 2:
-            return name[:at] + name[at + 1 :]
-        case 2:
-            return name[:at] + name[at] + name[at:]
-        case _:
-            return name[:at] + ("x" if name[at] != "x" else "z") + name[at + 1 :]
-
-
-def test_every_misspelt_key_is_caught() -> None:
-    chance = random.Random(7)
-    texts = [
-        KAGGLE,
-        *(path.read_text() for path in sorted(CORPUS.glob("config/examples/train_lora_*_24gb.yaml"))[:3]),
-    ]
-    tried = caught = named = 0
-    for text in texts:
-        if read_config("c.yaml", text.encode(), {}).config.problem is not None:
-            continue
-        for start, end, pointer in keys_of(text):
-            name = text[start:end]
-            slip = misspelt(name, chance)
-            sick = text[:start] + slip + text[end:]
-            findings = examined(sick, "CFG001", "CFG002", "CFG004")
-            mine = [f for f in findings if f.rule == "CFG001" or f.args.get("key") == slip]
-            tried += 1
-            caught += bool(mine)
-            right = any(f.rule == "CFG001" or f.args.get("nearest") == name for f in mine)
-            named += right
-            if not right:
-                print(pointer, slip, [f.args.get("nearest") for f in mine])
-    assert tried > 200 or not CORPUS.exists()
-    assert caught / tried >= 0.99
-    assert named / caught >= 0.97
+@pytest.mark.parametrize(("trainer", "pattern"), [("ai-toolkit", "*.y*ml"), ("simpletuner", "config.json")])
+def test_misspelt_keys_and_choices_are_caught(trainer: str, pattern: str) -> None:
+    """Each name once; benchmarks/mutations.py misspells every one in every file in every way."""
+    paths = sorted((CORPUS.parent / trainer).rglob(pattern))
+    if not paths:
+        pytest.skip(f"the corpus is not at {CORPUS.parent}")
+    keys, values = Score(), Score()
+    seen: set[tuple[str, str]] = set()
+    for path in paths:
+        for slip in slips(path, (), keys, seen):
+            judge(slip, keys if slip.what == "key" else values)
+    for score in (keys, values):
+        print(score, *score.missed, sep="\n")
+        assert score.tried > 30
+        assert score.caught / score.tried >= 0.99
+        assert score.right / score.caught >= 0.97
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""CFG002 and CFG004 for the configs of SimpleTuner, sd-scripts and musubi-tuner, whose parsers are argparse's."""
+
+import argparse
+
+import pytest
+
+from zdoctor.tests.checks.config_cases import examined
+
+TUNER = '{"model_family": "z_image", "model_type": "lora", "learning_rate": 1e-4, "optimizer": "adamw_bf16"%s}'
+SCRIPTS = """[model]
+pretrained_model_name_or_path = "flux1.safetensors"
+ae = "ae.safetensors"
+clip_l = "c.safetensors"
+t5xxl = "t.safetensors"
+network_module = "networks.lora_flux"
+mixed_precision = "bf16"
+"""
+DATASETS = """[general]
+caption_extension = ".txt"
+[[datasets]]
+resolution = 512
+[[datasets.subsets]]
+image_dir = "/data"
+num_repeats = 2
+"""
+MUSUBI = """[general]
+resolution = [960, 544]
+[[datasets]]
+image_directory = "/data"
+"""
+SHELL = """accelerate launch flux_train_network.py --pretrained_model_name_or_path f.safetensors --ae a.safetensors \\
+  --clip_l c.safetensors --t5xxl t.safetensors --network_module networks.lora_flux --mixed_precision bf16
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "severity", "nearest"),
+    [
+        ("config.json", TUNER % ', "learning-rate": 1', "error", "learning_rate"),
+        ("config.json", TUNER % ', "text_encoder_precision": "no_change"', "error", "text_encoder_1_precision"),
+        ("config.json", TUNER % ', "gradient_checkpointin": true', "error", "gradient_checkpointing"),
+        ("config.json", TUNER % ', "lora_ran": 16', "note", "lora_rank"),  # argparse takes it as an abbreviation
+        ("c.toml", SCRIPTS + "learing_rate = 1e-4\n", "warning", "learning_rate"),
+        ("c.toml", SCRIPTS + "network_dmi = 16\n", "warning", "network_dim"),
+        ("d.toml", DATASETS + "num_repeat = 3\n", "error", "num_repeats"),
+        ("d.toml", DATASETS.replace("caption_extension", "caption_extention"), "error", "caption_extension"),
+        (
+            "m.toml",
+            MUSUBI.replace("image_directory", "image_directory = '/e'\nimage_dirctory"),
+            "error",
+            "image_directory",
+        ),
+        ("run.sh", SHELL.replace("--ae", "--learnin_rate 1 --ae"), "error", "learning_rate"),
+        ("run.sh", SHELL.replace("--ae", "--blocks_to_swa 1 --ae"), "note", "blocks_to_swap"),
+    ],
+)
+def test_unknown_keys(path: str, text: str, severity: str, nearest: str) -> None:
+    (finding,) = examined(text, "CFG002", path=path)
+    assert (finding.severity, finding.args["nearest"]) == (severity, nearest)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("config.json", TUNER % ""),
+        (
+            "config.json",
+            TUNER % ', "validation_steps": 5, "repeats": 3, "--lora_rank": 4, "lr_scheduler": "cosine_with_warmup"',
+        ),
+        ("config.json", TUNER % ', "model_flavour": "anything", "report_to": null'),
+        ("c.toml", SCRIPTS + 'optimizer_type = "lion8bit"\n[own_section]\nnetwork_dim = 4\n'),
+        ("d.toml", DATASETS),
+        ("m.toml", MUSUBI),
+        ("run.sh", SHELL),
+    ],
+)
+def test_healthy_configs_stay_silent(path: str, text: str) -> None:
+    assert not examined(text, "CFG001", "CFG002", "CFG004", path=path)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "meant", "when"),
+    [
+        ("config.json", TUNER.replace("z_image", "z-image") % "", "z_image", "at the start"),
+        ("config.json", TUNER % ', "base_model_precision": "int8-quant"', "int8-quanto", "at the start"),
+        ("config.json", TUNER % ', "lr_scheduler": "cosin"', "cosine", "at the start"),
+        ("c.toml", SCRIPTS.replace("bf16", "bf61"), "bf16", "when the setting is used"),
+        ("run.sh", SHELL.replace("bf16", "bf61"), "bf16", "at the start"),
+    ],
+)
+def test_values_that_the_parser_refuses(path: str, text: str, meant: str, when: str) -> None:
+    (finding,) = examined(text, "CFG004", path=path)
+    assert finding.severity == "error" and finding.args["meant"] == meant
+    assert when in finding.consequence()
+
+
+def test_argparse_does_what_the_findings_say() -> None:
+    """An unknown option stops it, a name that begins one option is that option, a preset value passes unseen."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--lora_rank", type=int)
+    parser.add_argument("--precision", choices=["no", "bf16"])
+    assert parser.parse_args(["--lora_ran", "4"]).lora_rank == 4
+    with pytest.raises(argparse.ArgumentError):
+        parser.parse_args(["--precision", "bf61"])
+    with pytest.raises((SystemExit, argparse.ArgumentError)):
+        parser.parse_args(["--lora-rank", "4"])
+    assert parser.parse_args([], namespace=argparse.Namespace(precision="bf61", unknown=1)).precision == "bf61"
