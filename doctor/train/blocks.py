@@ -23,17 +23,19 @@ def trained_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
     return [block for block in blocks_of(model) if id(block) in held]
 
 
-def checkpointing(model: nn.Module, names: Iterable[str], interval: int = 1) -> Callable[..., Any]:
+def checkpointing(
+    model: nn.Module, names: Iterable[str], interval: int = 1, random: bool = False
+) -> Callable[..., Any]:
     """Runs a block; of the trained ones every `interval`-th, from the first, is computed again in backward.
 
     Blocks without LoRA (`names` are the Linears that have one) need no backward, and the last block's would be
-    computed again at once: they run as they are.
+    computed again at once: they run as they are. `random`: what a block draws is drawn the same again.
     """
     again = {id(block) for block in trained_blocks(model, names)[:-1:interval]}
 
     def call(block: nn.Module, *inputs: Any) -> Any:
         if id(block) not in again:
             return block(*inputs)
-        return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
+        return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=random)
 
     return call

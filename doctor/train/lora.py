@@ -22,14 +22,20 @@ Network = Mapping[str, nn.Module]
 
 
 class LoraLinear(nn.Module):
-    """A frozen Linear plus B @ A while `active`, scale 1; `lora_A` (rank x in) and `lora_B` (out x rank), float32."""
+    """A frozen Linear plus B @ A while `active`, scale 1; `lora_A` (rank x in) and `lora_B` (out x rank), float32.
 
-    def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int, generator: torch.Generator) -> None:
+    While it trains, `dropout` is the share of the values between A and B that are left out.
+    """
+
+    def __init__(
+        self, base: nn.Module, shape: tuple[int, int], rank: int, dropout: float, generator: torch.Generator
+    ) -> None:
         super().__init__()
         rows, columns = shape
         device = next(iter([*base.parameters(), *base.buffers()])).device
         self.base = base
         self.active = True
+        self.dropout = dropout
         down = torch.empty(rank, columns)
         nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
         self.lora_A = nn.Parameter(down.to(device))
@@ -43,6 +49,8 @@ class LoraLinear(nn.Module):
         # lose small gradients.
         dtype = y.dtype if y.dtype == torch.bfloat16 else self.lora_A.dtype
         low = nn.functional.linear(x.to(dtype), self.lora_A.to(dtype))
+        if self.dropout:
+            low = nn.functional.dropout(low, self.dropout, self.training)
         return y + nn.functional.linear(low, self.lora_B.to(dtype)).to(y.dtype)
 
 
@@ -85,7 +93,7 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, 
         if run.network_type == "lokr":
             network[name] = LokrLinear(base, shape, lokr_factor(run), lokr_rank(run), generator)
         else:
-            network[name] = LoraLinear(base, shape, run.rank, generator)
+            network[name] = LoraLinear(base, shape, run.rank, dropout(run), generator)
         replace(model, name, network[name])
     return network
 
@@ -97,6 +105,12 @@ def add_removal(model: nn.Module, adapter: dict[str, Delta], dtype: torch.dtype)
         wrapped.append(WithoutAdapter(model.get_submodule(name), delta, dtype))
         replace(model, name, wrapped[-1])
     return wrapped
+
+
+def dropout(run: Run) -> float:
+    """The share of a LoRA's inner values that a training step leaves out."""
+    written = run.settings.get("network/dropout")
+    return 0.0 if written is None or written.value is None else float(written.value)
 
 
 def described(run: Run) -> str:

@@ -40,7 +40,6 @@ SWITCHES: dict[str, str] = {
     "train/snr_gamma": "SNR weighting",
     "train/start_step": "start_step",
     "train/ema_config/use_feedback": "EMA feedback",
-    "network/dropout": "LoRA dropout",
     "network/lora_plus_ratio": "LoRA+",
     "network/network_kwargs": "network_kwargs",
     "network/old_lokr_format": "the old LoKr format",
@@ -107,6 +106,12 @@ def refuse(run: Run) -> list[str]:
         no("network/lokr_factor", f"lokr_factor {factor.value!r} is neither -1 nor a whole number above 0")
     if run.rank < 1 and (run.network_type != "lokr" or lokr_rank(run) is not None):
         no("rank", f"A LoRA of rank {run.rank} has nothing to train")
+    left_out = run.settings.get("network/dropout")
+    if left_out is not None and left_out.value:
+        if not isinstance(left_out.value, (int, float)) or not 0 <= left_out.value < 1:
+            no("network/dropout", f"The dropout {left_out.value!r} is not a number from 0 to below 1")
+        elif run.network_type == "lokr":
+            no("network/dropout", "Dropout of a LoKr is not supported")
     if run.steps < 1:
         no("steps", f"{run.steps} steps train nothing")
     apart = run.settings.get("train/gradient_accumulation_steps")

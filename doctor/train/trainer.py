@@ -18,7 +18,7 @@ from .data import Item
 from .encode import Latents, Texts
 from .errors import TrainError
 from .families import family_of
-from .lora import Network, trainable
+from .lora import Network, dropout, trainable
 from .loss import background, background_weight, differential, guidance, guided, miss
 from .masks import Masks, balanced
 from .names import UNCLIPPED
@@ -88,7 +88,8 @@ class Trainer:
         self.order = Order(run, items, seed)
         if run.gradient_checkpointing:
             make: Any = model
-            make.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))
+            again = checkpointing(model, network, random=dropout(run) > 0)
+            make.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property
     def epoch(self) -> int:
@@ -139,6 +140,7 @@ class Trainer:
         """
         run = self.run
         generator = torch.Generator().manual_seed(_mix(self.seed, index))
+        torch.manual_seed(_mix(self.seed, index) + self.ranks.rank)  # for dropout
         items = self.order.batch(index)
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
@@ -230,16 +232,19 @@ class Trainer:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """With the saved weights in the model."""
-        if self.ema is None:
-            yield
-            return
-        kept = {key: value.detach().clone() for key, value in self.parameters.items()}
-        self._set(self.ema)
+        """With the saved weights in the model, and nothing left out by chance."""
+        kept = {key: value.detach().clone() for key, value in self.parameters.items()} if self.ema else {}
+        for module in self.network.values():
+            module.eval()
+        if self.ema is not None:
+            self._set(self.ema)
         try:
             yield
         finally:
-            self._set(kept)
+            for module in self.network.values():
+                module.train()
+            if self.ema is not None:
+                self._set(kept)
 
     def state(self, identity: dict[str, str], held_out: int) -> State:
         return State(

@@ -83,7 +83,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         "layer_offloading_transformer_percent 70 is not a number from 0 to 1",
         {"settings": written(model__layer_offloading=True, model__layer_offloading_transformer_percent=70)},
     ),
-    ("LoRA dropout", {"settings": written(network__dropout=0.1)}),
+    ("dropout 1.5 is not a number", {"settings": written(network__dropout=1.5)}),
+    ("Dropout of a LoKr", {"network_type": "lokr", "settings": written(network__dropout=0.1)}),
 ]
 
 
@@ -146,7 +147,7 @@ KNOWN = {
         attention_backend force_first_sample max_loss_debug sdp validation_config xformers
     """,
     "network": """
-        alpha linear linear_alpha lokr_factor lokr_full_rank pretrained_lora_path rank type
+        alpha dropout linear linear_alpha lokr_factor lokr_full_rank pretrained_lora_path rank type
         conv conv_alpha split_multistage_loras
     """,
     "model": """
