@@ -21,6 +21,7 @@ PERHAPS = (
     "The phase '{phase}' needs {low} to {high} (computed), and {free} are free on {device} ({source}): it may "
     "not fit. It is made of {items}."
 )
+SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
 
 
 @rule("MEM001", "error", "vram-over-budget", prevents=(("torch.OutOfMemoryError", "CUDA out of memory"),))
@@ -34,6 +35,8 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     Why: ai-toolkit skips a batch that does not fit and gives up after three in a row, which comes after everything
     has been loaded and cached.
 
+    Where several cards of one kind hold the base together, `zdoctor train` shares it out over them and goes on.
+
     Repair: The settings that lower the peak, the harmless ones first; each says whether it changes the result.
 
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
@@ -44,9 +47,11 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     if high <= memory.free:
         return
     is_certain = low > (memory.total if memory.device == "cpu" else memory.free)
+    cards = min(memory.cards, run.batch_size * run.gradient_accumulation)
+    shared = memory.only_fits_sharded(cards)
     yield found(
         run.where("base_model"),
-        TOO_MUCH if is_certain else PERHAPS,
+        (TOO_MUCH if is_certain else PERHAPS) + (SHARED if shared else ""),
         otherwise="The run ends out of memory in the phase '{phase}'."
         if is_certain
         else "The run may end out of memory in the phase '{phase}'.",
@@ -60,6 +65,8 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
         device=memory.device,
         source=memory.budget_source,
         items=_items(peak),
+        cards=cards,
+        shared=_size(memory.sharded(max(1, cards))),
     )
 
 

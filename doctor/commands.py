@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,11 +253,15 @@ def train(
     return run_training(seen, max_minutes=max_minutes, held_out=held_out, progress=progress)
 
 
-def not_green(seen: Examination) -> str:
-    """Why training must not start, "" when it may: errors, crashed rules, and errors that could not be ruled out."""
+def not_green(seen: Examination, known: Container[str] = ()) -> str:
+    """Why training must not start, "" when it may: errors, crashed rules, and errors that could not be ruled out.
+
+    `known` are rules whose errors are taken care of.
+    """
     report = seen.report
-    if report.errors:
-        return ", ".join(dict.fromkeys(f"{f.rule} {f.name}" for f in report.errors))
+    errors = [finding for finding in report.errors if finding.rule not in known]
+    if errors:
+        return ", ".join(dict.fromkeys(f"{f.rule} {f.name}" for f in errors))
     if report.crashed:
         return ", ".join(f"{o.rule} crashed" for o in report.crashed)
     serious = {rule.id for rule in seen.rules if rule.severity == "error"}

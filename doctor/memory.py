@@ -72,6 +72,10 @@ def predict(
         # they are named and spelled as ai-toolkit's
         alternatives=tuple(_alternatives(run, sizes, known, card)) if run.trainer == "ai-toolkit" else (),
         margin=_highest(run, sizes, known, card) - peak.total,
+        cards=len(gpus) if card and len({gpu.name for gpu in gpus}) == 1 and not offloaded_share(run) else 1,
+        least_free=min((gpu.memory_free for gpu in gpus), default=0),
+        blocks=_blocks(sizes, run),
+        block=_blocks(sizes, run) // max(1, sizes.layers + 2 * sizes.refiners),
     )
 
 

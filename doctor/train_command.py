@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from . import commands, console, state
 from .errors import INTERRUPTED, UserError, printable
 from .examine import Examination
-from .model import Unknown
+from .model import Memory, Unknown
 from .model.run import Run
 from .probe.live import LiveWorld
 
@@ -28,7 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--processes", metavar="N", type=_count, help="share the batch among N processes (default: one for each GPU)"
     )
     parser.add_argument(
-        "--shard", action="store_true", help="share the base model out over the processes too, when no GPU can hold it"
+        "--shard",
+        action="store_true",
+        help="share the base model out over the processes, when no GPU can hold it",
     )
 
 
@@ -49,16 +54,29 @@ def is_follower() -> bool:
 
 
 def run(options: argparse.Namespace, config: str) -> int:
-    """The exit code. Started by torchrun or by the launcher, this process is one of several."""
+    """The exit code. Started by torchrun, accelerate or the launcher, this process is one of several."""
+    from .train import accelerated
+
+    if reason := accelerated.refusal(os.environ):
+        raise UserError(reason)
+    if not is_follower():
+        for note in accelerated.notes(os.environ):
+            print(f"zdoctor: {note}", file=sys.stderr)
+    options.shard |= accelerated.sharded(os.environ)
     several = int(os.environ.get("WORLD_SIZE") or 1) > 1
     if several:
         return _one_of_several(options, config)
     seen = commands.examination(config, trainer=options.trainer)
     state.remember(config)
-    why = commands.not_green(seen)
+    count = options.processes or _processes(seen)
+    why = commands.not_green(seen, _too_large(seen, count))
     if why:
         return _not_training(seen, why)
-    count = options.processes or _processes(seen)
+    if options.shard and count == 1:
+        raise UserError(
+            "The base is shared out over several processes, and this run has one.",
+            f"zdoctor train {config} --processes 2 --shard",
+        )
     if count == 1:
         _say_green(seen)
         return _train(options, config, seen)
@@ -76,17 +94,20 @@ def run(options: argparse.Namespace, config: str) -> int:
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
     from .train import TrainError
-    from .train.ranks import gathered, joined, leave
+    from .train.ranks import Said, gathered, joined, leave
 
     try:
         seen: Examination | None = None
         try:
             seen = commands.examination(config, trainer=options.trainer)
-            said = _not_green_lines(seen)
+            too_large = _too_large(seen, int(os.environ["WORLD_SIZE"]))
+            said = _not_green_lines(seen, too_large)
+            options.shard |= bool(too_large)
         except UserError as error:
             said = [str(error)]
         ranks = joined(cuda=seen is not None and any(one.device.startswith("cuda") for one in seen.reading.runs))
-        lines = gathered(ranks.exchange((ranks.node, ranks.rank, said)))
+        own = Said(ranks.node, platform.node(), ranks.rank, said, _versions())
+        lines = gathered(ranks.exchange(own))
         if lines or seen is None:
             if ranks.first:
                 print("zdoctor: not training, because not every process is green:", file=sys.stderr)
@@ -139,16 +160,33 @@ def _say_green(seen: Examination, where: str = "") -> None:
     sys.stdout.flush()
 
 
-def _not_green_lines(seen: Examination) -> list[str]:
-    why = commands.not_green(seen)
-    errors = [f"{finding.rule} {finding.name}: {finding.text()}" for finding in seen.report.errors]
+def _versions() -> dict[str, str]:
+    """What must be alike on all machines; builds for another CUDA count as the same."""
+    found = {}
+    for package in ("zdoctor", "torch", "diffusers"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package).partition("+")[0]
+    return found
+
+
+def _too_large(seen: Examination, count: int) -> frozenset[str]:
+    """The rule that says so of a base that one card cannot hold and `count` processes share out; else none."""
+    known = [facts.memory for facts in seen.facts if isinstance(facts.memory, Memory)]
+    tight = [memory for memory in known if memory.peak.total + memory.margin > memory.free]
+    shared = tight and all(memory.only_fits_sharded(min(count, memory.cards)) for memory in tight)
+    return frozenset({"MEM001"} if shared and count > 1 else ())
+
+
+def _not_green_lines(seen: Examination, known: frozenset[str]) -> list[str]:
+    why = commands.not_green(seen, known)
+    errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in known]
     return errors or ([f"{why}."] if why else [])
 
 
 def _processes(seen: Examination) -> int:
     """One for each card that can take part, where the runs ask for "cuda"; else one."""
     runs: Sequence[Run] = seen.reading.runs
-    if not all(one.device == "cuda" for one in runs):
+    if not runs or not all(one.device == "cuda" for one in runs) or "RANK" in os.environ:
         return 1
     gpus = LiveWorld().gpus()
     cards = (

@@ -183,17 +183,34 @@ def leave() -> None:
             dist.destroy_process_group()
 
 
-def gathered(reports: Sequence[tuple[int, int, Sequence[str]]]) -> list[str]:
-    """One line for each thing that is not green; `reports` are (node, rank, lines) of the processes.
+@dataclass(frozen=True)
+class Said:
+    """What one process says before the run begins: the name of its machine, what is not green, its versions."""
+
+    node: int
+    machine: str
+    rank: int
+    lines: Sequence[str]
+    versions: Mapping[str, str]
+
+
+def gathered(reports: Sequence[Said]) -> list[str]:
+    """One line for each thing that is not green, of all processes, by rank, and for versions unlike the first's.
 
     What several processes of a node say alike is said once.
     """
-    nodes = len({node for node, _, _ in reports})
+    nodes = len({said.node for said in reports})
+    machines = {said.node: f"node {said.node} ({said.machine})" for said in reports}
     places: dict[tuple[int, str], list[int]] = {}
-    for node, rank, lines in reports:
-        for line in lines:
-            places.setdefault((node, line), []).append(rank)
+    for said in reports:
+        others = [
+            f"{package} is {version} here, and {reports[0].versions.get(package)} in process 0; all need the same."
+            for package, version in said.versions.items()
+            if version != reports[0].versions.get(package)
+        ]
+        for line in [*said.lines, *others]:
+            places.setdefault((said.node, line), []).append(said.rank)
     return [
-        f"{f'node {node}' if nodes > 1 else 'process ' + ', '.join(map(str, ranks))}: {line}"
+        f"{machines[node] if nodes > 1 else 'process ' + ', '.join(map(str, ranks))}: {line}"
         for (node, line), ranks in sorted(places.items(), key=lambda place: (place[0][0], place[1]))
     ]

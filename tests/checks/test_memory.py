@@ -59,6 +59,28 @@ def test_vram(run: Run, gpu: Gpu, severity: str | None) -> None:
         assert finding.consequence()
 
 
+@pytest.mark.parametrize(
+    ("run", "gib", "names", "shared"),
+    [
+        (zimage(gradient_accumulation=2), (16, 16), "same", True),
+        (zimage(gradient_accumulation=2), (16, 12), "same", False),
+        (zimage(gradient_accumulation=2), (16, 16), "different", False),
+        (zimage(), (16, 16), "same", False),
+        (zimage(gradient_accumulation=2, **QUANTIZED), (8, 8), "same", False),
+    ],
+)
+def test_cards_of_a_kind_share_what_one_cannot_hold(
+    run: Run, gib: tuple[float, ...], names: str, shared: bool
+) -> None:
+    """It stays an error, for other trainers; zdoctor train goes on where the finding says that it fits."""
+    cards = [replace(card(g), index=i, name="card" if names == "same" else f"card {i}") for i, g in enumerate(gib)]
+    seen = predict(run, probed(run), (), SYSTEM, tuple(cards))
+    assert isinstance(seen, Memory) and seen.only_fits_sharded(2) <= (seen.sharded(2) < seen.peak.total)
+    (finding,) = vram_over_budget(run, seen)
+    assert finding.severity == "error"
+    assert ("shares the base out over 2 of the cards" in finding.text()) is shared
+
+
 def test_the_fix_is_the_shortest_ladder_that_fits() -> None:
     run = zimage(cache_text_embeddings=False)
     seen = memory(run, card(16))

@@ -15,7 +15,7 @@ import pytest
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.launch import _free_port
-from zdoctor.doctor.train.ranks import Ranks, gathered
+from zdoctor.doctor.train.ranks import Ranks, Said, gathered
 from zdoctor.doctor.train_command import alike
 
 from .patient import go, run_with, written
@@ -120,8 +120,8 @@ def test_no_process_trains_unless_all_are_green(here: Path, tiny: Path, circles:
     ]
     texts = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1], texts
-    assert "not every process is green" in texts[0] and "  node 1: " in texts[0] and "nowhere" in texts[0]
-    assert "node 0" not in texts[0] and texts[1] == ""
+    assert "not every process is green" in texts[0] and "  node 1 (" in texts[0] and "nowhere" in texts[0]
+    assert "  node 0" not in texts[0] and texts[1] == ""
     assert not Path("out").exists() and not Path("other").exists()
 
 
@@ -166,6 +166,12 @@ def test_every_sample_of_a_step_is_somebodys() -> None:
 
 
 def test_what_several_processes_say_alike_is_said_once() -> None:
-    assert gathered([(0, 0, ["A."]), (0, 1, ["A."]), (0, 2, ["B."])]) == ["process 0, 1: A.", "process 2: B."]
-    assert gathered([(0, 0, []), (3, 3, ["Shard 2 is corrupt."])]) == ["node 3: Shard 2 is corrupt."]
-    assert gathered([(0, 0, []), (0, 1, [])]) == []
+    def said(node: int, rank: int, *lines: str, torch: str = "2.13.0") -> Said:
+        return Said(node, f"gpu-{node}", rank, lines, {"torch": torch})
+
+    alone = [said(0, 0, "A."), said(0, 1, "A."), said(0, 2, "B.")]
+    assert gathered(alone) == ["process 0, 1: A.", "process 2: B."]
+    assert gathered([said(0, 0), said(3, 3, "Shard 2 is corrupt.")]) == ["node 3 (gpu-3): Shard 2 is corrupt."]
+    assert gathered([said(0, 0), said(0, 1)]) == []
+    older = "node 5 (gpu-5): torch is 2.12.1 here, and 2.13.0 in process 0; all need the same."
+    assert gathered([said(0, 0), said(5, 1, torch="2.12.1"), said(5, 2, torch="2.12.1")]) == [older]
