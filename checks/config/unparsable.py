@@ -55,7 +55,8 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
     if problem is None:
         return
     hint = next((text for pattern, text in _HINTS if re.search(pattern, problem.message)), "")
-    line = line_at(config, problem.where.line) if problem.kind in ("syntax", "environment", "encoding") else ""
+    here = problem.where.path == config.path and problem.kind in ("syntax", "environment", "encoding")
+    line = line_at(config, problem.where.line) if here else ""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.strip())
     # what a parser says is a clause of its own; everything else is said in sentences
     message = "The file does not parse: {problem}." if problem.kind == "syntax" else "{problem}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ...doctor.model import Run
 
 TRAINERS = ("sd-scripts", "musubi-tuner")
+# of a config file alone: a command line may give what it leaves out
+ELSEWHERE = " The command line may give it: check that, and this file is read with it."
 
 
 def value(run: Run, key: str) -> object:

@@ -21,10 +21,7 @@ _CACHES = {"zimage": "zi", "flux_kontext": "fk"}
     "KOH004",
     "error",
     "no-training-pictures",
-    prevents=(
-        ("ValueError", r"No training items found in the dataset"),
-        ("Log", r"No data found\. Please verify arguments"),
-    ),
+    prevents=(("ValueError", r"No training items found in the dataset"),),
     trainers=TRAINERS,
 )
 def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: Files) -> Iterator[Finding]:
@@ -95,10 +92,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     "KOH005",
     "warning",
     "captions-not-found",
-    prevents=(
-        ("Log", r"No caption file found for \d+ images"),
-        ("FileNotFoundError", r"No such file or directory: ''"),
-    ),
+    prevents=(("FileNotFoundError", r"No such file or directory: ''"),),
     trainers=TRAINERS,
 )
 def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Component, Files, Finding, ModelFolder, Run, found
+from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, found
 from ...doctor.model.part_files import PartFile, part_files, written_path
 from ...doctor.rules import Unestablished, rule
 from ..paths import PLACEHOLDER, VARIABLE
-from . import TRAINERS, trains, value
+from . import ELSEWHERE, TRAINERS, trains, value
 
 _NAMES = {
     "transformer": "the transformer",
@@ -17,6 +17,7 @@ _NAMES = {
     "text_encoder_2": "the T5 text encoder",
     "vae": "the VAE",
 }
+_FOR_THIS = "--network_module is not given; for this model it is {expected}."
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MODULES = {
     ("sd-scripts", "flux"): "networks.lora_flux",
@@ -41,7 +42,7 @@ _MODULES = {
     ),
     trainers=TRAINERS,
 )
-def missing_part_file(run: Run, files: Files, model: ModelFolder) -> Iterator[Finding]:
+def missing_part_file(config: Config, run: Run, files: Files, model: ModelFolder) -> Iterator[Finding]:
     """A file of the model that is not named, or not there.
 
     What: sd-scripts and musubi-tuner take the transformer, the text encoders and the VAE from a file each. For Flux,
@@ -70,6 +71,7 @@ def missing_part_file(run: Run, files: Files, model: ModelFolder) -> Iterator[Fi
                 + (" for the samples." if part.when else "."),
                 otherwise="The run ends when it opens {part}: NoneType is no path.",
                 evidence={"option": part.option},
+                severity="warning" if config.format == "toml" else None,
                 option=part.option,
                 trainer=run.trainer,
                 part=_NAMES[part.name],
@@ -143,7 +145,7 @@ def _shards(run: Run, part: PartFile, component: Component | None) -> Iterator[F
     ),
     trainers=TRAINERS,
 )
-def wrong_network_module(run: Run) -> Iterator[Finding]:
+def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     """No network module, or the one of another model.
 
     What: --network_module names the Python module that builds the LoRA. It is absent, or it is kohya's module for
@@ -163,12 +165,12 @@ def wrong_network_module(run: Run) -> Iterator[Finding]:
     if module is None:
         yield found(
             run.where("network_module"),
-            "--network_module is not given."
-            if expected is None
-            else "--network_module is not given; for this model it is {expected}.",
+            ("--network_module is not given." if expected is None else _FOR_THIS)
+            + (ELSEWHERE if config.format == "toml" else ""),
             otherwise="The run ends after the model was loaded and all was cached: AttributeError: 'NoneType' object "
             "has no attribute 'startswith'.",
             evidence=evidence,
+            severity="warning" if config.format == "toml" else None,
             expected=expected,
         )
     elif expected is not None and isinstance(module, str) and module != expected and _of_another(module):

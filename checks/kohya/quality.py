@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.model import Finding, ModelFolder, Run, found
+from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
 from . import TRAINERS, number, trains, value
 
@@ -12,7 +12,7 @@ _GUIDED = ("guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linea
 
 
 @rule("KOH007", "warning", "flux-defaults", trainers=("sd-scripts",))
-def flux_defaults(run: Run, model: ModelFolder) -> Iterator[Finding]:
+def flux_defaults(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Flux trained with the parser's defaults.
 
     What: guidance_scale, model_prediction_type or timestep_sampling is left out for FLUX.1-dev in sd-scripts.
@@ -24,8 +24,8 @@ def flux_defaults(run: Run, model: ModelFolder) -> Iterator[Finding]:
     Upstream: sd-scripts docs/flux_train_network.md, library/flux_train_utils.py (48d368fa)
     Signature: None; the LoRA is weak, or its pictures are washed out.
     """
-    if run.architecture != "flux" or not trains(run):
-        return
+    if run.architecture != "flux" or not trains(run) or config.format == "toml":
+        return  # a command line may give them
     part = model.components.get("transformer")
     schnell = part is not None and bool(part.tensors) and not any(name.endswith(_GUIDED) for name in part.tensors)
     for key, default, better, effect in (
@@ -110,7 +110,7 @@ def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
 
 
 @rule("KOH010", "warning", "learning-rate-of-the-parser", trainers=TRAINERS)
-def learning_rate_of_the_parser(run: Run) -> Iterator[Finding]:
+def learning_rate_of_the_parser(config: Config, run: Run) -> Iterator[Finding]:
     """A LoRA at the learning rate of a full fine-tune.
 
     What: No learning rate is given for a LoRA. The parser's default is 2e-6.
@@ -120,8 +120,8 @@ def learning_rate_of_the_parser(run: Run) -> Iterator[Finding]:
     Upstream: sd-scripts library/train_util.py add_optimizer_arguments; musubi-tuner training/parser_common.py
     Signature: None; the LoRA changes nothing.
     """
-    if run.kind != "lora" or not trains(run) or not run.process_type:
-        return
+    if run.kind != "lora" or not trains(run) or not run.process_type or config.format == "toml":
+        return  # a command line may give it
     if any(value(run, key) is not None for key in ("learning_rate", "unet_lr")) or number(run, "text_encoder_lr"):
         return
     yield found(

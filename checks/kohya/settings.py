@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...doctor.model import Finding, ModelFolder, Run, found
+from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
 from . import TRAINERS, anywhere, number, on, trains, value
 
@@ -38,7 +38,7 @@ _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
     ),
     trainers=TRAINERS,
 )
-def settings_that_exclude_each_other(run: Run, model: ModelFolder) -> Iterator[Finding]:
+def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Settings of which the trainer takes one or the other.
 
     What: What the trainers assert: cached latents with color_aug or random_crop, cached text encoder outputs with
@@ -57,9 +57,9 @@ def settings_that_exclude_each_other(run: Run, model: ModelFolder) -> Iterator[F
     yield from _shared(run)
     yield from _swap(run, model)
     if run.trainer == "sd-scripts":
-        yield from _sd_scripts(run, model)
+        yield from _sd_scripts(config, run, model)
     else:
-        yield from _musubi(run)
+        yield from _musubi(config, run)
 
 
 def _refused(run: Run, key: str, message: str, when: str, **args: Any) -> Finding:
@@ -137,7 +137,7 @@ def _blocks(names: object, pattern: str) -> int:
     return len(found_blocks)
 
 
-def _sd_scripts(run: Run, model: ModelFolder) -> Iterator[Finding]:
+def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
     if on(run, "cache_latents") or on(run, "cache_latents_to_disk"):
         for name in ("color_aug", "random_crop"):
             key = anywhere(run, name)
@@ -162,14 +162,16 @@ def _sd_scripts(run: Run, model: ModelFolder) -> Iterator[Finding]:
         yield _refused(
             run, "blocks_to_swap", "blocks_to_swap and cpu_offload_checkpointing exclude each other.", _DATA
         )
-    if run.quantization is not None and run.dtype == "fp32":
+    whole = config.format != "toml"  # else a command line may give what is left out
+    precise = whole or value(run, "mixed_precision") is not None
+    if run.quantization is not None and run.dtype == "fp32" and precise:
         yield _refused(
             run, "dtype", "fp8_base needs mixed_precision bf16 or fp16, and without that option it is no.", _NETWORK
         )
     for name, dtype in (("full_bf16", "bf16"), ("full_fp16", "fp16")):
-        if on(run, name) and run.dtype != dtype:
+        if on(run, name) and run.dtype != dtype and precise:
             yield _refused(run, name, "{key} needs mixed_precision {dtype}.", _NETWORK, dtype=dtype)
-    if run.architecture == "chroma" and not on(run, "apply_t5_attn_mask"):
+    if run.architecture == "chroma" and whole and not on(run, "apply_t5_attn_mask"):
         yield _refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", _DATA)
     steps = anywhere(run, "bucket_reso_steps")
     least = {"flux": 32, "chroma": 32, "sdxl": 32}.get(run.architecture or "")
@@ -199,12 +201,12 @@ def _sd_scripts(run: Run, model: ModelFolder) -> Iterator[Finding]:
         )
 
 
-def _musubi(run: Run) -> Iterator[Finding]:
+def _musubi(config: Config, run: Run) -> Iterator[Finding]:
     if on(run, "fp8_scaled") and not on(run, "fp8_base"):
         yield _refused(run, "fp8_scaled", "fp8_scaled needs fp8_base beside it.", _START)
     if on(run, "sage_attn"):
         yield _refused(run, "sage_attn", "SageAttention cannot train; sdpa can.", _START)
-    elif not any(on(run, name) for name in _ATTENTION) and run.process_type:
+    elif not any(on(run, name) for name in _ATTENTION) and config.format == "shell":
         yield _refused(
             run, "sdpa", "No attention is chosen; --sdpa needs nothing installed.", "when it loads the model"
         )

@@ -216,6 +216,18 @@ def test_a_folder_of_one_caption_is_a_way_to_train(tmp_path: Path, monkeypatch: 
     assert findings(flux(tmp_path, monkeypatch, train_data_dir="e")) == [("KOH004", "/train_data_dir")]
 
 
+def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f'network_module = "networks.lora_flux"\nae = "{made.flux_files(tmp_path)["ae"]}"\nt5xxl = ""\n'
+    text += f'pretrained_model_name_or_path = "{tmp_path}/pretrained_model_name_or_path.safetensors"\n'
+    report = checked(tmp_path / "config.toml", text, monkeypatch)
+    assert [(f.rule, f.severity) for f in report.findings] == [("KOH001", "warning")] * 2
+    (tmp_path / "config.toml").write_text(text)
+    report = checked(
+        tmp_path / "t.sh", "python flux_train_network.py --config_file config --learning_rate 1", monkeypatch
+    )
+    assert ("KOH001", "error") in [(f.rule, f.severity) for f in report.findings]
+
+
 def test_the_loss_of_a_perfect_model() -> None:
     """The formulas of sd-scripts: `raw` is 0 for the velocity itself, `sigma_scaled` is not."""
     latents, noise, sigma = torch.tensor([1.0, 2.0]), torch.tensor([-1.0, 3.0]), 0.25

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zdoctor.doctor.configs.command_line import Command, commands, shell_of
 from zdoctor.doctor.configs.node import Unreadable
@@ -97,3 +99,19 @@ def test_a_quote_that_is_never_closed(text: str) -> None:
 )
 def test_the_shell(path: str, text: str, shell: str) -> None:
     assert shell_of(path, text) == shell
+
+
+@given(
+    st.text(alphabet=st.sampled_from("ab -=\"'\\`^$%{}()@[]#~|;&<>,\r\n\t1é"), max_size=60),
+    st.sampled_from(["sh", "ps1", "bat"]),
+)
+def test_any_text_ends_and_keeps_its_places(text: str, ending: str) -> None:
+    try:
+        found = commands(f"a.{ending}", text, {"a": "b c"})
+    except Unreadable as error:
+        assert 0 <= error.offset < len(text)
+        return
+    for command in found:
+        assert command.words
+        for word in command.words:
+            assert 0 <= word.start <= word.end <= len(text)
