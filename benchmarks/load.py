@@ -12,6 +12,7 @@ and 2.5 times below from_pretrained; the second start 10 times faster than the f
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -182,6 +183,7 @@ def main() -> None:
             "from_pretrained, own quantizer": ("diffusers", str(folder), "own"),
         }
         if importlib.util.find_spec("torchao"):
+            print(f"torchao {importlib.metadata.version('torchao')}, load average {os.getloadavg()[0]:.2f}")
             contenders["from_pretrained, torchao"] = ("diffusers", str(folder), "torchao")
         time.sleep(2.5)  # files younger than two seconds are not taken for settled
         found: dict[str, list[tuple[list[list[float]], int, int]]] = {}
@@ -189,15 +191,15 @@ def main() -> None:
             shutil.rmtree(kept, ignore_errors=True)
             for what, words in contenders.items():
                 found.setdefault(what, []).append(measure(*words))
-        anonymous, wall = {}, {}
+        anonymous, resident, wall = {}, {}, {}
         for what, runs in found.items():
             anonymous[what] = statistics.median(run[1] for run in runs)
             wall[what] = statistics.median(run[0][0][0] for run in runs)
             cpu = statistics.median(run[0][0][1] for run in runs)
-            resident = statistics.median(run[2] for run in runs)
+            resident[what] = statistics.median(run[2] for run in runs)
             print(
-                f"{what:32} anonymous {anonymous[what] / 2**20:6.0f} MiB  resident {resident / 2**20:6.0f} MiB  "
-                f"wall {wall[what]:7.3f} s  CPU {cpu:7.3f} s  (wall "
+                f"{what:32} anonymous {anonymous[what] / 2**20:6.0f} MiB  "
+                f"resident {resident[what] / 2**20:6.0f} MiB  wall {wall[what]:7.3f} s  CPU {cpu:7.3f} s  (wall "
                 + " ".join(f"{run[0][0][0]:.3f}" for run in runs)
                 + ")"
             )
@@ -207,7 +209,9 @@ def main() -> None:
             for what in ("nothing kept", "first start"):
                 print(f"{what} / (quantized + largest): {anonymous[what] / floor:.3f}  (bar 1.05)")
         for what in list(found)[3:]:
-            print(f"{what} / first start, anonymous: {anonymous[what] / anonymous['first start']:.2f}  (bar 2.5)")
+            for start in ("first start", "nothing kept"):
+                print(f"{what} / {start}, anonymous: {anonymous[what] / anonymous[start]:.2f}  (bar 2.5)")
+                print(f"{what} / {start}, resident:  {resident[what] / resident[start]:.2f}")
         print(f"first start / second start, wall: {wall['first start'] / wall['second start']:.1f}  (bar 10)")
 
 
