@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from .node import DEEPEST, Node, Unreadable
+from .node import DEEPEST, Node, Unreadable, overwritten
 from .text import Expanded
 
 _DECODER = json.JSONDecoder()
@@ -57,8 +57,8 @@ class _Json:
                 name, index = _DECODER.raw_decode(text, index)
                 key = (self.source.origin(key_start), self.source.origin(index, end=True))
                 child, index = self.node(self.blank(self.blank(index) + 1), depth + 1)
-                members.pop(name, None)
-                members[name] = replace(child, key=key)
+                last = members.pop(name, None)
+                members[name] = replace(child, key=key, earlier=overwritten(last))
                 index = self.blank(index)
                 if text[index] == ",":
                     index = self.blank(index + 1)

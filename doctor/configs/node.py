@@ -19,6 +19,7 @@ class Node:
 
     `style` is as in model.Value; `flow` is true inside `{}` or `[]`, `block` for a collection that is laid out in
     lines; `alias` when the source is `*name`, `merged` when it came through `<<` and is written elsewhere.
+    `earlier` are the nodes that the same key had before in its mapping; the last one counts.
     """
 
     value: Any
@@ -31,12 +32,18 @@ class Node:
     block: bool = False
     alias: bool = False
     merged: bool = False
+    earlier: tuple[Node, ...] = ()
 
     def items(self) -> Iterator[tuple[str, Node]]:
         if isinstance(self.children, dict):
             yield from self.children.items()
         elif self.children is not None:
             yield from ((str(index), child) for index, child in enumerate(self.children))
+
+
+def overwritten(last: Node | None) -> tuple[Node, ...]:
+    """The nodes of a key that one more of the same name replaces."""
+    return () if last is None else (*last.earlier, replace(last, earlier=()))
 
 
 class Unreadable(Exception):

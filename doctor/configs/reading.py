@@ -79,11 +79,18 @@ def values_of(root: Node, lines: Lines) -> dict[str, Value]:
     stack: list[tuple[str, Node]] = [("", root)]
     while stack:
         pointer, node = stack.pop()
-        at = node.key[0] if node.key is not None and (node.block or node.start == node.end) else node.start
-        made[pointer] = Value(node.value, lines.where(at, pointer), node.start, node.end, node.style)
+        earlier = tuple(_value(pointer, one, lines) for one in node.earlier)
+        made[pointer] = (
+            replace(_value(pointer, node, lines), earlier=earlier) if earlier else _value(pointer, node, lines)
+        )
         stack.extend(reversed([(f"{pointer}/{_escape(key)}", child) for key, child in node.items()]))
     del made[""]
     return made
+
+
+def _value(pointer: str, node: Node, lines: Lines) -> Value:
+    at = node.key[0] if node.key is not None and (node.block or node.start == node.end) else node.start
+    return Value(node.value, lines.where(at, pointer), node.start, node.end, node.style)
 
 
 def _too_many(root: Node) -> bool:

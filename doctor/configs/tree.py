@@ -18,7 +18,7 @@ from yaml.nodes import ScalarNode
 from ..model import Problem, Where
 from .env_tree import parse_env
 from .json_tree import parse_json
-from .node import DEEPEST, MOST_VALUES, TOO_MANY, Node, Unreadable
+from .node import DEEPEST, MOST_VALUES, TOO_MANY, Node, Unreadable, overwritten
 from .text import Expanded, Lines
 
 _YAML = "tag:yaml.org,2002:"
@@ -239,8 +239,8 @@ class _Yaml:
                     for name, child in source.children.items():
                         merged.setdefault(name, replace(child, merged=True))
                 continue
-            own.pop(_key(key.value), None)
-            own[_key(key.value)] = replace(value, key=(key.start, key.end))
+            last = own.pop(_key(key.value), None)
+            own[_key(key.value)] = replace(value, key=(key.start, key.end), earlier=overwritten(last))
         children = {**{name: node for name, node in merged.items() if name not in own}, **own}
         return self.collection(event, {name: child.value for name, child in children.items()}, children, inner)
 

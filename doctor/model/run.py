@@ -29,6 +29,7 @@ class Value:
     `value` is what the trainer's own reader makes of it (lists and mappings as plain Python objects);
     `start` and `end` are character offsets of the value in `Config.text`, quotes included;
     `style` is the quote character, "" for a plain scalar, "|" or ">" for a block, None for a list or mapping.
+    `earlier` are the values that the same key has further up in the same mapping: the parser drops them.
     """
 
     value: Any
@@ -36,6 +37,7 @@ class Value:
     start: int
     end: int
     style: str | None = ""
+    earlier: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
