@@ -1,4 +1,4 @@
-"""Several processes of one run: over gloo on the CPU, started by our launcher and by torchrun."""
+"""Several processes of one run: over gloo on the CPU, started by our launcher and by accelerate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .patient import go, run_with, written
 from .test_command import PROCESS
 
 ZDOCTOR = [sys.executable, "-m", "zdoctor", "train"]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port"]
+ACCELERATE = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port"]
 
 
 @pytest.fixture
@@ -44,22 +44,41 @@ def losses(output: str) -> list[float]:
     return [json.loads(line)["loss"] for line in lines]
 
 
-@pytest.mark.parametrize(("batch", "accumulation", "by_torchrun"), [(2, 1, True), (3, 3, False)])
+@pytest.mark.parametrize(("batch", "accumulation", "accelerated"), [(2, 1, True), (3, 3, False)])
 def test_two_processes_make_the_losses_of_one(
-    here: Path, tiny: Path, circles: Path, batch: int, accumulation: int, by_torchrun: bool
+    here: Path,
+    tiny: Path,
+    circles: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    batch: int,
+    accumulation: int,
+    accelerated: bool,
 ) -> None:
-    """The rest of a rounding is larger where samples are added up in another order."""
+    """The rest of a rounding is larger where samples are added up in another order.
+
+    accelerate hands over to torchrun; its FSDP is ours.
+    """
+    monkeypatch.setenv("HF_HOME", str(here))  # nobody's own accelerate config
     how = {"batch": batch, "accumulation": accumulation}
     assert main(["train", config(tiny, circles, "one", **how)]) == 0
     two = config(tiny, circles, "two", **how)
     command = [*ZDOCTOR, two, "--processes", "2"]
-    if by_torchrun:
-        command = [*TORCHRUN, str(_free_port()), "-m", "zdoctor", "train", two]
+    if accelerated:
+        command = [*ACCELERATE, str(_free_port()), "--use_fsdp", "--mixed_precision", "fp16", *ZDOCTOR[1:], two]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("Finished: 3 steps.") == 1 and "green in 2 processes" in done.stdout
+    assert done.stderr.count("mixed precision fp16; the dtype of the config counts") == accelerated
+    assert done.stderr.count("The base is shared out over 2 processes") == accelerated
     assert losses("two") == pytest.approx(losses("one"), rel=1e-4)
     assert len(losses("two")) == 3
+
+
+def test_one_process_has_nobody_to_share_with(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", config(tiny, circles, "out"), "--shard"]) == 2
+    assert "zdoctor train out.yaml --processes 2 --shard" in capsys.readouterr().err
 
 
 def started(name: str) -> tuple[subprocess.Popen[str], str]:
