@@ -237,6 +237,7 @@ def train(
     *,
     max_minutes: float | None = None,
     held_out: int | None = None,
+    skip_unreadable: bool = False,
     trainer: str | None = None,
     progress: Any = None,
 ) -> TrainResult:
@@ -250,7 +251,9 @@ def train(
         raise UserError(
             f"{config} is not green: {why}", f"zdoctor check {config} shows it, zdoctor fix {config} repairs."
         )
-    return run_training(seen, max_minutes=max_minutes, held_out=held_out, progress=progress)
+    return run_training(
+        seen, max_minutes=max_minutes, held_out=held_out, skip_unreadable=skip_unreadable, progress=progress
+    )
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:
@@ -276,6 +279,7 @@ def run_training(
     *,
     max_minutes: float | None = None,
     held_out: int | None = None,
+    skip_unreadable: bool = False,
     ranks: Ranks | None = None,
     progress: Any = None,
 ) -> TrainResult:
@@ -313,6 +317,7 @@ def run_training(
             output_folder=paths.absolute(run.output_folder or "output"),
             max_minutes=max_minutes,
             held_out=held_out,
+            skip_unreadable=skip_unreadable,
             ranks=ranks,
             progress=progress,
         )

@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes", metavar="N", type=_count, help="share the batch among N processes (default: one for each GPU)"
     )
+    parser.add_argument("--skip-unreadable", action="store_true", help="leave out the pictures that cannot be read")
     parser.add_argument(
         "--shard",
         action="store_true",
@@ -89,6 +90,7 @@ def run(options: argparse.Namespace, config: str) -> int:
     for name, value in given:
         words += [] if value is None else [name, str(value)]
     words += ["--shard"] if options.shard else []
+    words += ["--skip-unreadable"] if options.skip_unreadable else []
     return launch(count, words)
 
 
@@ -132,7 +134,13 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
     from .train import TrainError
 
     try:
-        result = commands.run_training(seen, max_minutes=options.max_minutes, held_out=options.eval, ranks=ranks)
+        result = commands.run_training(
+            seen,
+            max_minutes=options.max_minutes,
+            held_out=options.eval,
+            skip_unreadable=options.skip_unreadable,
+            ranks=ranks,
+        )
     except TrainError as error:
         process = f"process {ranks.rank} of {ranks.size}: " if ranks is not None else ""
         print(f"zdoctor: {process}{error}", file=sys.stderr)

@@ -67,6 +67,7 @@ def run_training(
     output_folder: str,
     device: str | None,
     held_out: int | None,
+    skip_unreadable: bool,
     ranks: Ranks,
     progress: Progress,
     stop: Stop,
@@ -131,7 +132,8 @@ def run_training(
     sizes = Sizes(cache.folder)
     before = sizes.read()
     known = dict(before)
-    items = read_items(run, dataset_folders, vae_divisor(parts["vae"]), known)
+    skip = progress.note if skip_unreadable else None
+    items = read_items(run, dataset_folders, vae_divisor(parts["vae"]), known, skip)
     if known != before:
         sizes.write(known)
     count = state.held_out if state else held_out or 0

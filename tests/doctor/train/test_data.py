@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.data import Item, batches, bucket, load_pixels, read_items, with_trigger
 from zdoctor.doctor.train.pictures import Picture
 
-from .patient import DATASET, run_with, written
+from .patient import DATASET, Recorder, go, run_with, written
 
 
 def picture(folder: Path, name: str, size: tuple[int, int] = (64, 64), caption: bytes | None = None) -> Path:
@@ -170,6 +171,17 @@ def test_a_picture_is_decoded_once(tmp_path: Path) -> None:
     known[first.picture.digest] = (32, 16)
     (again,) = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
     assert (again.picture.width, again.picture.height) == (32, 16)
+
+
+def test_a_run_without_a_broken_picture(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "pictures"
+    shutil.copytree(circles, broken)
+    (broken / "broken.png").write_bytes(b"<html>")
+    with pytest.raises(TrainError, match=r"--skip-unreadable: .*broken\.png"):
+        go(run_with(), tiny, broken, tmp_path / "out")
+    progress = Recorder()
+    go(run_with(), tiny, broken, tmp_path / "out", progress=progress, skip_unreadable=True)
+    assert any("left out" in note and "broken.png" in note for note in progress.notes)
 
 
 def test_broken_images_are_left_out_when_told(tmp_path: Path) -> None:
