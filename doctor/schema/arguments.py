@@ -58,8 +58,8 @@ class Options:
         given = [a.id for a in call.args if isinstance(a, ast.Name)]
         return "parser" in given or "setup_parser" in name
 
-    def _called(self, file: str, module: str | None, name: str) -> dict[str, Key]:
-        """Follow a call to its definition: in this file, or in the module that the name was imported from."""
+    def _called(self, file: str, module: str | None, name: str, hops: int = 4) -> dict[str, Key]:
+        """Follow a call to its definition: in this file, or where the name was imported from, which may import it."""
         here = self.of(file, name) if module is None else None
         if here is not None:
             return here
@@ -68,9 +68,10 @@ class Options:
         for node in self._imports[file]:
             names = [a.asname or a.name for a in node.names] if isinstance(node, ast.ImportFrom | ast.Import) else []
             for at in self._files(file, node, module or name) if (module or name) in names else ():
-                found = self.of(at, name) if self.sources.text(at) is not None else None
-                if found is not None:
-                    return found
+                if self.sources.text(at) is not None and hops:
+                    found = self._called(at, None, name, hops - 1)
+                    if found:
+                        return found
         return {}
 
     def _files(self, file: str, node: ast.stmt, name: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from .sources import Sources, commit_of
 __all__ = ["TRAINERS", "commit_of", "find", "fingerprint", "mine", "recognised"]
 
 HIGHEST = 12  # folders above a config that may be the checkout
-VERSION = 1  # of the miners: what an older one mined is mined again
+VERSION = 2  # of the miners: what an older one mined is mined again
 # trainer -> (a file that only its checkout has, the miner, folder names under which people clone it)
 TRAINERS: Mapping[str, tuple[str, Callable[[Sources], Schema], tuple[str, ...]]] = {
     "ai-toolkit": (ai_toolkit.MARKER, ai_toolkit.mine, ("ai-toolkit",)),

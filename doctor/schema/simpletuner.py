@@ -17,7 +17,13 @@ _FIELDS = (
     "simpletuner/simpletuner_sdk/server/services/field_registry/sections",
     "simpletuner/helpers/models/field_registry",
 )
-_DATASETS = ("simpletuner/helpers/data_backend", "simpletuner/simpletuner_sdk/server/data")
+_ROOT = "simpletuner/helpers"
+_DATASETS = tuple(
+    f"{_ROOT}/{name}" for name in ("data_backend", "metadata", "multiaspect", "image_manipulation", "caching")
+)
+_MORE = tuple(
+    f"{_ROOT}/{name}.py" for name in ("prompts", "training/state_tracker", "training/collate", "training/trainer")
+)
 _KINDS: Mapping[str, Kind] = {
     "CHECKBOX": "bool", "SELECT": "str", "TEXT": "str", "TEXTAREA": "str", "PASSWORD": "str", "FILE": "str",
     "TEXT_JSON": "dict", "MULTI_SELECT": "list",
@@ -46,8 +52,7 @@ def mine(sources: Sources) -> Schema:
         options["model_family"] = Key("str", None, False, families, strict=True)
     asked = {
         (one or other).decode()
-        for folder in _DATASETS
-        for file in sources.files(folder)
+        for file in (*(file for folder in _DATASETS for file in sources.files(folder)), *_MORE)
         for one, other in _ASKED.findall(sources.text(file) or b"")
     }
     return Schema(

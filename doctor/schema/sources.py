@@ -98,11 +98,11 @@ class Sources:
                 tree = self.tree(path)
                 yield from (node for node in (tree.body if tree else ()) if node.lineno == line + 1)
 
-    def files(self, folder: str) -> Iterator[str]:
-        """Every .py file below a folder, sorted, by its path below the root."""
+    def files(self, folder: str, *, deep: bool = True) -> Iterator[str]:
+        """Every .py file in a folder and, if `deep`, below it, sorted, by its path below the root."""
         seen = 0
         for here, folders, names in os.walk(self.root / folder):
-            folders[:] = sorted(name for name in folders if name not in _SKIPPED)
+            folders[:] = sorted(name for name in folders if name not in _SKIPPED) if deep else []
             at = Path(here).relative_to(self.root).as_posix()
             found = os.stat(here)
             self.stamps[at + "/"] = 0, found.st_mtime_ns

@@ -36,9 +36,11 @@ class Sections(Mapping[str, Section]):
             held = self._raw[path]
             if isinstance(held, str):
                 return self[held]
-            base = self[path.partition(":")[2]] if held.get("=") else {}
-            same = {name: base[name] for name in held.get("=", ())}
-            self._built[path] = same | {name: _key(entry) for name, entry in held.items() if name != "="}
+            made: dict[str, Key] = {}
+            if "=" in held:
+                base, bits = self[path.partition(":")[2]], int(held["="], 16)
+                made = {name: base[name] for place, name in enumerate(sorted(base)) if bits >> place & 1}
+            self._built[path] = made | {name: _key(entry) for name, entry in held.items() if name != "="}
         return self._built[path]
 
     def __iter__(self) -> Iterator[str]:
@@ -63,7 +65,10 @@ def _entry(key: Key) -> Any:
 
 
 def as_json(schema: Schema) -> dict[str, Any]:
-    """The schema as plain data. A section like another one is its name; "=" lists what is as in the shared one."""
+    """The schema as plain data.
+
+    A section like another one is its name. "=" says which keys are as in the shared one: bits over its sorted names.
+    """
     sections: dict[str, Any] = {}
     for path, keys in schema.sections.items():
         twin = next(
@@ -74,9 +79,10 @@ def as_json(schema: Schema) -> dict[str, Any]:
             sections[path] = twin
             continue
         base = schema.sections.get(path.partition(":")[2], {}) if ":" in path else {}
-        same = sorted(name for name, key in keys.items() if base.get(name) == key)
+        same = {name for name, key in keys.items() if base.get(name) == key}
         own = {name: _entry(key) for name, key in sorted(keys.items()) if name not in same}
-        sections[path] = {"=": same, **own} if same else own
+        bits = sum(1 << place for place, name in enumerate(sorted(base)) if name in same)
+        sections[path] = {"=": f"{bits:x}", **own} if same else own
     return {
         "format": FORMAT,
         "trainer": schema.trainer,

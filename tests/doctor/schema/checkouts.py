@@ -228,12 +228,26 @@ def setup_parser_common():
     return parser
 ''',
     "src/musubi_tuner/zimage_train_network.py": '''
-from musubi_tuner.training.parser_common import setup_parser_common
+from musubi_tuner.hv_train_network import setup_parser_common
 
 
 def zimage_setup_parser(parser):
     parser.add_argument("--fp8_llm", action="store_true")
     return parser
+
+
+def main():
+    parser = setup_parser_common()
+    parser = zimage_setup_parser(parser)
+''',
+    "src/musubi_tuner/hv_train_network.py": '''
+from musubi_tuner.training.parser_common import (
+    setup_parser_common,
+)
+
+
+def main():
+    parser = setup_parser_common()
 ''',
 }  # fmt: skip
 

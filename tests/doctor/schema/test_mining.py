@@ -73,6 +73,7 @@ def test_sd_scripts(tmp_path: Path) -> None:
 def test_musubi_tuner(tmp_path: Path) -> None:
     schema = mined(tmp_path, MUSUBI)
     assert set(schema.section("", "zimage_train_network") or ()) == {"sdpa", "fp8_llm"}
+    assert set(schema.section("", "hv_train_network") or ()) == {"sdpa"}
     assert schema.sections["datasets/*"]["fp_1f_clean_indices"] == Key("list")
     assert "image_directory" not in schema.sections["general"]
 
