@@ -36,13 +36,13 @@ def train(
 ) -> TrainResult:
     """Train the LoRA that `run` describes and write it to `output_folder`.
 
-    All paths are absolute. `model_folder` is a diffusers folder with transformer/ (or the transformer's own folder), or
-    a single file, whose config.json is then that of `extras_folder`, which comes first for the other parts, too;
-    `dataset_folders` maps each Dataset.key to its folder. An output folder with the state of this run is gone on with.
-    With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are evaluated instead
-    of trained on (None: as many as when the run began, else none); with `skip_unreadable` pictures that cannot be
-    read are left out and named, instead of ending the start. `ranks`: this is one of several processes, which share
-    every step; process 0 saves and speaks.
+    All paths are absolute. `model_folder` is a diffusers folder with transformer/, or the transformer's own folder,
+    or a single file, whose config.json is then that of `extras_folder`, which comes first for the other parts, too.
+    `dataset_folders` maps each Dataset.key to its folder. An output folder with the state of this run is gone on
+    with. With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are evaluated
+    instead of trained on (None: as many as when the run began, else none); with `skip_unreadable` pictures that
+    cannot be read are left out and named, instead of ending the start. `ranks`: this is one of several processes,
+    which share every step; process 0 saves and speaks.
     Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
     """
     together = ranks or Ranks()
