@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Literal
 
 from ...model import Config, Dataset, Value
 from .options import Options
 
 TRAINED = ("image", "video")
+Captions = Literal["files", "names", "default"]
 
 
 def datasets(backend: Config | None, options: Options) -> tuple[Dataset, ...]:
@@ -36,11 +38,15 @@ def _dataset(key: str, own: Options, options: Options) -> Dataset:
     folder = own.text("instance_data_dir") or own.text("instance_data_root")
     for name in ("model_family", "output_dir"):
         folder = folder.replace(f"{{{name}}}", options.text(name))
+    captions: Captions = "files"
+    if strategy != "textfile":
+        captions = "default" if strategy == "instanceprompt" else "names"
     cached = not (own.flag("vae_cache_disable") or options.flag("vae_cache_disable"))
     return Dataset(
         key=key,
         folder=folder.replace("{id}", own.text("id")) or None if local else None,
-        caption_extension=".txt" if strategy == "textfile" else "",
+        caption_extension=".txt",
+        captions=captions,
         resolutions=(_edge(own, options),),
         default_caption=own.text("instance_prompt") if strategy == "instanceprompt" else "",
         caption_dropout=own.number("caption_dropout_probability", options.number("caption_dropout_probability", 0.1)),

@@ -86,6 +86,7 @@ _PRECISIONS = {
     "int2-quanto": "qint2",
     "fp8-quanto": "qfloat8",
     "int8-torchao": "int8",
+    "int8-sdnq": "int8",
     "nf4-bnb": "nf4",
 }
 

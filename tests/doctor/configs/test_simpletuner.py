@@ -62,7 +62,7 @@ def test_a_config_with_its_datasets() -> None:
     assert (run.learning_rate, run.batch_size, run.rank, run.alpha, run.sample_every) == (1e-4, 4, 16, 16.0, 50)
     assert [(d.folder, d.resolutions, d.repeats, d.caption_extension) for d in run.datasets] == [
         ("datasets/lanterns", (768,), 4, ".txt"),
-        ("mega", (1000,), 1, ""),
+        ("mega", (1000,), 1, ".txt"),
     ]
     assert [(s.width, s.height, s.guidance, s.steps) for s in run.samples] == [(1024, 768, 7.5, 30)]
 
@@ -125,7 +125,7 @@ def test_a_new_key_is_spelled_as_the_others() -> None:
         ({"mixed_precision": "no"}, "dtype", "fp32"),
         ({"mixed_precision": "no", "base_model_precision": "int8-quanto"}, "dtype", "bf16"),
         ({"base_model_precision": "int8-quanto"}, "quantization", "qint8"),
-        ({"base_model_precision": "int8-sdnq"}, "quantization", "int8-sdnq"),
+        ({"base_model_precision": "uint5-sdnq"}, "quantization", "uint5-sdnq"),
         ({"model_flavour": None}, "adapter", "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"),  # noqa: E501
         ({"disable_assistant_lora": True}, "adapter", None),
         ({"model_flavour": "base"}, "adapter", None),

@@ -1,0 +1,237 @@
+"""What zdoctor's own runner makes of a SimpleTuner config: obeyed, without effect on what is learnt, or refused.
+
+The runner speaks of datasets and schedules in ai-toolkit's words, so a run is put into them before it starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ...model import Run, Schema, Value
+from .datasets import TRAINED
+from .options import Options
+from .run import KEYS
+
+_OBEYED = frozenset(KEYS.values()) | {
+    *(
+        "model_type",
+        "model_family",
+        "model_flavour",
+        "pretrained_transformer_model_name_or_path",
+        "lora_type",
+        "use_dora",
+    ),
+    *("base_model_default_dtype", "lr_warmup_steps", "caption_dropout_probability", "caption_strategy", "resolution"),
+    *("resolution_type", "disable_assistant_lora", "output_dir", "use_ema", "grad_clip_method", "report_to"),
+    *(
+        "resume_from_checkpoint",
+        "lycoris_config",
+        "lora_dropout",
+        "checkpointing_steps",
+        "save_total_limit",
+        "validation_steps",
+    ),
+}
+# how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt
+_WITHOUT_EFFECT = re.compile(
+    r"(?:validation|validate|tracker|webhook|aws|disk_low|dynamo|sdnq|hub|model_card|ramtorch|group_offload|musubi"
+    r"|vae_(?:batch|cache|enable)|text_cache|debug|print|dataloader_prefetch|gradient_checkpointing|offload|nsfw|wan"
+    r"|main_process|logging|ltx2_validation|sdxl_validation|pixart_validation|deepfloyd_validation)_?\w*"
+    r"|cache_dir(?:_\w+)?|compress_disk_cache|quantize_via|num_eval_images|num_validation_images|skip_file_discovery"
+    r"|disable_bucket_pruning|strict_epoch_limit|allow_dataset_oversubscription|attention_mechanism|sageattention_usage"
+    r"|disable_benchmark|disable_tf32|enable_group_offload|enable_multiprocessing|fuse_qkv_projections|max_workers"
+    r"|i_know_what_i_am_doing|image_processing_batch_size|keep_vae_loaded|metadata_update_interval|modelspec_comment"
+    r"|preserve_data_backend_cache|read_batch_size|write_batch_size|text_encoder_batch_size|torch_num_threads"
+    r"|set_grads_to_none|aspect_bucket_\w+|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
+    r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
+    r"|maximum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
+)
+_OF_SETS = frozenset(
+    (
+        *("id", "type", "dataset_type", "instance_data_dir", "instance_data_root", "caption_strategy", "resolution"),
+        *(
+            "resolution_type",
+            "repeats",
+            "caption_dropout_probability",
+            "crop",
+            "crop_aspect",
+            "crop_style",
+            "disabled",
+        ),
+        *("disable", "instance_prompt", "is_regularisation_data", "is_regularization_data", "metadata_backend"),
+        *(
+            "cache_dir_vae",
+            "cache_dir",
+            "text_embeds",
+            "image_embeds",
+            "vae_cache_clear_each_epoch",
+            "write_batch_size",
+        ),
+        *(
+            "preserve_data_backend_cache",
+            "skip_file_discovery",
+            "disable_validation",
+            "hash_filenames",
+            "cache_file_suffix",
+        ),
+        *(
+            "shorten_filenames",
+            "vae_cache_ondemand",
+            "maximum_image_size",
+            "target_downsample_size",
+            "only_instance_prompt",
+        ),
+    )
+)
+_CACHES = ("text_embeds", "image_embeds")
+_STRATEGIES = ("textfile", "instanceprompt", "filename")
+OPTIMIZERS = {
+    "adamw_bf16": "adamw",
+    "torch-adamw": "adamw",
+    "optimi-adamw": "adamw",
+    "bnb-adamw": "adamw",
+    "bnb-adamw8bit": "adamw8bit",
+    "torch-adam": "adam",
+    "optimi-lion": "lion",
+    "bnb-lion": "lion",
+    "bnb-lion8bit": "lion8bit",
+    "prodigy": "prodigy",
+}
+
+
+def refusals(run: Run, schema: Schema) -> list[str]:
+    """Why the runner must not train this run, a sentence each with its place; empty when it may."""
+    return [
+        f"{what}{'' if (where := run.where(name)).line is None else f' ({where.path}:{where.line})'}."
+        for name, what in (*_options(run, schema), *_numbers(run), *_sets(run))
+    ]
+
+
+def _options(run: Run, schema: Schema) -> Iterator[tuple[str, str]]:
+    options = Options(run.settings)
+    for name in run.settings:
+        if "/" in name or name in _OBEYED or _WITHOUT_EFFECT.fullmatch(name):
+            continue
+        value, known = options.raw(name), schema.key(name)
+        default = known.default if known is not None else None
+        if value is None or _same(value, default) or (not default and _same(value, False)):
+            continue
+        yield name, f"{name} {_short(value)} is not supported; leave it out"
+
+
+def _numbers(run: Run) -> Iterator[tuple[str, str]]:
+    options = Options(run.settings)
+    if run.steps < 1:
+        yield "steps", "Epochs are not counted: write max_train_steps, and num_train_epochs: 0"
+    if run.kind == "lora" and run.alpha != run.rank:
+        yield "alpha", f"lora_alpha {run.alpha:g} beside lora_rank {run.rank} is not supported; make them equal"
+    if options.text("lora_type", "standard") != "standard":
+        yield "network_type", f"lora_type {options.text('lora_type')} is not supported; use standard"
+    if run.scheduler not in ("constant", "constant_with_warmup"):
+        yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use constant or constant_with_warmup"
+    if options.text("report_to", "none") not in ("none", ""):
+        yield "report_to", f"report_to {options.text('report_to')} is not supported; write none"
+    if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
+        yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
+
+
+def _sets(run: Run) -> Iterator[tuple[str, str]]:
+    trained = {dataset.key for dataset in run.datasets}
+    keys = [key for key in run.settings if key.startswith("datasets/") and key.count("/") == 1]
+    for key in keys:
+        own = _own(run, key)
+        kind = own.text("dataset_type", "image")
+        if own.flag("disabled") or own.flag("disable") or kind in _CACHES:
+            continue
+        if key not in trained or kind != TRAINED[0]:
+            yield key, f"A dataset of the type {kind} is not supported"
+            continue
+        if own.text("type", "local") != "local":
+            yield f"{key}/type", f"A dataset of the type {own.text('type')} is not supported; use local"
+        strategy = own.text("caption_strategy", Options(run.settings).text("caption_strategy", "filename"))
+        if strategy not in _STRATEGIES:
+            yield (
+                f"{key}/caption_strategy",
+                f"caption_strategy {strategy} is not supported; use {', '.join(_STRATEGIES)}",
+            )
+        if own.flag("crop"):
+            if own.text("crop_aspect", "square") != "square":
+                yield f"{key}/crop_aspect", f"crop_aspect {own.text('crop_aspect')} is not supported; use square"
+            if own.text("crop_style", "random") not in ("random", "center", "centre"):
+                yield (
+                    f"{key}/crop_style",
+                    f"crop_style {own.text('crop_style')} is not supported; use center or random",
+                )
+        for name, value in own.settings.items():
+            if "/" not in name and name not in _OF_SETS and value.value not in (None, False, 0, "", [], {}):
+                yield f"{key}/{name}", f"{name} {_short(value.value)} is not supported; leave it out"
+
+
+def differences(run: Run) -> list[str]:
+    """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
+    made = [
+        "the LoRA covers every Linear of the blocks (SimpleTuner: to_q, to_k, to_v and to_out.0)",
+        "noise levels are the sigmoid of a normal number, without SimpleTuner's shift",
+    ]
+    if run.optimizer in OPTIMIZERS and run.optimizer != OPTIMIZERS[run.optimizer]:
+        made.append(f"the optimizer is {OPTIMIZERS[run.optimizer]}, with zdoctor's settings, for {run.optimizer}")
+    if Options(run.settings).number("lora_dropout", 0.1) > 0:
+        made.append(
+            "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
+        )
+    if Options(run.settings).text("grad_clip_method", "value") == "value":
+        made.append("gradients are clipped by their norm, not value by value")
+    if any(Options(run.settings).text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
+        made.append("a caption file is one caption, also where it has several lines")
+    return made
+
+
+def as_trained(run: Run) -> Run:
+    """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
+    warmup = run.scheduler_settings.get("warmup_steps", 0)
+    settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
+    dropout = run.settings.get("lora_dropout")
+    place = Value(0.1, run.where("rank"), 0, 0) if dropout is None else dropout
+    settings["network/dropout"] = replace(place, value=Options(run.settings).number("lora_dropout", 0.1))
+    for dataset in run.datasets:
+        own = _own(run, dataset.key)
+        if own.flag("crop"):
+            crop = run.settings[f"{dataset.key}/crop"]
+            settings[f"{dataset.key}/square_crop"] = replace(crop, value=True)
+            random = own.text("crop_style", "random") == "random"
+            settings[f"{dataset.key}/random_crop"] = replace(crop, value=random)
+    return replace(
+        run,
+        optimizer=OPTIMIZERS.get(run.optimizer, run.optimizer),
+        scheduler="constant_with_warmup" if warmup else "constant",
+        scheduler_settings={"num_warmup_steps": warmup} if warmup else {},
+        timestep_type="sigmoid",
+        loss_type="mse" if run.loss_type == "l2" else run.loss_type,
+        settings=settings,
+    )
+
+
+def _own(run: Run, key: str) -> Options:
+    prefix = f"{key}/"
+    own: dict[str, Value] = {name[len(prefix) :]: v for name, v in run.settings.items() if name.startswith(prefix)}
+    return Options(own)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values are the same words of a command line; false, 0 and none are nothing."""
+    nothing = (None, False, "false", "0", "none", "None", "")
+    if value in nothing or value == 0:
+        return other in nothing or other == 0
+    try:
+        return float(value) == float(other)
+    except (TypeError, ValueError):
+        return str(value).lower() == str(other).lower()
+
+
+def _short(value: Any) -> str:
+    return (
+        "…" if isinstance(value, dict | list) else str(value).lower() if isinstance(value, bool) else str(value)[:40]
+    )

@@ -1,0 +1,192 @@
+"""A SimpleTuner config in the runner's words: every setting is obeyed, without effect, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doctor.train.conftest import circles, tiny
+from zdoctor.doctor import commands
+from zdoctor.doctor.configs import Found, read_config
+from zdoctor.doctor.configs.simpletuner.trained import _OBEYED, _WITHOUT_EFFECT
+from zdoctor.doctor.errors import UserError
+from zdoctor.doctor.model import Run, Schema, Unknown
+from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.translate import differences, for_runner
+
+__all__ = ["circles", "tiny"]
+CONFIG: dict[str, Any] = {
+    "model_family": "z_image",
+    "model_flavour": "base",
+    "model_type": "lora",
+    "output_dir": "output/lantern",
+    "data_backend_config": "config/data.json",
+    "max_train_steps": 10,
+    "num_train_epochs": 0,
+    "lora_rank": 4,
+    "lr_scheduler": "constant",
+    "vae_batch_size": 1,
+    "validation_prompt_library": False,
+    "tracker_run_name": "x",
+}
+SET: dict[str, Any] = {
+    "id": "a",
+    "type": "local",
+    "instance_data_dir": "pictures",
+    "caption_strategy": "textfile",
+    "cache_dir_vae": "cache/vae",
+}
+TEXT = {"id": "b", "type": "local", "dataset_type": "text_embeds", "cache_dir": "cache/text"}
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    found = shipped("SimpleTuner")
+    assert found is not None
+    return found
+
+
+def run_of(written: dict[str, Any] | None = None, *sets: dict[str, Any]) -> Run:
+    text = json.dumps(
+        {name: value for name, value in {**CONFIG, **(written or {})}.items() if value is not ...}, indent=1
+    )
+    data = json.dumps([*(sets or [SET]), TEXT], indent=1)
+    return read_config("config.json", text.encode(), {}, beside=lambda _: Found("data.json", data.encode())).runs[0]
+
+
+def test_what_is_obeyed(schema: Schema) -> None:
+    written = {
+        "lr_warmup_steps": 5,
+        "optimizer": "bnb-adamw8bit",
+        "base_model_precision": "int8-quanto",
+        "mixed_precision": "bf16",
+        "seed": 9,
+        "train_batch_size": 2,
+    }
+    of_set = {**SET, "resolution": 768, "repeats": 2, "crop": True, "crop_style": "random"}
+    run = for_runner(run_of(written, of_set), schema)
+    assert (run.scheduler, run.scheduler_settings) == ("constant_with_warmup", {"num_warmup_steps": 5})
+    assert (run.optimizer, run.quantization, run.dtype, run.seed) == ("adamw8bit", "qint8", "bf16", 9)
+    assert (run.batch_size, run.datasets[0].repeats, run.datasets[0].resolutions) == (2, 3, (768,))
+    assert run.settings["network/dropout"].value == 0.1  # the trainer's default
+    assert (run.loss_type, run.timestep_type, run.alpha) == ("mse", "sigmoid", 4.0)
+    crops = {name.rpartition("/")[2]: value.value for name, value in run.settings.items() if name.endswith("_crop")}
+    assert crops == {"square_crop": True, "random_crop": True}
+    assert run.settings["datasets/0/random_crop"].where.path == "data.json"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"num_train_epochs": 3, "max_train_steps": ...}, "Epochs are not counted"),
+        ({"lora_alpha": 1}, "lora_alpha 1 beside lora_rank 4"),
+        ({"lora_type": "lycoris"}, "lora_type lycoris"),
+        ({"lr_scheduler": "cosine"}, "lr_scheduler cosine"),
+        ({"report_to": "wandb"}, "report_to wandb"),
+        ({"resume_from_checkpoint": "checkpoint-500"}, "resume_from_checkpoint"),
+        ({"train_text_encoder": True}, "train_text_encoder true"),
+        ({"controlnet": True}, "controlnet true"),
+        ({"noise_offset": 0.2}, "noise_offset 0.2"),
+        ({"snr_gamma": 5}, "snr_gamma 5"),
+        ({"flow_schedule_shift": 1}, "flow_schedule_shift 1"),
+        ({"flow_use_uniform_schedule": True}, "flow_use_uniform_schedule"),
+        ({"peft_lora_target_modules": ["to_q"]}, "peft_lora_target_modules …"),
+        ({"tread_config": {"routes": []}}, "tread_config …"),
+        ({"push_to_hub": True}, "push_to_hub true"),
+        ({"lr_scale": True}, "lr_scale true"),
+        ({"minimum_image_size": 512}, "minimum_image_size 512"),
+        ({"optimizer_config": "beta1=0.8"}, "optimizer_config"),
+    ],
+)
+def test_what_is_refused(schema: Schema, written: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        for_runner(run_of(written), schema)
+    assert said in str(error.value)
+    assert "config.json:" in str(error.value) or "Epochs" in said
+
+
+@pytest.mark.parametrize(
+    ("of_set", "said"),
+    [
+        ({"type": "huggingface"}, "type huggingface"),
+        ({"caption_strategy": "parquet"}, "caption_strategy parquet"),
+        ({"crop": True, "crop_aspect": "preserve"}, "crop_aspect preserve"),
+        ({"crop": True, "crop_style": "face"}, "crop_style face"),
+        ({"minimum_image_size": 512}, "minimum_image_size 512"),
+        ({"prepend_instance_prompt": True}, "prepend_instance_prompt true"),
+        ({"dataset_type": "conditioning"}, "type conditioning"),
+        ({"probability": 0.5}, "probability 0.5"),
+        ({"caption_shuffle": {"enable": True}}, "caption_shuffle …"),
+    ],
+)
+def test_what_is_refused_of_a_dataset(schema: Schema, of_set: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        for_runner(run_of({}, {**SET, **of_set}), schema)
+    assert said in str(error.value)
+    assert "data.json:" in str(error.value)
+
+
+def test_nothing_that_simpletuner_reads_is_passed_over(schema: Schema) -> None:
+    told = [
+        name for name in sorted(schema.sections[""]) if name not in _OBEYED and not _WITHOUT_EFFECT.fullmatch(name)
+    ]
+    assert len(told) > 250
+    for name in told:
+        with pytest.raises(UserError, match=name):
+            for_runner(run_of({name: "7.25"}), schema)
+    without = {name for name in schema.sections[""] if _WITHOUT_EFFECT.fullmatch(name)}
+    assert learnt_by_name(without) == set()
+
+
+def learnt_by_name(names: set[str]) -> set[str]:
+    """Names that sound as if they changed what is learnt."""
+    words = ("lr_", "loss", "noise", "flow", "lora", "optimizer", "snr_g", "target_module", "guidance_value", "crepa")
+    drawn = ("validation", "deepfloyd_validation", "ramtorch")
+    return {name for name in names if any(word in name for word in words) and not name.startswith(drawn)}
+
+
+def test_values_at_their_default_are_no_setting(schema: Schema) -> None:
+    plain = {"flow_schedule_shift": 3, "train_text_encoder": "false", "noise_offset": 0.1, "snr_gamma": None}
+    for_runner(run_of({**plain, "minimum_image_size": 0, "flux_fast_schedule": False}), schema)
+
+
+def test_what_differs_is_said() -> None:
+    said = " ".join(differences(run_of()))
+    assert "every Linear" in said and "shift" in said and "adamw_bf16" in said and "by their norm" in said
+
+
+def test_other_trainers_are_sent_to_themselves(schema: Schema) -> None:
+    text = (
+        'pretrained_model_name_or_path = "a.safetensors"\nnetwork_module = "networks.lora"\nae = "ae.safetensors"\n'
+    )
+    runs = read_config("c.toml", text.encode(), {}).runs
+    assert runs
+    with pytest.raises(UserError, match=runs[0].trainer):
+        for_runner(runs[0], schema)
+    with pytest.raises(UserError, match="not known"):
+        for_runner(run_of(), Unknown("no table"))
+
+
+def test_a_simpletuner_config_is_trained(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {
+        **CONFIG,
+        "pretrained_model_name_or_path": str(tiny),
+        "output_dir": str(tmp_path / "output" / "lantern"),
+        "max_train_steps": 2,
+        "train_batch_size": 1,
+        "base_model_precision": "int8-sdnq",
+        "seed": 3,
+    }
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.json").write_text(json.dumps(config))
+    data = {**SET, "instance_data_dir": str(circles), "resolution": 128}
+    (tmp_path / "config" / "data.json").write_text(json.dumps([data, TEXT]))
+    monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
+    result = commands.train(str(tmp_path / "config" / "config.json"))
+    assert (result.stopped, result.steps) == ("finished", 2)
+    assert Path(result.lora) == tmp_path / "output" / "lantern" / "lantern.safetensors"
