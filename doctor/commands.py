@@ -16,6 +16,7 @@ from .model.record import dataclass
 from .probe.live import LiveWorld
 from .probe.world import Paths, World
 from .rules import all_rules
+from .translate import for_runner
 
 if TYPE_CHECKING:
     from .apply import Applied
@@ -309,7 +310,7 @@ def run_training(
             raise UserError(f"the training adapter {run.adapter} cannot be used: {adapter.reason}.")
         datasets = {d.key: paths.absolute(d.folder) for d in run.datasets if d.folder is not None}
         result = runner.train(
-            run,
+            for_runner(run, facts.schema),
             model_folder=single.weights[0].path if single is not None else model.folder,
             extras_folder=paths.parent(component.folder) if component is not None else None,
             adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,

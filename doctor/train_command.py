@@ -18,6 +18,7 @@ from .examine import Examination
 from .model import Memory, Unknown
 from .model.run import Run
 from .probe.live import LiveWorld
+from .translate import differences
 
 if TYPE_CHECKING:
     from .train.ranks import Ranks
@@ -165,6 +166,9 @@ def _say_green(seen: Examination, where: str = "") -> None:
     findings = len(seen.report.findings)
     rest = f", {findings} lesser finding{'s' * (findings != 1)} (zdoctor check shows them)" if findings else ""
     console.emit(f"Checks are green{where}: {len(seen.report.passed)} rules passed{rest}.\n")
+    for one in seen.reading.runs:
+        for line in differences(one):
+            console.emit(f"Not as {one.trainer}: {line}.\n")
     sys.stdout.flush()
 
 
