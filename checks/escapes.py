@@ -18,6 +18,7 @@ from .windows_paths import escaped_paths
         ("yaml.scanner.ScannerError", "found unknown escape character"),
         ("yaml.scanner.ScannerError", "expected escape sequence of \\d+ hexadecimal"),
         ("json.decoder.JSONDecodeError", "Invalid .?(escape|u)"),
+        ("toml.decoder.TomlDecodeError", "Reserved escape sequence used"),
     ),
 )
 def windows_path_escape(config: Config) -> Iterator[Finding]:
@@ -30,9 +31,10 @@ def windows_path_escape(config: Config) -> Iterator[Finding]:
     Repair: The path is put in single quotes, where a backslash is a backslash (in JSON the backslashes are doubled).
     On Linux and macOS a relative path gets forward slashes. Forward slashes work on Windows, too.
     Signature: yaml.scanner.ScannerError: while scanning a double-quoted scalar ... found unknown escape character;
-    expected escape sequence of 8 hexadecimal numbers; json.decoder.JSONDecodeError: Invalid \\escape
+    expected escape sequence of 8 hexadecimal numbers; json.decoder.JSONDecodeError: Invalid \\escape;
+    toml.decoder.TomlDecodeError: Reserved escape sequence used
     """
-    if config.format not in ("yaml", "json") or "\\" not in config.text:
+    if config.format not in ("yaml", "json", "toml") or "\\" not in config.text:
         return
     quoted = {value.start for value in config.values.values() if value.style == '"'}
     pointers = {value.start: pointer for pointer, value in config.values.items() if value.style == '"'}

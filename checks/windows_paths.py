@@ -8,17 +8,21 @@ from collections.abc import Iterator
 from ..doctor.model.record import dataclass
 
 _OPEN = re.compile(r'(?:(?<=[:\-,\[{])|(?<=[:\-,\[{][ \t])|(?<=[ \t]))"|^"')
+_OPEN_TOML = re.compile(r'(?:(?<=[=,\[{])|(?<=[ \t]))"|^"')
 _QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t]*:(?=[\s"\[{]|$)')
 _CLOSE = re.compile(r'"(?=[ \t]*(?:$|[,\]}]|[ \t]#))')
 _KEY = re.compile(r"(?:^|[\s{,\-])([A-Za-z_][\w.\-]*)[ \t]*:(?=[ \t\[{\"']|$)")
+_KEY_TOML = re.compile(r"(?:^|[\s{,])([A-Za-z_][\w.\-]*)[ \t]*=")
 _BLOCK = re.compile(r"(?::|-)[ \t]+[|>][-+0-9]*[ \t]*(?:#.*)?$")
 _ABSOLUTE = re.compile(r"[A-Za-z]:[\\/]|\\\\+[^\\]|%\w+%\\|\$\{\w+\}\\|~\\")
 _RELATIVE = re.compile(r"\.{1,2}\\|[\w][\w .\-]*\\")
-_PATH_KEY = re.compile(r"(?:^|_)(?:path|paths|dir|dirs|directory|folder|folders|root|file|files|cache)$|^log_dir$")
+_PATH_KEY = re.compile(
+    r"(?:^|_)(?:path|paths|dir|dirs|directory|folder|folders|root|file|files|cache)$|^log_dir$|^(?:ae|vae|dit|clip_l|t5xxl)$"
+)
 _RUN = re.compile(r"\\+")
 _NAMES = {"0": "NUL", "a": "BELL", "b": "BACKSPACE", "t": "TAB", "n": "LINE FEED", "v": "VT", "f": "FORM FEED"}
 _NAMES |= {"r": "CR", "e": "ESC", "N": "NEXT LINE", "_": "NO-BREAK SPACE", "L": "LINE SEP", "P": "PARAGRAPH SEP"}
-_JSON_ESCAPES = frozenset('bfnrt/"\\')
+_ESCAPES = {"json": frozenset('bfnrt/"\\'), "toml": frozenset('bfnrt"\\')}
 _HEX = {"x": 2, "u": 4, "U": 8}
 
 
@@ -73,9 +77,10 @@ def escaped_paths(text: str, format: str) -> Iterator[EscapedPath]:
 
 def _in_line(body: str, offset: int, parent: str | None, format: str) -> Iterator[EscapedPath]:
     key, index = parent, 0
-    while found := _OPEN.search(body, index):
+    opening, named_by = (_OPEN_TOML, _KEY_TOML) if format == "toml" else (_OPEN, _KEY)
+    while found := opening.search(body, index):
         start = found.end() - 1
-        plain = [match.group(1) for match in _KEY.finditer(body, index, start)]
+        plain = [match.group(1) for match in named_by.finditer(body, index, start)]
         key = plain[-1] if plain else key
         named = _QUOTED_KEY.match(body, start)
         if named:
@@ -130,7 +135,7 @@ def _reading(raw: str, format: str) -> tuple[str, bool]:
         letter = raw[index + 1 : index + 2]
         if not letter:
             return "the closing quote is escaped, so the text does not end here", True
-        digits = _HEX.get(letter, 0) if format == "yaml" or letter == "u" else 0
+        digits = _HEX.get(letter, 0) if format == "yaml" or letter == "u" or (format, letter) == ("toml", "U") else 0
         if digits:
             code = raw[index + 2 : index + 2 + digits]
             if not re.fullmatch(rf"[0-9A-Fa-f]{{{digits}}}", code) or int(code, 16) > 0x10FFFF:
@@ -138,9 +143,9 @@ def _reading(raw: str, format: str) -> tuple[str, bool]:
             made.append(f"<U+{int(code, 16):04X}>")
             index += 2 + digits
             continue
-        if letter in '\\"/' or (format == "yaml" and letter in " \t"):
+        if letter in '\\"' or (letter == "/" and format != "toml") or (format == "yaml" and letter in " \t"):
             made.append(letter)
-        elif letter in _NAMES and (format == "yaml" or letter in _JSON_ESCAPES):
+        elif letter in _NAMES and (format == "yaml" or letter in _ESCAPES[format]):
             made.append(f"<{_NAMES[letter]}>")
         else:
             return f"\\{letter} is no escape", True

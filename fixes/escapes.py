@@ -17,6 +17,7 @@ def quote_the_path(finding: Finding, config: Config, system: System) -> Iterator
     relative = not seen["absolute"]
     if relative and system.os != "windows":
         path = path.replace("\\", "/")
-    new = json.dumps(path, ensure_ascii=False) if config.format == "json" else "'" + path.replace("'", "''") + "'"
+    doubled = config.format == "json" or (config.format == "toml" and "'" in path)
+    new = json.dumps(path, ensure_ascii=False) if doubled else "'" + path.replace("'", "''") + "'"
     step = ReplaceText(config.path, int(seen["start"]), int(seen["end"]), str(seen["old"]), new)
     yield Fix(f"write the path as {new}", (step,))

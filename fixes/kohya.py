@@ -9,7 +9,7 @@ from ..doctor.rules import repair
 from .config import file_of
 
 
-@repair("KOH002", "KOH005", "KOH007", "KOH010")
+@repair("KOH002", "KOH005", "KOH007", "KOH010", "KOH013")
 def set_what_is_asked_for(finding: Finding, config: Config) -> Iterator[Fix]:
     """The value that the trainer's documentation, or the dataset, asks for."""
     new = finding.evidence.get("new")

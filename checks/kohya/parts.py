@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, found
+from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.part_files import PartFile, part_files, written_path
 from ...doctor.rules import Unestablished, rule
-from ..paths import PLACEHOLDER, VARIABLE
+from ..paths import DRIVE, PLACEHOLDER, VARIABLE
 from . import ELSEWHERE, TRAINERS, trains, value
 
 _NAMES = {
@@ -42,7 +42,9 @@ _MODULES = {
     ),
     trainers=TRAINERS,
 )
-def missing_part_file(config: Config, run: Run, files: Files, model: ModelFolder) -> Iterator[Finding]:
+def missing_part_file(
+    config: Config, run: Run, files: Files, model: ModelFolder, system: System
+) -> Iterator[Finding]:
     """A file of the model that is not named, or not there.
 
     What: sd-scripts and musubi-tuner take the transformer, the text encoders and the VAE from a file each. For Flux,
@@ -84,14 +86,16 @@ def missing_part_file(config: Config, run: Run, files: Files, model: ModelFolder
             hidden = entry.path
         elif entry.kind in ("missing", "dangling", "folder"):
             component = model.components.get(part.name)
-            yield from _absent(run, part, text, entry.kind, component)
+            yield from _absent(run, part, text, entry.kind, component, system.os)
         else:
             yield from _shards(run, part, model.components.get(part.name))
     if hidden:
         raise Unestablished(f"{hidden} could not be looked at")
 
 
-def _absent(run: Run, part: PartFile, text: str, kind: str, component: Component | None) -> Iterator[Finding]:
+def _absent(
+    run: Run, part: PartFile, text: str, kind: str, component: Component | None, os: str
+) -> Iterator[Finding]:
     """A path that leads nowhere, or to a folder that the trainer cannot open."""
     if kind == "folder" and component is not None and not any(weight.problem for weight in component.weights):
         return
@@ -106,6 +110,8 @@ def _absent(run: Run, part: PartFile, text: str, kind: str, component: Component
         message = "{text} is a folder; {trainer} opens {part} as one safetensors file."
     elif kind == "dangling":
         message = "{text} is a link to something that is gone; {part} cannot be opened."
+    elif DRIVE.match(text) and os != "windows":
+        message = "{text} is a Windows path, but this machine is {os}: {part} is not here."
     elif _HUB.fullmatch(text) and not text.endswith((".safetensors", ".sft")):
         message = "{text} reads like a hub id, and {trainer} downloads nothing: name the file of {part}."
     else:
@@ -118,6 +124,7 @@ def _absent(run: Run, part: PartFile, text: str, kind: str, component: Component
         text=text,
         trainer=run.trainer,
         part=_NAMES[part.name],
+        os=os,
     )
 
 

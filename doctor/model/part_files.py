@@ -84,3 +84,18 @@ def written_path(run: Run, part: PartFile) -> str | None:
     """The path that the run gives for a part."""
     value = run.settings.get(part.option)
     return value.value if value is not None and isinstance(value.value, str) and value.value else None
+
+
+def other_files(run: Run) -> tuple[tuple[str, str], ...]:
+    """(option, path) of what kohya's trainers open beside the model: prompts, weights, a saved state."""
+    if run.trainer not in ("sd-scripts", "musubi-tuner") or run.config.lower().endswith(".json"):
+        return ()  # the GUI keeps the prompts themselves there
+    found: list[tuple[str, str]] = []
+    for option in ("sample_prompts", "network_weights", "base_weights", "resume"):
+        written = run.settings.get(option)
+        entries = (
+            written.value if written is not None and isinstance(written.value, list) else [written and written.value]
+        )
+        found += [(option, entry) for entry in entries if isinstance(entry, str) and entry and "\0" not in entry]
+    from_hub = run.settings.get("resume_from_huggingface")
+    return tuple(pair for pair in found if pair[0] != "resume" or from_hub is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model import Entry, Files, Run, Unknown
-from ..model.part_files import part_files, written_path
+from ..model.part_files import other_files, part_files, written_path
 from .world import Paths, Stat, World, resolve
 
 CHILDREN = 2000
@@ -20,6 +20,7 @@ def probe_files(world: World, run: Run) -> Files:
         if key.endswith(("_path", "_folder", "_dir", "_directory")) and isinstance(value.value, str)
     ]
     written += [written_path(run, part) for part in part_files(run)]
+    written += [text for _, text in other_files(run)]
     return Files({text: look(world, paths, text) for text in dict.fromkeys(written) if text})
 
 

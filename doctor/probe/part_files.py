@@ -21,7 +21,7 @@ _MOST_SHARDS = 100
 
 def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
     """Every part that exists, with the tensors its trainer fills; a path that leads nowhere is left out."""
-    if not run.base_model or "\0" in run.base_model:
+    if run.process_type == "datasets" or not any(part.option in run.settings for part in part_files(run)):
         return Unknown("the config names no base model")
     paths = Paths(world.system)
     components: dict[str, Component] = {}
@@ -44,7 +44,7 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
                 key=part.option,
             )
     folder = components["transformer"].folder if "transformer" in components else None
-    return ModelFolder(run.base_model, "part-files" if components else "absent", folder, components)
+    return ModelFolder(run.base_model or "", "part-files" if components else "absent", folder, components)
 
 
 def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:

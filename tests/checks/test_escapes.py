@@ -3,13 +3,18 @@
 import json
 
 import pytest
+import tomlkit
 import yaml
+from tomlkit.exceptions import ParseError
 
+from zdoctor.checks.escapes import windows_path_escape
 from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.configs.edit import apply_edits
-from zdoctor.doctor.model import ReplaceText, SetValue
+from zdoctor.doctor.model import ReplaceText, SetValue, System
+from zdoctor.fixes.escapes import quote_the_path
 from zdoctor.tests.checks.config_cases import KAGGLE, LINUX, WINDOWS, examined, parses
 
+LINUX_SYSTEM = System("linux", "6", "3.12", "/c", "/home/me", 4, 1 << 34, 1 << 33)
 OLD = '"/kaggle/working/Z-Image-Turbo-HF"'
 SICK = [
     ('"C:\\ai-models\\Z-Image"', "C:\\ai-models\\Z-Image", True),
@@ -123,3 +128,33 @@ def test_json(value: str, path: str, loud: bool) -> None:
     done = apply_edits(text, [step])
     assert json.loads(done)["config"]["process"][0]["model"]["name_or_path"] == path
     assert not examined(done, "PTH002", path="c.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "loud"),
+    [
+        ('ae = "C:\\models\\ae.safetensors"', "C:\\models\\ae.safetensors", True),
+        ('ae="D:\\new\\train"', "D:\\new\\train", False),
+        ('image_dir = ".\\images\\cat" # here', ".\\images\\cat", True),
+        ('paths = ["C:\\bob", "x"]', "C:\\bob", False),
+        ('ae = "C:\\it\'s\\new"', "C:\\it's\\new", True),
+        ('ae = "C:\\\\fine"', None, False),
+        ("ae = 'C:\\models'", None, False),
+        ('title = "one\\ttwo"', None, False),
+    ],
+)
+def test_toml(line: str, path: str | None, loud: bool) -> None:
+    text = f'network_module = "networks.lora_flux"\npretrained_model_name_or_path = "x"\n{line}\n'
+    if loud:
+        with pytest.raises(ParseError):
+            tomlkit.parse(text)
+    config = read_config("/c/c.toml", text.encode(), {}).config
+    found = list(windows_path_escape(config))
+    assert [finding.args["path"] for finding in found] == ([path] if path else [])
+    for finding in found:
+        (fix,) = quote_the_path(finding, config, LINUX_SYSTEM)
+        cured = apply_edits(text, [step for step in fix.steps if isinstance(step, ReplaceText)])
+        key = line.partition("=")[0].strip()
+        value = tomlkit.parse(cured).unwrap()[key]
+        meant = str(path) if finding.evidence["absolute"] else str(path).replace("\\", "/")
+        assert value == meant or value[0] == meant

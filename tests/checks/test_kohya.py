@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers.trainer_utils import SchedulerType
 
 from tests import part_files as made
+from zdoctor.checks.kohya import late
 from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.model import Report
 from zdoctor.doctor.probe.live import LiveWorld
@@ -40,6 +42,7 @@ ZIMAGE: Mapping[str, object] = {
     "dataset_config": "data.toml",
     "output_dir": "out",
     "learning_rate": "1e-4",
+    "optimizer_type": "adamw8bit",
     "sdpa": True,
     "fp8_base": True,
     "fp8_scaled": True,
@@ -83,6 +86,7 @@ def zimage(folder: Path, monkeypatch: pytest.MonkeyPatch, data: str = DATA, **ch
     for name in ("0_0064x0064_zi", "0_zi_te"):
         (folder / "cache" / f"{name}.safetensors").touch()
     (folder / "data.toml").write_text(data)
+    (folder / "p.txt").write_text("a cat")
     options = {**made.zimage_files(folder), **ZIMAGE, **changed}
     return checked(folder / "train.sh", made.zimage_command(options), monkeypatch)
 
@@ -131,6 +135,13 @@ FLUX_SICK: list[tuple[str, dict[str, object], tuple[str, str]]] = [
     ("guidance as in the parser", {"guidance_scale": None}, ("KOH007", "")),
     ("prediction as in the parser", {"model_prediction_type": None}, ("KOH007", "")),
     ("no rate", {"learning_rate": None}, ("KOH010", "")),
+    ("nowhere to write", {"output_dir": None}, ("KOH011", "")),
+    ("no prompts", {"sample_prompts": "nowhere.txt"}, ("KOH012", "/sample_prompts")),
+    ("prompts in place of a file", {"sample_prompts": "d"}, ("KOH012", "/sample_prompts")),
+    ("no weights", {"network_weights": "/nowhere.safetensors"}, ("KOH012", "/network_weights")),
+    ("an optimizer's slip", {"optimizer_type": "AdamW8bits"}, ("KOH013", "/optimizer_type")),
+    ("torch's, in small letters", {"optimizer_type": "rmsprop"}, ("KOH013", "/optimizer_type")),
+    ("a schedule's slip", {"lr_scheduler": "cosine_with_restart"}, ("KOH013", "/lr_scheduler")),
 ]
 
 
@@ -156,6 +167,8 @@ ZIMAGE_SICK: list[tuple[str, dict[str, object], str, tuple[str, str]]] = [
     ("no caption ending", {}, DATA.replace("caption_extension", "# "), ("KOH005", "/datasets/0")),
     ("another caption ending", {}, DATA.replace(".txt", ".caption"), ("KOH005", "/datasets/0")),
     ("no rate", {"learning_rate": None}, DATA, ("KOH010", "")),
+    ("no optimizer", {"optimizer_type": None}, DATA, ("KOH013", "")),
+    ("no adapter", {"base_weights": ["/nowhere.safetensors"]}, DATA, ("KOH012", "/base_weights")),
 ]
 
 
@@ -191,6 +204,7 @@ def test_caches_that_the_same_script_makes(tmp_path: Path, monkeypatch: pytest.M
 def test_turbo_wants_its_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turbo = str(made.write(tmp_path / "z_image_turbo_bf16.safetensors", made.zimage()))
     assert findings(zimage(tmp_path, monkeypatch, dit=turbo)) == [("KOH009", "/dit")]
+    (tmp_path / "adapter_v2.safetensors").touch()
     assert not findings(zimage(tmp_path, monkeypatch, dit=turbo, base_weights=["adapter_v2.safetensors"]))
     freed = str(made.write(tmp_path / "z_image_de_turbo_v1.safetensors", made.zimage()))
     assert not findings(zimage(tmp_path, monkeypatch, dit=freed))
@@ -216,6 +230,31 @@ def test_a_folder_of_one_caption_is_a_way_to_train(tmp_path: Path, monkeypatch: 
     assert findings(flux(tmp_path, monkeypatch, train_data_dir="e")) == [("KOH004", "/train_data_dir")]
 
 
+@pytest.mark.parametrize("name", ["prodigy", "PagedLion8bit", "RMSprop", "bitsandbytes.optim.AdEMAMix8bit", "Muon"])
+def test_optimizers_that_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert not findings(flux(tmp_path, monkeypatch, optimizer_type=name))
+
+
+def test_what_the_libraries_say_of_names() -> None:
+    with pytest.raises(AttributeError, match=r"module 'torch\.optim' has no attribute"):
+        getattr(torch.optim, "")
+    assert {name for name in dir(torch.optim) if name[0].isupper()} - {"Optimizer"} <= set(late._TORCH)
+    assert {one.value for one in SchedulerType} <= set(late._SCHEDULES)
+    with pytest.raises(ValueError, match="is not a valid SchedulerType"):
+        SchedulerType("cosine_with_restart")
+
+
+def test_a_picture_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures(tmp_path / "d" / "10_cat")
+    (tmp_path / "d" / "10_cat" / "x.png").write_bytes(b"<!doctype html>")
+    (tmp_path / "d" / "10_cat" / "x.txt").write_text("a cat")
+    assert findings(flux(tmp_path, monkeypatch)) == [("KOH014", "/train_data_dir")]
+
+
+def test_without_a_transformer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert findings(flux(tmp_path, monkeypatch, pretrained_model_name_or_path=None)) == [("KOH001", "")]
+
+
 def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f'network_module = "networks.lora_flux"\nae = "{made.flux_files(tmp_path)["ae"]}"\nt5xxl = ""\n'
     text += f'pretrained_model_name_or_path = "{tmp_path}/pretrained_model_name_or_path.safetensors"\n'
@@ -223,7 +262,9 @@ def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pyt
     assert [(f.rule, f.severity) for f in report.findings] == [("KOH001", "warning")] * 2
     (tmp_path / "config.toml").write_text(text)
     report = checked(
-        tmp_path / "t.sh", "python flux_train_network.py --config_file config --learning_rate 1", monkeypatch
+        tmp_path / "t.sh",
+        "python flux_train_network.py --config_file config --output_dir o --learning_rate 1",
+        monkeypatch,
     )
     assert ("KOH001", "error") in [(f.rule, f.severity) for f in report.findings]
 

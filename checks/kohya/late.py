@@ -1,0 +1,209 @@
+"""What kohya's trainers find out last: files beside the model, the optimizer, the schedule, the output folder."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
+from ...doctor.model.part_files import other_files
+from ...doctor.rules import rule
+from ..paths import PLACEHOLDER, VARIABLE
+from . import TRAINERS, trains, value
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TORCH = _words("""
+    ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam
+    """)
+# in any case: sd-scripts library/train_util.py get_optimizer (48d368fa)
+_SD_SCRIPTS = _words("""
+    AdamW AdamW8bit Lion Lion8bit SGDNesterov SGDNesterov8bit PagedAdamW PagedAdamW8bit PagedAdamW32bit PagedLion8bit
+    DAdaptation DAdaptAdamPreprint DAdaptAdaGrad DAdaptAdam DAdaptAdan DAdaptAdanIP DAdaptLion DAdaptSGD Prodigy
+    Adafactor RAdamScheduleFree AdamWScheduleFree SGDScheduleFree
+    """)
+_MUSUBI = _words("AdamW AdamW8bit Adafactor")
+# transformers 4.54 to 5, diffusers' piecewise_constant
+_SCHEDULES = _words("""
+    linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt reduce_lr_on_plateau
+    cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay piecewise_constant greedy
+    """)
+
+
+@rule(
+    "KOH011",
+    "error",
+    "no-output-folder",
+    prevents=(("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType"),),
+    trainers=TRAINERS,
+)
+def no_output_folder(config: Config, run: Run) -> Iterator[Finding]:
+    """Nowhere to write the LoRA.
+
+    What: --output_dir is not given.
+    Why: Neither trainer asks for it. The folder is made at the first save, which without --save_every_n_epochs or
+    --save_every_n_steps is the end of the training, and nothing of it is kept.
+    Repair: --output_dir FOLDER
+    Upstream: sd-scripts train_network.py save_model (48d368fa); musubi-tuner training/trainer_base.py (30c658c4)
+    Signature: TypeError: expected str, bytes or os.PathLike object, not NoneType
+    """
+    if run.output_folder is None and trains(run) and run.process_type and config.format != "toml":
+        yield found(
+            run.where("output_dir"),
+            "--output_dir is not given: {trainer} has nowhere to write what it trained.",
+            otherwise="The run ends at its first save with TypeError: expected str, bytes or os.PathLike object, not "
+            "NoneType, and the training is lost.",
+            trainer=run.trainer,
+        )
+
+
+@rule(
+    "KOH012",
+    "error",
+    "missing-file-beside-the-model",
+    prevents=(
+        ("FileNotFoundError", r"No such file or directory: .*\.(txt|json|toml|safetensors)"),
+        ("UnboundLocalError", r"local variable 'prompts'"),
+    ),
+    trainers=TRAINERS,
+)
+def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
+    """Prompts, weights or a saved state that are not there.
+
+    What: The file of --sample_prompts, --network_weights or --base_weights, or the folder of --resume does not exist;
+    or the prompts are in a file that ends in none of .txt, .toml and .json.
+    Why: They are opened when they are needed: the prompts after the captions were encoded, the weights after the
+    whole model was loaded, the state after everything was prepared.
+    Repair: Name the file, or leave the option out.
+    Upstream: sd-scripts library/train_util.py load_prompts, train_network.py (48d368fa)
+    Signature: FileNotFoundError: [Errno 2] No such file or directory; UnboundLocalError: … 'prompts'
+    """
+    if not trains(run):
+        return
+    for option, text in other_files(run):
+        entry = files.at(text)
+        if entry is None or VARIABLE.search(text) or entry.kind == "denied":
+            continue
+        missing = entry.kind in ("missing", "dangling")
+        unread = option == "sample_prompts" and not text.endswith((".txt", ".toml", ".json"))
+        if not missing and not unread:
+            continue
+        yield found(
+            run.where(option),
+            "{text} is a placeholder: put in the real path, or leave --{option} out."
+            if missing and PLACEHOLDER.search(text)
+            else "{text}, which --{option} names, does not exist."
+            if missing
+            else "{text} ends in none of .txt, .toml and .json, the files that prompts are read from.",
+            otherwise="The run ends when it opens it, after the model was loaded.",
+            evidence={"option": option, "text": text},
+            text=text,
+            option=option,
+        )
+
+
+@rule(
+    "KOH013",
+    "error",
+    "unknown-optimizer-or-schedule",
+    prevents=(
+        ("AttributeError", r"module 'torch\.optim' has no attribute"),
+        ("ValueError", r"is not a valid SchedulerType"),
+    ),
+    trainers=TRAINERS,
+)
+def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]:
+    """An optimizer or a schedule that does not exist.
+
+    What: A name that the trainer has no case for is looked up in torch.optim, letter by letter; a schedule in the
+    list of transformers. A name with a dot is a module of its own and is not judged. musubi-tuner has no default
+    optimizer at all.
+    Why: Both are looked up after the model was loaded, quantized and everything was cached.
+    Repair: The near name.
+    Upstream: sd-scripts library/train_util.py get_optimizer, get_scheduler_fix (48d368fa); musubi-tuner
+    training/trainer_base.py (30c658c4)
+    Signature: AttributeError: module 'torch.optim' has no attribute '…'; ValueError: '…' is not a valid SchedulerType
+    """
+    if not trains(run):
+        return
+    late = "The run ends after the model was loaded and all was cached: "
+    own = _SD_SCRIPTS if run.trainer == "sd-scripts" else _MUSUBI
+    name = value(run, "optimizer_type")
+    if name is None and run.trainer == "musubi-tuner" and run.process_type and config.format != "toml":
+        yield found(
+            run.where("optimizer_type"),
+            "--optimizer_type is not given, and musubi-tuner has no default.",
+            otherwise=late + "AttributeError: module 'torch.optim' has no attribute ''.",
+            evidence={"pointer": run.pointer("optimizer_type"), "new": "AdamW8bit"},
+        )
+    elif isinstance(name, str) and name and "." not in name and not _known(name, own):
+        yield _unknown(run, "optimizer_type", name, own | _TORCH, late + _NO_OPTIMIZER)
+    schedule = value(run, "lr_scheduler")
+    plain = value(run, "lr_scheduler_type") in (None, "") and not run.optimizer.endswith("schedulefree")
+    if isinstance(schedule, str) and plain and schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
+        yield _unknown(run, "lr_scheduler", schedule, _SCHEDULES, late + _NO_SCHEDULE)
+
+
+_NO_OPTIMIZER = "AttributeError: module 'torch.optim' has no attribute '{name}'."
+_NO_SCHEDULE = "ValueError: '{name}' is not a valid SchedulerType."
+
+
+def _known(name: str, own: frozenset[str]) -> bool:
+    return name in _TORCH or name.lower() in {one.lower() for one in own}
+
+
+def _unknown(run: Run, key: str, name: str, known: frozenset[str], otherwise: str) -> Finding:
+    plain = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), sorted(plain), 1, 0.6)
+    meant = plain[near[0]] if near else None
+    return found(
+        run.where(key),
+        "{key} is {name}, which {trainer} does not know." + (" Did you mean {meant}?" if meant else ""),
+        otherwise=otherwise,
+        evidence={"pointer": run.pointer(key), "new": meant},
+        key=key,
+        name=name,
+        meant=meant,
+        trainer=run.trainer,
+    )
+
+
+@rule(
+    "KOH014",
+    "error",
+    "unreadable-training-pictures",
+    prevents=(("PIL.UnidentifiedImageError", r"cannot identify image file"),),
+    trainers=TRAINERS,
+)
+def unreadable_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    """A picture that cannot be opened ends the run.
+
+    What: Files with the name of a picture that are empty, cut off, a web page, a Git LFS pointer or a picture of
+    another kind. Headers and ends are looked at, the pixels in between are not.
+    Why: sd-scripts opens each picture when it caches its latents, after the model was loaded, and stops at the first
+    that fails; musubi-tuner does so in its caching script.
+    Repair: Fetch or convert these pictures again, or take them out.
+    Upstream: sd-scripts library/train_util.py load_image (48d368fa); musubi-tuner dataset/datasources.py (30c658c4)
+    Signature: Error loading file: …; PIL.UnidentifiedImageError: cannot identify image file
+    """
+    for folder in datasets:
+        if not folder.unreadable or not (folder.images or folder.more):
+            continue
+        first, why = next(iter(folder.unreadable.items()))
+        yield found(
+            run.where(f"{folder.key}/folder_path"),
+            "{first} {why}."
+            if len(folder.unreadable) == 1
+            else "{count} pictures in {folder} cannot be read; the first of them, {first}, {why}.",
+            otherwise="The run ends when it reads that picture, after the model was loaded."
+            if run.trainer == "sd-scripts"
+            else "The script that caches the latents ends there.",
+            evidence={"unreadable": dict(folder.unreadable)},
+            first=first,
+            why=why,
+            count=len(folder.unreadable),
+            folder=folder.path,
+        )
