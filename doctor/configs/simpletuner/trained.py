@@ -173,7 +173,7 @@ def _sets(run: Run) -> Iterator[tuple[str, str]]:
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     made = [
-        "the LoRA covers every Linear of the blocks (SimpleTuner: to_q, to_k, to_v and to_out.0)",
+        "the LoRA covers every Linear of the blocks (SimpleTuner: those of the attention)",
         "noise levels are the sigmoid of a normal number, without SimpleTuner's shift",
     ]
     if run.optimizer in OPTIMIZERS and run.optimizer != OPTIMIZERS[run.optimizer]:

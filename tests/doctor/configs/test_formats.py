@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import tomlkit
 from hypothesis import given, settings
@@ -152,7 +155,7 @@ _trees = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(_names, _trees, min_size=1, max_size=5), _names, _leaves)
 def test_any_toml_keeps_all_but_the_edit(tree: dict[str, object], name: str, value: object) -> None:
     text = tomlkit.dumps(tree)
@@ -166,3 +169,14 @@ def test_any_toml_keeps_all_but_the_edit(tree: dict[str, object], name: str, val
         assert isinstance(tree.get(name), dict | list)
         return
     assert tomlkit.parse(done).unwrap() == {**tree, name: value}
+
+
+def test_only_what_a_config_needs_is_imported() -> None:
+    code = """
+import sys
+from zdoctor.doctor.configs import read_config
+read_config("c.yaml", b"job: extension\\nconfig: {name: x, process: [{type: sd_trainer}]}", {})
+heavy = [name for name in sys.modules if name.startswith(("tomlkit", "zdoctor.doctor.configs.simpletuner"))]
+sys.exit(len(heavy))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
