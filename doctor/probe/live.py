@@ -273,8 +273,8 @@ class LiveWorld:
             return Unknown(f"{named} is no checkout of {trainer}, whose config this is")
         try:
             return completed(cached(root, trainer, state_folder()))
-        except mining.NoCheckout as error:
-            return Unknown(str(error)) if named is not None else None
+        except (mining.NoCheckout, OSError, RecursionError) as error:
+            return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()

@@ -48,7 +48,7 @@ def fold(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
         case ast.DictComp(key, value, [ast.comprehension(target, iterable, [], 0)]):
             return {fold(key, inner): fold(value, inner) for inner in turns(target, iterable, names)}
         case ast.Call(ast.Name("range"), [*arguments], []) if arguments:
-            return list(range(*(fold(argument, names) for argument in arguments)))[:MOST_TURNS]
+            return list(range(*(fold(argument, names) for argument in arguments))[:MOST_TURNS])
         case ast.Call(ast.Name("list" | "tuple" | "sorted" | "set" | "frozenset"), [argument], []):
             return list(fold(argument, names))
         case ast.Call(ast.Attribute(owner, "keys"), [], []):
@@ -72,7 +72,7 @@ def _spread(entry: ast.expr, names: Mapping[str, Any]) -> list[Any]:
 
 def turns(target: ast.expr, iterable: ast.expr, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The names in each turn of a loop over literals. Raises NotLiteral where it is over something else."""
-    values = fold(iterable, names)
+    values = folded(iterable, names)
     if not isinstance(values, list | tuple | dict):
         raise NotLiteral
     for value in list(values)[:MOST_TURNS]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -41,12 +42,15 @@ class Sources:
         return self._texts[path]
 
     def _read(self, path: str) -> bytes | None:
+        file = self.root / path
         try:
-            with open(self.root / path, "rb") as handle:
-                found = os.fstat(handle.fileno())
-                self.stamps[path] = found.st_size, found.st_mtime_ns
-                return handle.read() if found.st_size <= LARGEST else None
-        except OSError:
+            found = os.stat(file)
+            self.stamps[path] = found.st_size, found.st_mtime_ns
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+                return None
+            with open(file, "rb") as handle:
+                return handle.read(LARGEST)
+        except (OSError, ValueError):
             self.stamps[path] = -1, -1
             return None
 
@@ -104,8 +108,8 @@ class Sources:
         for here, folders, names in os.walk(self.root / folder):
             folders[:] = sorted(name for name in folders if name not in _SKIPPED) if deep else []
             at = Path(here).relative_to(self.root).as_posix()
-            found = os.stat(here)
-            self.stamps[at + "/"] = 0, found.st_mtime_ns
+            with suppress(OSError):
+                self.stamps[at + "/"] = 0, os.stat(here).st_mtime_ns
             for name in sorted(names):
                 seen += 1
                 if seen > MOST_FILES:

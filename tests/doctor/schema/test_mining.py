@@ -97,6 +97,21 @@ def test_nothing_to_mine_is_said(tmp_path: Path) -> None:
         mining.mine(tmp_path)
 
 
+def test_odd_files_in_a_checkout_do_no_harm(tmp_path: Path) -> None:
+    deep = "x = " + "[" * 3000 + "]" * 3000 + "\n"
+    wide = "QTYPES_QTYPES = tuple(f'a{b}' for b in range(10 ** 9))\nMORE_QTYPES = list(range(9999999999999))\n"
+    nested = "def f():\n    return " + "-" * 20_000 + "1\n"
+    odd = {"toolkit/util/deep.py": deep, "toolkit/util/wide.py": wide, "extensions/mine/nested.py": nested}
+    checkout(tmp_path, {**AI_TOOLKIT, **odd})
+    (tmp_path / "extensions/mine/binary.py").write_bytes(b"\0\xff" * 100)
+    (tmp_path / "extensions/mine/latin.py").write_bytes(b"class A:\n    arch = 'caf\xe9'\n")
+    (tmp_path / "extensions/mine/loop").symlink_to(tmp_path / "extensions")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "extensions/mine/pipe.py")  # to open it would wait for ever
+    schema, _ = mining.mine(tmp_path)
+    assert "steps" in schema.sections["train"] and "newest" in schema.choices("model/arch")
+
+
 def test_nothing_of_a_checkout_is_run(tmp_path: Path) -> None:
     bomb = f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\nraise SystemExit(9)\n"
     before = set(sys.modules)
