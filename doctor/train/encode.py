@@ -22,6 +22,7 @@ from .data import Item, load_pixels
 from .errors import TrainError
 from .families import Embedding, Family
 from .pretrained import load_pretrained
+from .strips import LARGE, in_strips
 
 
 class Cache:
@@ -184,7 +185,13 @@ class Latents:
         phase(f"Loading the VAE for {_count(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
         for item in missing:
-            self.cache.put(self.key(item), {"latent": encode_image(vae, item, self.key(item), device)})
+            try:
+                latent = encode_image(vae, item, self.key(item), device)
+            except torch.OutOfMemoryError:
+                phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
+                latent = encode_image(vae.cpu(), item, self.key(item), torch.device("cpu"))
+                vae.to(device)
+            self.cache.put(self.key(item), {"latent": latent})
         del vae
         free_memory()
         return len(missing)
@@ -202,7 +209,8 @@ def encode_image(vae: Any, item: Item, key: str, device: torch.device) -> Tensor
     image = load_pixels(item)
     flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
     pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 127.5 - 1.0
-    moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
+    with in_strips(vae.encoder, item.width * item.height > LARGE):
+        moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
     generator = torch.Generator().manual_seed(int(key[-12:], 16))
     noise = torch.randn(moments.mean.shape, generator=generator).to(device)
     spread = 0.0 if item.picture.is_control else moments.std.float()

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ..model.families import EDITING
 from ..model.run import Run, SamplePrompt
 from .data import Item, with_trigger
-from .encode import load_vae, vae_divisor
+from .encode import free_memory, load_vae, vae_divisor
 from .errors import TrainError
 from .lora import WithoutAdapter
 from .loss import guidance
@@ -22,7 +24,7 @@ from .trainer import Trainer
 
 
 class Preview:
-    """Paints the sample prompts into <output>/samples. The VAE is loaded at the first picture and kept.
+    """Paints the sample prompts into <output>/samples. The VAE is loaded for that and dropped again.
 
     Where the base is shared out all processes call the model, and the first paints.
     """
@@ -44,7 +46,6 @@ class Preview:
         self.model_folder = model
         self.folder = output / "samples"
         self.controls = controls
-        self.vae: Any = None
         self.files: list[str] = []
 
     def paint(self, stop: Stop) -> None:
@@ -52,15 +53,14 @@ class Preview:
             return
         trainer = self.trainer
         first = trainer.ranks.first
-        if self.vae is None and first:
-            self.vae = load_vae(self.vae_folder, trainer.device)
+        latents: list[Tensor] = []
         scheduler = trainer.family.scheduler(self.model_folder)
         model: Any = trainer.model
         for part in self.removal:
             part.active = True
         try:
             with trainer.averaged():
-                for number, (prompt, edited) in enumerate(zip(self.run.samples, self.controls, strict=True)):
+                for prompt, edited in zip(self.run.samples, self.controls, strict=True):
                     control = None if edited is None else trainer.latents.get(edited).unsqueeze(0)
                     latent = denoise(
                         model,
@@ -76,15 +76,22 @@ class Preview:
                         stop=trainer.ranks.agreed(stop.is_set),
                     )
                     if latent is None:
-                        return
-                    if not first:
-                        continue
-                    file = self.folder / f"{self.run.name}_{trainer.step:09d}_{number}.png"
-                    decode(self.vae, latent, file)
-                    self.files.append(str(file))
+                        break
+                    latents.append(latent)
         finally:
             for part in self.removal:
                 part.active = False
+        if latents and first:
+            self._decode(latents)
+
+    def _decode(self, latents: Sequence[Tensor]) -> None:
+        vae = load_vae(self.vae_folder, self.trainer.device)
+        for number, latent in enumerate(latents):
+            file = self.folder / f"{self.run.name}_{self.trainer.step:09d}_{number}.png"
+            decode(vae, latent, file)
+            self.files.append(str(file))
+        del vae
+        free_memory()
 
 
 def sample_controls(run: Run, divisor: int) -> list[Item | None]:

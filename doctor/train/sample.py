@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..model.run import SamplePrompt
 from .errors import TrainError
 from .families import Embedding, family_of
+from .strips import LARGE, in_strips
 
 
 @torch.no_grad()
@@ -58,12 +59,22 @@ def denoise(
 
 @torch.no_grad()
 def decode(vae: Any, latent: Tensor, file: Path) -> None:
-    """Turn a latent into a PNG file. Raises TrainError when it cannot be written."""
+    """Turn a latent into a PNG file. Raises TrainError when it cannot be written.
+
+    A picture that does not fit on the GPU in strips either is painted on the CPU.
+    """
     from PIL import Image
 
-    latent = latent.to(next(vae.parameters()).device, vae.dtype)
+    device = next(vae.parameters()).device
+    latent = latent.to(device, vae.dtype)
     latent = latent / vae.config.scaling_factor + (vae.config.shift_factor or 0.0)
-    pixels = vae.decode(latent, return_dict=False)[0][0].float()
+    area = latent.shape[-2] * latent.shape[-1] * 4 ** (len(vae.config.block_out_channels) - 1)
+    try:
+        with in_strips(vae.decoder, device.type == "cuda" or area > LARGE):
+            pixels = vae.decode(latent, return_dict=False)[0][0].float()
+    except torch.OutOfMemoryError:
+        pixels = vae.cpu().decode(latent.cpu(), return_dict=False)[0][0].float()
+        vae.to(device)
     pixels = torch.nan_to_num(pixels).div(2).add(0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
     rows = pixels.permute(1, 2, 0).contiguous().cpu()
     image = Image.frombytes("RGB", (rows.shape[1], rows.shape[0]), rows.numpy().tobytes())
