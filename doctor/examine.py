@@ -18,8 +18,10 @@ from .configs import Beside, Found, Reading, read_config
 from .engine import examine, merge, prescribe
 from .errors import UserError
 from .model import Facts, ReplaceText, Report, Run, Unknown
-from .model.families import TRAINED
+from .model.families import BY_FILES, TRAINED
+from .model.microstep import MicroStep
 from .model.record import dataclass
+from .model.script import SCRIPT
 from .probe.gather import gather
 from .probe.world import World
 from .rules import Rule, all_repairs, all_rules
@@ -83,10 +85,12 @@ def examine_config(
     *,
     deep: bool = False,
     trainer: str | None = None,
+    microstep: MicroStep | Unknown | None = None,
 ) -> Examination:
     """Check one config on one machine. `text` stands in for the file's content (to look before writing).
 
-    `deep` reads the model's files as a whole, to compare their content.
+    `deep` reads the model's files as a whole, to compare their content. `microstep` is what a training script did
+    when it was tried; without it the rules about that are left out.
     """
     started = time.perf_counter()
 
@@ -96,10 +100,12 @@ def examine_config(
     reading = read(load(path) if text is None else text)
     of = reading.config.trainer
     chosen = tuple(rule for rule in (all_rules() if rules is None else rules) if rule.suits(of))
+    if microstep is None:
+        chosen = tuple(rule for rule in chosen if "microstep" not in rule.needs)
     on_text = [rule for rule in chosen if set(rule.needs) <= TEXT_FACTS]
     about_runs = [rule for rule in chosen if rule not in on_text]
 
-    shared: dict[str, Any] = {}
+    shared: dict[str, Any] = {} if microstep is None else {"microstep": microstep}
     reports = [_examine(on_text, world, reading, _no_run(reading), shared, False)[0]]
     facts: list[Facts] = []
     reading = _as_repaired(reports[0], reading, read)
@@ -120,7 +126,7 @@ def examine_config(
         elapsed_ms=elapsed,
         machine=world.system.recorded,
         deep=deep,
-        trainable=all(run.architecture in TRAINED for run in reading.runs),
+        trainable=of != SCRIPT and all(run.architecture in TRAINED for run in reading.runs),
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
     return Examination(report, tuple(facts), reading, chosen)

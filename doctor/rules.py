@@ -18,6 +18,7 @@ from types import ModuleType
 from . import plugins
 from .model import Facts, Finding, Fix, Severity
 from .model.record import dataclass
+from .model.script import SCRIPT
 
 PACKAGE = __name__.split(".")[0]
 FACT_NAMES = frozenset(f.name for f in fields(Facts))
@@ -52,7 +53,12 @@ class Rule:
     trainers: tuple[str, ...] = ()
 
     def suits(self, trainer: str | None) -> bool:
-        """Whether it says anything about this trainer's configs; a config that nobody claims is anybody's."""
+        """Whether it says anything about this trainer's configs; a config that nobody claims is anybody's.
+
+        Of a training script only its own rules say anything, and the one about files that do not parse.
+        """
+        if SCRIPT in self.trainers or trainer == SCRIPT:
+            return trainer in self.trainers or (trainer == SCRIPT and self.needs == ("config",))
         return not self.trainers or trainer is None or trainer in self.trainers
 
     @property

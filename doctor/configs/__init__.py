@@ -22,6 +22,10 @@ def read_config(
     `config.problem`; then there are no runs.
     """
     config = text_of(path, data)
+    if config.format == "python":
+        from .script import read
+
+        return read(config)
     dialect = recognise(config.text, config.format) if trainer is None else dialect_of(trainer)
     if dialect is not None:
         config = replace(config, trainer=dialect.trainer)

@@ -44,6 +44,8 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
             raise EditError(str(error)) from None
     replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
     settings = [edit for edit in edits if isinstance(edit, SetValue)]
+    if format == "python":
+        return _replace_source(text, replacements)
     if replacements:
         text = _replace(text, replacements, format)
     for setting in settings:
@@ -57,7 +59,7 @@ def _tree(text: str, format: str) -> Node | Problem:
     return parse("", Expanded(masked), format, Lines("", text))
 
 
-def _replace(text: str, edits: Sequence[ReplaceText], format: str) -> str:
+def _spliced(text: str, edits: Sequence[ReplaceText]) -> str:
     done = text
     end = len(text) + 1
     for edit in sorted(edits, key=lambda e: e.start, reverse=True):
@@ -65,6 +67,11 @@ def _replace(text: str, edits: Sequence[ReplaceText], format: str) -> str:
             raise EditError(f"the text at {edit.start} is no longer {edit.old!r}")
         done = done[: edit.start] + edit.new + done[edit.end :]
         end = edit.start
+    return done
+
+
+def _replace(text: str, edits: Sequence[ReplaceText], format: str) -> str:
+    done = _spliced(text, edits)
     before, after = _tree(text, format), _tree(done, format)
     if isinstance(before, Problem):
         if isinstance(after, Problem) and _place(after) <= _place(before):
@@ -81,6 +88,18 @@ def _replace(text: str, edits: Sequence[ReplaceText], format: str) -> str:
             raise EditError(f"the replacement would also change {pointer}")
     if renamed and _count(before) != _count(after):
         raise EditError("the new key is already there")
+    return done
+
+
+def _replace_source(text: str, edits: Sequence[ReplaceText]) -> str:
+    """Python source with the edits made; it must still parse."""
+    import ast
+
+    done = _spliced(text, edits)
+    try:
+        ast.parse(done.removeprefix("\ufeff"))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise EditError(f"the file would no longer parse: {error}") from error
     return done
 
 

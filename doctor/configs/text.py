@@ -13,8 +13,8 @@ from ..model.record import dataclass
 LARGEST = 500_000
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _BREAK = re.compile(r"\r\n|\r|\n")
-Format = Literal["yaml", "json", "toml", "env", "shell"]
-_FORMATS: Mapping[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".env": "env"}
+Format = Literal["yaml", "json", "toml", "env", "shell", "python"]
+_FORMATS: Mapping[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".env": "env", ".py": "python"}
 _COMMAND = re.compile(r"^[^#\n]*train\w*\.py\b[\s\S]{0,200}?[ \t]--\w", re.M)
 _SHELL = (".sh", ".bash", ".ps1", ".bat", ".cmd", ".command")
 

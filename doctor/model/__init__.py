@@ -19,6 +19,7 @@ from .facts import (
 )
 from .findings import SEVERITIES, Finding, Outcome, Report, Severity, found
 from .hub import Hub, HubFile, HubRepo
+from .microstep import MicroStep
 from .plans import (
     CopyItem,
     ExtractFiles,
@@ -38,6 +39,7 @@ from .plans import (
 )
 from .run import Config, Dataset, Problem, Run, SamplePrompt, Value, Where
 from .schema import Key, Schema
+from .script import Script
 from .storage import Place, Room, Speed, Storage
 from .unknown import Unknown
 
@@ -63,6 +65,7 @@ __all__ = [
     "Key",
     "MakeLink",
     "Memory",
+    "MicroStep",
     "MirrorFolder",
     "ModelFolder",
     "Outcome",
@@ -79,6 +82,7 @@ __all__ = [
     "Safety",
     "SamplePrompt",
     "Schema",
+    "Script",
     "SetValue",
     "Severity",
     "Speed",

@@ -66,7 +66,7 @@ class Config:
     encoding: str = "utf-8"
     newline: str = "\n"
     byte_order_mark: bool = False
-    format: Literal["yaml", "json", "toml", "env", "shell"] = "yaml"
+    format: Literal["yaml", "json", "toml", "env", "shell", "python"] = "yaml"
     values: Mapping[str, Value] = field(default_factory=dict, hash=False, repr=False)
     beside: tuple[Config, ...] = field(default=(), hash=False, repr=False)
 

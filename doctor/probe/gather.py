@@ -12,6 +12,7 @@ from typing import Any
 
 from ..memory import predict
 from ..model import Config, Facts, Hub, ModelFolder, Run, Unknown
+from ..model.script import Script
 from .dataset import probe_datasets
 from .files import probe_files
 from .hub import claimed, probe_hub
@@ -36,6 +37,7 @@ PACKAGES = (
     "bitsandbytes",
     "torchao",
     "optimum_quanto",
+    "deepspeed",
 )
 
 
@@ -47,6 +49,12 @@ def _model(world: World, run: Run, hub: Hub | Unknown, deep: bool) -> ModelFolde
     if deep:
         model = with_skeletons(world, model)
     return model if isinstance(hub, Unknown) else claimed(model, hub)
+
+
+def _script(world: World, config: Config) -> Script | Unknown:
+    from .source.script import probe_script
+
+    return probe_script(world, config)
 
 
 Probe = Callable[..., Any]
@@ -65,6 +73,8 @@ PROBES: Mapping[str, Probe] = {
     "storage": probe_storage,
     "memory": predict,
     "schema": probe_schema,
+    "script": _script,
+    "microstep": lambda world: Unknown("no step was tried: that is what zdoctor probe does"),
 }
 
 

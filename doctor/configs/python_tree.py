@@ -1,0 +1,126 @@
+"""Python source as a syntax tree with places: character offsets, lines, and names with their imports followed."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from ..model import Where
+from .text import Lines
+
+_BREAK = re.compile(r"\r\n|\r|\n")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+class Unparsable(Exception):
+    """Source that this Python cannot parse; `line` and `column` from 1, None where they are not known."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+def parsed(text: str) -> ast.Module:
+    """The tree of a source text. Raises Unparsable, whatever is the matter with it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in the source is no news to our user
+            return ast.parse(text.removeprefix("\ufeff"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        what = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
+        place = (error.lineno, error.offset) if isinstance(error, SyntaxError) else (None, None)
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise Unparsable(f"Python {version} cannot parse it: {what}", *place) from None
+
+
+class Source:
+    """A parsed text and the places of its nodes."""
+
+    def __init__(self, path: str, text: str, tree: ast.AST) -> None:
+        self.tree = tree
+        self._lines = Lines(path, text)
+        self._text = text
+        mark = 1 if text.startswith("\ufeff") else 0
+        self._starts = [mark, *(found.end() for found in _BREAK.finditer(text))]
+
+    def offset(self, line: int, column: int) -> int:
+        """The character offset of a place as `ast` counts it: lines from 1, columns in bytes of UTF-8."""
+        start = self._starts[line - 1]
+        end = self._starts[line] if line < len(self._starts) else len(self._text)
+        row = self._text[start:end]
+        if row.isascii():
+            return start + column
+        return start + len(row.encode("utf-8", "surrogateescape")[:column].decode("utf-8", "replace"))
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Character offsets of a node, which must be an expression or a statement."""
+        place: Any = node
+        return (
+            self.offset(place.lineno, place.col_offset),
+            self.offset(place.end_lineno, place.end_col_offset),
+        )
+
+    def code(self, node: ast.AST) -> str:
+        """The source of a node on one line."""
+        start, end = self.span(node)
+        return " ".join(self._text[start:end].split())
+
+    def where(self, node: ast.AST) -> Where:
+        return self._lines.where(self.span(node)[0])
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a chain of attributes, "" for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def imports(tree: ast.AST) -> dict[str, str]:
+    """What the names of a module stand for: its imports, and plain second names (`ckpt = torch.utils.checkpoint`)."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                known[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            full = meaning(node.value, known)
+            if full and full.partition(".")[0] in ("torch", "deepspeed") and "." in full:
+                known[node.targets[0].id] = full
+    return known
+
+
+def meaning(node: ast.AST, known: dict[str, str]) -> str:
+    """The full name of what an expression names, imports followed; "" for what is no name."""
+    name = dotted(node)
+    first, dot, rest = name.partition(".")
+    return f"{known.get(first, first)}{dot}{rest}" if name else ""
+
+
+def keyword(call: ast.Call, name: str) -> ast.keyword | None:
+    return next((found for found in call.keywords if found.arg == name), None)
+
+
+def constant(node: ast.AST | None) -> Any:
+    """The value of a constant, None for anything else."""
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Every node of a function, module or class in document order, functions and classes inside left out."""
+    for child in ast.iter_child_nodes(function):
+        yield child
+        if not isinstance(child, _SCOPES):
+            yield from own_nodes(child)

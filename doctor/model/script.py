@@ -1,0 +1,93 @@
+"""What a user's own training script does with activation checkpointing, by its syntax tree. Nothing was run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from .record import dataclass
+from .run import Where
+
+SCRIPT = "training script"  # stands for a trainer: the rules about scripts are for these alone
+
+Fed = Literal["yes", "perhaps", "no"]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A call that checkpoints activations.
+
+    `reentrant` is what the call says: None when it says nothing, "?" when that is not a constant. `wraps` is the
+    source of what is recomputed; `whole` when that is a model and no block of one. `fed` says whether an input
+    requires a gradient: "perhaps" when one may come out of a trained layer. `skips_first`: another iteration of the
+    same loop runs its block without checkpointing. Spans are character offsets: of the constant, of the function's
+    name where it is spelled in full, and of the end of the arguments.
+    """
+
+    where: Where
+    api: Literal["torch", "deepspeed"]
+    called: str
+    wraps: str
+    whole: bool
+    fed: Fed
+    reentrant: bool | Literal["?"] | None
+    skips_first: bool = False
+    constant: Span | None = None
+    name: Span | None = None
+    end: int = 0
+
+    @property
+    def may_be_reentrant(self) -> bool:
+        """torch checkpoints re-entrantly where nothing else is said, DeepSpeed always does."""
+        return self.api == "deepspeed" or self.reentrant in (True, None)
+
+
+@dataclass(frozen=True)
+class Forced:
+    """`requires_grad_(True)` on something that must have a gradient by itself: an output, or the loss.
+
+    `fed`: as in the re-entrant Checkpoint that it came out of.
+    """
+
+    where: Where
+    name: str
+    what: Literal["checkpoint", "returned", "loss"]
+    fed: Fed = "no"
+
+
+@dataclass(frozen=True)
+class Enabled:
+    """`gradient_checkpointing_enable` with use_reentrant=True; `after_peft` when the adapter was there before."""
+
+    where: Where
+    constant: Span
+    after_peft: bool
+
+
+@dataclass(frozen=True)
+class DeepSpeedConfig:
+    """What a DeepSpeed config says, in the script or in a JSON file beside it."""
+
+    where: Where
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Script:
+    """`input_grads`: something makes the inputs require gradients for the whole model. `partly_frozen`: only some
+    parameters are trained (LoRA, PEFT, requires_grad_(False)). `flow` names the flow-matching model or scheduler that
+    the script uses, "" for none; `half` are the places that choose fp16. `vision`: it names a model of transformers
+    that reads pictures.
+    """
+
+    checkpoints: tuple[Checkpoint, ...] = ()
+    forced: tuple[Forced, ...] = ()
+    enabled: tuple[Enabled, ...] = ()
+    input_grads: bool = False
+    partly_frozen: bool = False
+    flow: str = ""
+    vision: bool = False
+    half: tuple[Where, ...] = ()
+    deepspeed: tuple[DeepSpeedConfig, ...] = ()
+    uses_deepspeed: bool = False

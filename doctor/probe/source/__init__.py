@@ -1,0 +1,1 @@
+"""Python source as facts: a user's training script, a trainer's checkout. Parsed, never run."""
