@@ -16,16 +16,15 @@ from .architectures.bytes import QUANTIZED, WIDTHS, state_bytes
 from .architectures.network import offloaded_share, trained_weights
 from .architectures.sizes import Sizes, sizes_of
 from .model import DatasetFolder, Gpu, Memory, ModelFolder, Phase, Run, System, Unknown, Value
+from .model.families import EDITING
 
 GIB = 1 << 30
 CONTEXT = int(0.45 * GIB)
 CONTEXT_RANGE = int(0.2 * GIB)
 HOST_BASE = int(0.6 * GIB)
-TEXT_TOKENS = 256
-# Bytes per token and unit of width, in 16-bit training: what one block keeps for its backward, and what it needs
-# for a moment beside that. RMSNorm and RoPE keep 32-bit copies, hence the size.
-KEPT = 69.5
-MOMENT = 14.0
+# Weights alone, and the quantized ones take no more than they leave: ai-toolkit's own example for Flux on 24 GB cards
+# goes through this phase.
+QUANTIZING = "quantizing the transformer"
 # The LoRA branch computes in 32 bits; how much of its copies is alive at the peak is not known.
 LORA_COPIES = 35.0
 # Bytes per pixel of a 16-bit VAE whose first block is 128 wide.
@@ -44,7 +43,7 @@ def predict(
     system: System,
     gpus: tuple[Gpu, ...],
 ) -> Memory | Unknown:
-    """Predicted device memory of a LoRA training of Z-Image; Unknown for what no closed form was made for.
+    """Predicted device memory of a LoRA training of Z-Image or Flux; Unknown for what no closed form was made for.
 
     The card with the most free memory is assumed; without one, or with `device: cpu`, the system's RAM.
     """
@@ -115,12 +114,19 @@ def _text_encoder(sizes: Sizes, run: Run) -> int:
     return int(QUANTIZED[run.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
 
 
-def _tokens(width: int, height: int) -> int:
-    return _up(max(1, width // 16) * max(1, height // 16))
+def _tokens(sizes: Sizes, width: int, height: int) -> int:
+    return _up(max(1, width // 16) * max(1, height // 16), sizes.kind.padding)
 
 
-def _up(tokens: int) -> int:
-    return -(-tokens // 32) * 32
+def _up(tokens: int, padding: int) -> int:
+    return -(-tokens // padding) * padding
+
+
+def _sequence(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
+    """(image, text) tokens of the largest sample; a control image has as many as its picture."""
+    image = max(_tokens(sizes, *picture) for picture in buckets(run, datasets))
+    edits = run.architecture in EDITING and any(dataset.control_folders for dataset in run.datasets)
+    return image * (2 if edits else 1), _up(sizes.kind.text, sizes.kind.padding)
 
 
 def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
@@ -151,9 +157,9 @@ def _activations(run: Run, sizes: Sizes, image: int, text: int) -> int:
     together = image + text
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
     if run.gradient_checkpointing:
-        kept = max(2, WIDTHS[run.dtype]) * through + together * (KEPT + MOMENT) * wide
+        kept = max(2, WIDTHS[run.dtype]) * through + together * (sizes.kind.kept + sizes.kind.moment) * wide
     else:
-        kept = KEPT * wide * through
+        kept = sizes.kind.kept * wide * through
     return int(run.batch_size * sizes.width * kept)
 
 
@@ -183,12 +189,17 @@ def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
     resident_vae = {} if cached else {"VAE": vae}
     pictures = buckets(run, datasets)
     pixels = max(prod(picture) for picture in pictures)
-    image, text = max(_tokens(*picture) for picture in pictures), _up(TEXT_TOKENS)
+    image, text = _sequence(run, sizes, datasets)
     vae_scale = (width / 2) * (sizes.vae_width / 128)
 
     whole = width * sizes.text_encoder
     beside = {} if card else {"transformer": transformer}
-    yield Phase("loading the text encoder", {**base, **beside, "text encoder before quantizing": whole})
+    crowded = sizes.kind.beside and run.trainer == "ai-toolkit"
+    crowd = {"transformer": transformer} if crowded else beside
+    if card and crowded and run.quantization and not _is_set(run, "model/low_vram"):
+        unquantized = width * (sizes.blocks + sizes.rest)
+        yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized})
+    yield Phase("loading the text encoder", {**base, **crowd, "text encoder before quantizing": whole})
     if card and not _is_set(run, "model/low_vram"):
         together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
         yield Phase("loading the models side by side", {**base, **together})
@@ -210,8 +221,8 @@ def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
     if run.samples and not run.disable_sampling:
         wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
         area = wide * high
-        tokens = _tokens(wide, high) + text
-        drawing = int(2 * MOMENT * width / 2 * sizes.width * tokens) + _scores(
+        tokens = _tokens(sizes, wide, high) + text
+        drawing = int(2 * sizes.kind.moment * width / 2 * sizes.width * tokens) + _scores(
             replace(run, batch_size=1), sizes, tokens, card
         )
         decode = int(VAE_DECODE * area * vae_scale)
@@ -230,11 +241,12 @@ def _is_set(run: Run, key: str) -> bool:
 
 def _highest(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
     """The high end of the estimate: context, allocator and LoRA copies at their worst."""
-    image = max(_tokens(*picture) for picture in buckets(run, datasets))
-    copies = int(LORA_COPIES * sizes.width * (image + _up(TEXT_TOKENS)) * run.batch_size)
+    copies = int(LORA_COPIES * sizes.width * sum(_sequence(run, sizes, datasets)) * run.batch_size)
     context = CONTEXT_RANGE if card else HOST_BASE // 2
     return max(
-        int(1.03 * phase.total) + context + copies * ("activations" in phase.items)
+        int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
+        + context
+        + copies * ("activations" in phase.items)
         for phase in _phases(run, sizes, datasets, card)
     )
 
@@ -336,7 +348,7 @@ def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
 
 
 def _assumptions(sizes: Sizes, card: Gpu | None, datasets: tuple[DatasetFolder, ...] | Unknown) -> str:
-    parts = [f"captions of up to {TEXT_TOKENS} tokens"]
+    parts = [f"captions of up to {sizes.kind.text} tokens"]
     if card:
         parts.append("a CUDA context of 0.25 to 0.65 GiB")
     if isinstance(datasets, Unknown):

@@ -102,6 +102,15 @@ def flux_transformer(config: Mapping[str, Any]) -> Shapes:
     return shapes
 
 
+def flux_block_linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
+    """Weight name -> (outputs, inputs) of the block Linears: what is quantized, and what ai-toolkit's LoRA covers."""
+    return {
+        name: (shape[0], shape[1])
+        for name, shape in shapes.items()
+        if name.startswith(("transformer_blocks.", "single_transformer_blocks.")) and len(shape) == 2
+    }
+
+
 def flux_original_name(name: str) -> str:
     """The name in Black Forest Labs' files of a tensor that diffusers calls `name`; several may share one."""
     stem, _, kind = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""How large a Z-Image model is: the numbers a memory prediction rests on."""
+"""How large a model is: the numbers a memory prediction rests on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..model import Component, ModelFolder, Run, Unknown
 from ..model.families import BY_FILES
 from ..model.record import dataclass
 from . import needed_tensors
+from .flux import flux_block_linears
 from .zimage import lora_linears, quantizable
 
 QWEN3_4B: Mapping[str, Any] = {
@@ -22,13 +23,73 @@ QWEN3_4B: Mapping[str, Any] = {
     "vocab_size": 151936,
     "tie_word_embeddings": True,
 }
+T5_XXL: Mapping[str, Any] = {
+    "d_model": 4096,
+    "d_ff": 10240,
+    "d_kv": 64,
+    "num_heads": 64,
+    "num_layers": 24,
+    "feed_forward_proj": "gated-gelu",
+}
+CLIP_L: Mapping[str, Any] = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+}
 _VAE_PARAMETERS = 83_800_000
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a prediction for one kind of transformer rests on.
+
+    `published` is a word in the names of its published models, `encoders` are part -> class and config of these.
+    `kept` is what a block keeps for its backward, `moment` what it needs for a moment beside that: bytes per token
+    and unit of width in 16-bit training, fitted to traces of the full-size model. A prompt has `text` tokens, and
+    sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads the text encoders while the
+    transformer is on the card, and quantizes the transformer there.
+    """
+
+    class_name: str
+    published: str
+    encoders: Mapping[str, tuple[str, Mapping[str, Any]]]
+    kept: float
+    moment: float
+    text: int
+    padding: int
+    beside: bool
+
+
+# RMSNorm and RoPE of diffusers keep 32-bit copies, hence the sizes.
+_ZIMAGE = Kind(
+    class_name="ZImageTransformer2DModel",
+    published="z-image",
+    encoders={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B)},
+    kept=69.5,
+    moment=14.0,
+    text=256,
+    padding=32,
+    beside=False,
+)
+_FLUX = Kind(
+    class_name="FluxTransformer2DModel",
+    published="flux.1",
+    encoders={"text_encoder": ("CLIPTextModel", CLIP_L), "text_encoder_2": ("T5EncoderModel", T5_XXL)},
+    kept=44.7,
+    moment=16.6,
+    text=512,
+    padding=1,
+    beside=True,
+)
+_KINDS = {"zimage": _ZIMAGE, "z_image": _ZIMAGE, "flux": _FLUX, "flux_kontext": _FLUX}
 
 
 @dataclass(frozen=True)
 class Sizes:
     """What of the model matters for memory: counts are numbers of parameters, `linears` the sides of LoRA targets."""
 
+    kind: Kind
     width: int
     heads: int
     layers: int
@@ -49,56 +110,76 @@ class Sizes:
 
 
 def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
-    """The sizes of a Z-Image model from its own config.json and headers; the published ones stand in for a model
-    that is not on this machine yet and is called Z-Image.
+    """The sizes of a Z-Image or Flux model from its own config.json and headers; the published ones stand in for a
+    model that is not on this machine yet and has a published one's name.
     """
     if run.trainer in BY_FILES:
         return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
-    if run.architecture not in ("zimage", "z_image"):
-        return Unknown(f"memory is predicted for Z-Image only, this run trains {run.architecture}")
+    kind = _KINDS.get(run.architecture or "")
+    if kind is None:
+        return Unknown(f"memory is predicted for Z-Image and Flux only, this run trains {run.architecture}")
     transformer = model.components.get("transformer")
-    published = model.layout in ("absent", "single-file") and "z-image" in model.source.lower()
+    published = model.layout in ("absent", "single-file") and kind.published in model.source.lower()
     config = transformer.config if transformer is not None and transformer.needed is not None else None
-    if config is not None:
-        # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
-        shapes = needed_tensors("ZImageTransformer2DModel", config) or {}
-    elif published:
-        shapes, config = needed_tensors("ZImageTransformer2DModel", {}) or {}, {}
-    else:
+    if config is None and published:
+        config = {"guidance_embeds": True} if kind is _FLUX and "schnell" not in model.source.lower() else {}
+    if config is None:
         return Unknown("the transformer's config.json is not on this machine")
-    blocks = quantizable(shapes)
-    total = sum(prod(shape) for shape in shapes.values())
-    text_encoder, vae = model.components.get("text_encoder"), model.components.get("vae")
-    encoder_parameters = _parameters(text_encoder)
-    vae_parameters = _parameters(vae)
-    guessed = encoder_parameters == 0 or published
-    if encoder_parameters == 0:
-        published_encoder = needed_tensors("Qwen3ForCausalLM", QWEN3_4B) or {}
-        encoder_parameters = sum(prod(shape) for shape in published_encoder.values())
+    # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
+    shapes = needed_tensors(kind.class_name, config) or {}
+    blocks = quantizable(shapes) if kind is _ZIMAGE else flux_block_linears(shapes)
+    linears = lora_linears(shapes) if kind is _ZIMAGE else {name: shape[::-1] for name, shape in blocks.items()}
+    in_blocks = sum(prod(shape) for shape in blocks.values())
+    encoders = {name: _parameters(model.components.get(name)) for name in kind.encoders}
+    guessed = published or not all(encoders.values())
+    for name, (class_name, published_config) in kind.encoders.items():
+        encoders[name] = encoders[name] or _count(needed_tensors(class_name, published_config) or {})
+    vae = model.components.get("vae")
     widths = vae.config.get("block_out_channels") if vae is not None and vae.config else None
     first = widths[0] if isinstance(widths, list) and widths and isinstance(widths[0], int) else 128
     return Sizes(
-        width=int(config.get("dim", 3840)),
-        heads=int(config.get("n_heads", 30)),
-        layers=int(config.get("n_layers", 30)),
-        refiners=int(config.get("n_refiner_layers", 2)),
-        blocks=sum(prod(shape) for shape in blocks.values()),
+        kind=kind,
+        **(_zimage_sides(config) if kind is _ZIMAGE else _flux_sides(config)),
+        blocks=in_blocks,
         block_rows=sum(shape[0] for shape in blocks.values()),
-        rest=total - sum(prod(shape) for shape in blocks.values()),
-        linears=tuple(lora_linears(shapes).values()),
-        text_encoder=encoder_parameters,
-        vae=vae_parameters or _VAE_PARAMETERS,
+        rest=_count(shapes) - in_blocks,
+        linears=tuple(linears.values()),
+        text_encoder=sum(encoders.values()),
+        vae=_parameters(vae) or _VAE_PARAMETERS,
         vae_width=first,
         stored=_stored_width(transformer),
         assumed="parts that are not on this machine taken as published" if guessed else "",
     )
 
 
+def _zimage_sides(config: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        "width": int(config.get("dim", 3840)),
+        "heads": int(config.get("n_heads", 30)),
+        "layers": int(config.get("n_layers", 30)),
+        "refiners": int(config.get("n_refiner_layers", 2)),
+    }
+
+
+def _flux_sides(config: Mapping[str, Any]) -> dict[str, int]:
+    heads = int(config.get("num_attention_heads", 24))
+    return {
+        "width": heads * int(config.get("attention_head_dim", 128)),
+        "heads": heads,
+        "layers": int(config.get("num_layers", 19)) + int(config.get("num_single_layers", 38)),
+        "refiners": 0,
+    }
+
+
+def _count(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(prod(shape) for shape in shapes.values())
+
+
 def _parameters(component: Component | None) -> int:
     if component is None:
         return 0
     shapes = component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
-    return sum(prod(shape) for shape in shapes.values())
+    return _count(shapes)
 
 
 def _stored_width(component: Component | None) -> int:

@@ -14,7 +14,10 @@ def explain(run: Run) -> Iterator[str]:
     if run.network_type == "lokr" and lokr_rank(run) is None:
         yield f"rank {run.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
     elif run.alpha != run.rank:
-        yield f"alpha {run.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with alpha = rank = {run.rank}."
+        yield (
+            f"alpha {run.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with alpha = rank = "
+            f"{run.rank}."
+        )
     if run.scheduler == "linear" and not {"start_factor", "end_factor"} & set(run.scheduler_settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
     if run.scheduler_settings.get("total_iters", run.steps) != run.steps:

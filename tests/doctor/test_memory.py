@@ -54,6 +54,50 @@ def test_a_step_of_the_full_model_is_predicted_within_three_percent(
     assert tensors == pytest.approx(traced, rel=0.03)
 
 
+# The same of FLUX.1-dev without quantization: (resolution, checkpointing, batch size, with control images).
+TRACED_FLUX = [
+    (512, True, 1, False, 23.91),
+    (1024, True, 1, False, 25.44),
+    (1024, True, 2, False, 27.74),
+    (1024, True, 1, True, 27.49),
+    (512, False, 1, False, 34.43),
+    (1024, False, 1, False, 56.71),
+]
+
+
+def flux(resolution: int = 1024, control: bool = False, **changes: Any) -> Run:
+    """The published FLUX.1-dev or Kontext, rank 16, AdamW, with latents and text embeddings cached."""
+    model = "black-forest-labs/FLUX.1-" + ("Kontext-dev" if control else "dev")
+    run = run_of(model, "flux_kontext" if control else "flux")
+    folders = ("/c",) if control else ()
+    datasets = tuple(
+        replace(dataset, resolutions=(resolution,), cache_latents=True, control_folders=folders)
+        for dataset in run.datasets
+    )
+    return replace(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+
+
+@pytest.mark.parametrize(("resolution", "checkpointing", "batch", "control", "traced"), TRACED_FLUX)
+def test_a_step_of_the_full_flux_is_predicted_within_three_percent(
+    resolution: int, checkpointing: bool, batch: int, control: bool, traced: float
+) -> None:
+    run = flux(resolution, control, batch_size=batch, gradient_checkpointing=checkpointing)
+    step = next(phase for phase in predicted(run, A6000).phases if phase.name == "training step")
+    tensors = (step.total - step.items["CUDA context (assumed)"]) / GIB
+    assert tensors == pytest.approx(traced, rel=0.03)
+
+
+def test_flux_is_loaded_side_by_side() -> None:
+    """ai-toolkit quantizes the transformer on the card, unless low_vram, and loads T5 whole beside it."""
+    run = flux(quantization="qfloat8", text_encoder_quantization="qfloat8")
+    phases = {phase.name: phase for phase in predicted(run, A6000).phases}
+    assert phases["quantizing the transformer"].total / GIB == pytest.approx(22.17 + 0.45, rel=0.01)
+    assert phases["loading the text encoder"].total / GIB == pytest.approx(11.1 + 9.1 + 0.45, rel=0.01)
+    low = {"model/low_vram": Value(True, Where("c"), 0, 4)}
+    careful = predicted(replace(run, settings={**run.settings, **low}), A6000)
+    assert "quantizing the transformer" not in {phase.name for phase in careful.phases}
+
+
 @pytest.mark.parametrize(("percent", "waiting"), [(1.0, 32), (0.5, 15), (0.0, 0)])
 def test_offloaded_blocks_are_not_on_the_card(percent: float, waiting: int) -> None:
     """Of the 34, two are there at a time; the others wait in host memory."""
@@ -164,7 +208,7 @@ def test_a_lokr_has_the_weights_of_its_two_matrices() -> None:
     [
         ({"kind": "finetune"}, "LoRA"),
         ({"network_type": "lorm"}, "LoRA"),
-        ({"architecture": "flux"}, "flux"),
+        ({"architecture": "flex2"}, "flex2"),
         ({"dtype": "bf17"}, "bf17"),
         ({"quantization": "convrot4"}, "convrot4"),
     ],

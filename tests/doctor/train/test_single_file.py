@@ -44,7 +44,8 @@ def test_flux_is_converted_as_diffusers_does_it(tmp_path: Path) -> None:
     needed = {name: (*shape[:1], 1)[: len(shape)] for name, shape in (needed_tensors(FLUX, config) or {}).items()}
     file = tmp_path / "flux.safetensors"
     save_file({PREFIX + n: torch.randn(shape) for n, shape in original_layout(FLUX, needed).items()}, file)
-    theirs: dict[str, Tensor] = convert_flux_transformer_checkpoint_to_diffusers(load_file(file))
+    convert: Any = convert_flux_transformer_checkpoint_to_diffusers
+    theirs: dict[str, Tensor] = convert(load_file(file))
     entries = single_file_entries(file, FLUX, needed)
     assert entries.keys() == theirs.keys() == needed.keys()
     for entry, view in stream(list(entries.values())):

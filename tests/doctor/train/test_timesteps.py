@@ -63,7 +63,7 @@ def test_shifted_times_are_those_of_the_scheduler(scheme: str) -> None:
 
 @pytest.mark.parametrize(("width", "height", "middle"), [(512, 512, 0.653), (1024, 1024, 0.760), (768, 1344, 0.758)])
 def test_flux_shifts_larger_pictures_more(width: int, height: int, middle: float) -> None:
-    """exp(mu) / (exp(mu) + 1) amid the table, mu from 0.5 at 256 cells to 1.15 at 4096: the scheduler's own numbers."""
+    """exp(mu) / (exp(mu) + 1) amid the table, mu from 0.5 at 256 cells to 1.15 at 4096: the scheduler's numbers."""
     cells = width * height // 256
     scheduler: Any = FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True)
     scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=flux.shift(cells))

@@ -1,0 +1,86 @@
+"""`zdoctor train` on configs of every model it trains: the checks are green, and a LoRA comes out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from zdoctor.doctor.cli import main
+
+from .test_single_file import single
+
+
+def config(base: Path, data: Path, architecture: str, **changes: Any) -> str:
+    process: dict[str, Any] = {
+        "type": "sd_trainer",
+        "training_folder": "out",
+        "device": "cpu",
+        "training_seed": 42,
+        "network": {"type": "lora", "linear": 4, "linear_alpha": 4},
+        "save": {"dtype": "bf16", "save_every": 50},
+        "datasets": [
+            {"folder_path": str(data), "caption_ext": "txt", "resolution": [64], "cache_latents_to_disk": True}
+            | changes.pop("dataset", {})
+        ],
+        "train": {
+            "batch_size": 2,
+            "steps": 2,
+            "lr": 1e-3,
+            "optimizer": "adamw",
+            "dtype": "float32",
+            "noise_scheduler": "flowmatch",
+            "timestep_type": "flux_shift",
+            "cache_text_embeddings": True,
+        },
+        "model": {"name_or_path": str(base), "arch": architecture, "quantize": True, **changes.pop("model", {})},
+        "sample": {"sample_every": 50, "width": 64, "height": 64, "sample_steps": 2, "guidance_scale": 4}
+        | changes.pop("sample", {"prompts": ["a b"]}),
+    }
+    Path("config.json").write_text(
+        json.dumps({"job": "extension", "config": {"name": "circles", "process": [process]}})
+    )
+    return "config.json"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def trained(words: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The keys of the LoRA that a run of two steps leaves."""
+    code = main(["train", words])
+    said = capsys.readouterr()
+    assert code == 0, said.out + said.err
+    assert "Finished: 2 steps." in said.out
+    assert len(list(Path("out/circles/samples").glob("*.png"))) == 2
+    return set(load_file("out/circles/circles.safetensors"))
+
+
+def test_flux(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = trained(config(flux, circles, "flux"), capsys)
+    assert "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight" in keys
+
+
+def test_kontext(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    controls = Path(shutil.copytree(circles, here / "controls"))
+    words = config(
+        flux,
+        circles,
+        "flux_kontext",
+        dataset={"control_path": str(controls)},
+        sample={"prompts": [f"a b --ctrl_img {controls / '0.png'}"]},
+    )
+    assert "transformer.transformer_blocks.1.attn.add_k_proj.lora_B.weight" in trained(words, capsys)
+
+
+def test_zimage_from_a_single_file(here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = single(tiny, here / "z.safetensors")
+    words = config(file, circles, "zimage", model={"extras_name_or_path": str(tiny)})
+    assert "diffusion_model.layers.0.attention.to_q.lora_A.weight" in trained(words, capsys)
