@@ -71,10 +71,10 @@ def no_output_folder(config: Config, run: Run) -> Iterator[Finding]:
     trainers=TRAINERS,
 )
 def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
-    """Prompts, weights or a saved state that are not there.
+    """A dataset file, prompts, weights or a saved state that are not there.
 
-    What: The file of --sample_prompts, --network_weights or --base_weights, or the folder of --resume does not exist;
-    or the prompts are in a file that ends in none of .txt, .toml and .json.
+    What: The file of --dataset_config, --sample_prompts, --network_weights or --base_weights, or the folder of
+    --resume does not exist; or the prompts are in a file that ends in none of .txt, .toml and .json.
     Why: They are opened when they are needed: the prompts after the captions were encoded, the weights after the
     whole model was loaded, the state after everything was prepared.
     Repair: Name the file, or leave the option out.
@@ -87,7 +87,7 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
         entry = files.at(text)
         if entry is None or VARIABLE.search(text) or entry.kind == "denied":
             continue
-        missing = entry.kind in ("missing", "dangling")
+        missing = entry.kind in ("missing", "dangling") or option == "dataset_config"
         unread = option == "sample_prompts" and not text.endswith((".txt", ".toml", ".json"))
         if not missing and not unread:
             continue
@@ -98,7 +98,9 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
             else "{text}, which --{option} names, does not exist."
             if missing
             else "{text} ends in none of .txt, .toml and .json, the files that prompts are read from.",
-            otherwise="The run ends when it opens it, after the model was loaded.",
+            otherwise="The run ends when it opens it, after the model was loaded."
+            if option != "dataset_config"
+            else "The trainer stops at once.",
             evidence={"option": option, "text": text},
             text=text,
             option=option,

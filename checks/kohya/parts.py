@@ -23,7 +23,6 @@ _MODULES = {
     ("sd-scripts", "flux"): "networks.lora_flux",
     ("sd-scripts", "chroma"): "networks.lora_flux",
     ("sd-scripts", "sd3"): "networks.lora_sd3",
-    ("sd-scripts", "lumina2"): "networks.lora_lumina",
     ("musubi-tuner", "zimage"): "networks.lora_zimage",
     ("musubi-tuner", "flux_kontext"): "networks.lora_flux",
     ("musubi-tuner", "flux2"): "networks.lora_flux_2",

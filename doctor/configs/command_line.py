@@ -64,12 +64,18 @@ class Command:
 
 def shell_of(path: str, text: str) -> Shell:
     """Which shell a file is written for."""
+    ends = _ends(text)
+    return _named(path) or (_CONTINUES[ends.most_common(1)[0][0]] if ends else "bash")
+
+
+def _named(path: str) -> Shell | None:
     ending = re.search(r"\.\w+$", path.lower())
-    known = _BY_NAME.get(ending.group()) if ending else None
-    if known is not None:
-        return known
-    ends = Counter(m.group(1) for m in _LAST.finditer(text) if m.group(1) in _CONTINUES)
-    return _CONTINUES[ends.most_common(1)[0][0]] if ends else "bash"
+    return _BY_NAME.get(ending.group()) if ending else None
+
+
+def _ends(text: str) -> Counter[str]:
+    """The characters that continue lines, and how often."""
+    return Counter(m.group(1) for m in _LAST.finditer(text) if m.group(1) in _CONTINUES)
 
 
 def commands(path: str, text: str, environment: Mapping[str, str]) -> tuple[Command, ...]:
@@ -77,14 +83,17 @@ def commands(path: str, text: str, environment: Mapping[str, str]) -> tuple[Comm
 
     Raises Unreadable for a quote that is never closed.
     """
-    return tuple(_Reader(text, shell_of(path, text), environment).commands())
+    # a note of a command that was never in a script: options on lines of their own belong to it
+    is_note = _named(path) is None and not _ends(text)
+    return tuple(_Reader(text, shell_of(path, text), environment, is_note).commands())
 
 
 class _Reader:
     """One pass over a text."""
 
-    def __init__(self, text: str, shell: Shell, environment: Mapping[str, str]) -> None:
+    def __init__(self, text: str, shell: Shell, environment: Mapping[str, str], is_note: bool) -> None:
         self.text = text
+        self.is_note = is_note
         self.shell: Shell = shell
         self.escape = {"bash": "\\", "powershell": "`", "cmd": "^"}[shell]
         self.index = 1 if text.startswith("\ufeff") else 0
@@ -101,7 +110,10 @@ class _Reader:
                 continue
             if before is not None and _OPTION.match(words[0].text) and not ended.strip():
                 # a lone option is no program: the line above was meant to go on
-                before = replace(before, broken=before.broken or words[0].start)
+                if self.is_note:
+                    before = replace(before, words=(*before.words, *words))
+                else:
+                    before = replace(before, broken=before.broken or words[0].start)
                 ended = stop
                 continue
             if before is not None:

@@ -31,13 +31,6 @@ def _any(*marks: str) -> tuple[frozenset[str], ...]:
 DIALECTS = (
     Dialect("ai-toolkit", "ai_toolkit", _any("job+config", "job+process")),
     Dialect(
-        "SimpleTuner",
-        "simpletuner",
-        _any("model_family", "data_backend_config", "model_type+output_dir", "dataloader_config", "trainer_extra_args")
-        # a file of datasets, and a config.env that only says how the trainer is started
-        + _any("instance_data_dir+id", "cache_dir_vae+id", "training_num_processes"),
-    ),
-    Dialect(
         "musubi-tuner",
         "musubi",
         _any("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
@@ -50,6 +43,15 @@ DIALECTS = (
             "pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"
         )
         + _any("flux1_checkbox", "lycoris_preset", "flux_train_network", "sdxl_train_network"),
+    ),
+    Dialect(
+        "SimpleTuner",
+        "simpletuner",
+        _any(
+            "model_family", "data_backend_config", "model_type+output_dir", "dataloader_config", "trainer_extra_args"
+        )
+        # a file of datasets, and a config.env that only says how the trainer is started
+        + _any("instance_data_dir+id", "cache_dir_vae+id", "training_num_processes"),
     ),
 )
 TRAINERS = tuple(dialect.trainer for dialect in DIALECTS)

@@ -117,10 +117,11 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> tuple[Run, Conf
     named = settings.get("dataset_config")
     if named is not None and isinstance(named.value, str) and named.value:
         tree = tree_beside(named.value, named, beside)
-        if isinstance(tree, Problem):
+        if isinstance(tree, Problem) and tree.where.path != named.where.path:
             return tree
-        settings |= datasets_of(*tree)
-        described = tree[1]
+        if not isinstance(tree, Problem):  # one that is not there is told by a rule
+            settings |= datasets_of(*tree)
+            described = tree[1]
     w = Options(settings)
     script = start.script or _script(w)
     keys = dict(_KEYS)

@@ -91,7 +91,8 @@ def other_files(run: Run) -> tuple[tuple[str, str], ...]:
     if run.trainer not in ("sd-scripts", "musubi-tuner") or run.config.lower().endswith(".json"):
         return ()  # the GUI keeps the prompts themselves there
     found: list[tuple[str, str]] = []
-    for option in ("sample_prompts", "network_weights", "base_weights", "resume"):
+    options = ("sample_prompts", "network_weights", "base_weights", "resume")
+    for option in options if run.homes else ("dataset_config", *options):
         written = run.settings.get(option)
         entries = (
             written.value if written is not None and isinstance(written.value, list) else [written and written.value]

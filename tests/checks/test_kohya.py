@@ -167,6 +167,7 @@ ZIMAGE_SICK: list[tuple[str, dict[str, object], str, tuple[str, str]]] = [
     ("no caption ending", {}, DATA.replace("caption_extension", "# "), ("KOH005", "/datasets/0")),
     ("another caption ending", {}, DATA.replace(".txt", ".caption"), ("KOH005", "/datasets/0")),
     ("no rate", {"learning_rate": None}, DATA, ("KOH010", "")),
+    ("no datasets", {"dataset_config": "nowhere.toml"}, DATA, ("KOH012", "/dataset_config")),
     ("no optimizer", {"optimizer_type": None}, DATA, ("KOH013", "")),
     ("no adapter", {"base_weights": ["/nowhere.safetensors"]}, DATA, ("KOH012", "/base_weights")),
 ]

@@ -39,6 +39,7 @@ WORDS = [
     ("powershell's list", "a.ps1", '$l = @("--a", "b")\n& x @l', ["x", "--a", "b"]),
     ("powershell's environment", "a.ps1", "x $env:HOME", ["x", "/home/me"]),
     ("a byte-order mark", "a.sh", "\ufeffx --a", ["x", "--a"]),
+    ("a note without any continuation", "a.txt", "x --a 1\n  --b 2\n--c\n", ["x", "--a", "1", "--b", "2", "--c"]),
     ("nothing", "a.sh", "# only this\n", []),
     ("an escape at the end", "a.ps1", "x `", ["x", ""]),
 ]

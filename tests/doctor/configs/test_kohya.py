@@ -206,7 +206,6 @@ BAD = [
     ("a lost line", "/w/t.sh", FLUX + "--ae /a \\ \n --fp8_base\n", "does not go on", 1),
     ("an open quote", "/w/t.sh", FLUX + "--ae 'a\n", "not closed", 1),
     ("no such config file", "/w/t.sh", FLUX + "--config_file nowhere", "nowhere.toml does not exist", 1),
-    ("no such datasets", "/w/cfg.toml", CONFIG.replace("data.toml", "x.toml"), "x.toml does not exist", 11),
     ("a variable that nobody sets", "/w/t.sh", FLUX + "--config_file $C/a", "nothing here sets", 1),
     ("broken toml", "/w/cfg.toml", CONFIG + "x = [1,\n", "", 13),
     ("a key twice", "/w/cfg.toml", "mixed_precision = 'no'\nmixed_precision = 'no'\nae = 'x'\n", "already exists", 2),
