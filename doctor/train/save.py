@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from ..architectures.network import lokr_rank
 from ..model.run import Run
 from .encode import write_atomic
 from .errors import TrainError
+from .files import atomic
 
 STATE_VERSION = 1
 
@@ -131,9 +131,11 @@ def prune(folder: Path, name: str, keep: int) -> None:
 
 
 def write_state(file: Path, state: State) -> None:
-    buffer = io.BytesIO()
-    torch.save({"version": STATE_VERSION, **vars(state)}, buffer)
-    write_atomic(file, buffer.getbuffer())
+    with atomic(file) as stream:  # never as a whole in memory
+        try:
+            torch.save({"version": STATE_VERSION, **vars(state)}, stream)
+        except RuntimeError as error:  # what torch makes of a full disk
+            raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
 
 def read_state(file: Path, identity: Mapping[str, str]) -> State | None:

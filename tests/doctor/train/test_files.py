@@ -1,0 +1,40 @@
+"""A file is wholly there or not changed, also when the disk fills up in the middle of a checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.save import State, read_state, write_state
+
+STATE = State({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of a file there")
+def test_a_disk_that_fills_up_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
+    import resource
+    import signal
+
+    file = tmp_path / "state.pt"
+    write_state(file, STATE)
+    larger = replace(STATE, step=4, lora={"a": torch.zeros(3 << 20)})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(TrainError, match=r"state\.pt cannot be written: File too large"):
+            write_state(file, larger)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, former)
+    assert [path.name for path in tmp_path.iterdir()] == ["state.pt"]
+    found = read_state(file, {"rank": "8"})
+    assert found is not None and found.step == 3 and torch.equal(found.lora["a"], STATE.lora["a"])
+    write_state(file, larger)
+    again = read_state(file, {"rank": "8"})
+    assert again is not None and again.step == 4
