@@ -150,7 +150,8 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
     ):
         yield from _spelling(run, key, known, when, severity="warning")
     optimizer = value_of(run, "train/optimizer")
-    optimizers = schema.choices("train/optimizer") | keys.OPTIMIZERS
+    listed = schema.choices("train/optimizer")
+    optimizers = listed | keys.OPTIMIZERS if listed else listed
     if not (isinstance(optimizer, str) and optimizer.lower().startswith(("prodigy", "dadaptation"))) and not (
         isinstance(optimizer, str) and optimizer.lower() in optimizers
     ):

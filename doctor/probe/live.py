@@ -266,7 +266,7 @@ class LiveWorld:
         from ..state import state_folder
 
         named = self._trainer_source
-        root = mining.find(trainer, near) if named is None else Path(self._cwd, named)
+        root = mining.find(trainer, near) if named is None else Path(os.path.abspath(os.path.join(self._cwd, named)))
         if root is None:
             return None
         if named is not None and mining.recognised(root) != trainer:

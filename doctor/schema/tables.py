@@ -141,12 +141,29 @@ def cached(root: Path, trainer: str, state: Path) -> Schema:
 
 
 def completed(schema: Schema) -> Schema:
-    """A schema of a checkout that does not parse as a whole, with the keys of the shipped table beside its own."""
-    table = shipped(schema.trainer) if schema.unparsed else None
+    """A mined schema with what its source may hold in a form that the miner does not see, taken from the table.
+
+    Choices are listed by the comparisons that the source makes. Where fewer than half of the table's are found, the
+    source has another form there. Where files do not parse, all keys of the table count beside the mined ones.
+    """
+    table = shipped(schema.trainer)
     if table is None:
         return schema
-    known = {**table.sections, **schema.sections}
-    return replace(schema, sections={at: {**table.sections.get(at, {}), **keys} for at, keys in known.items()})
+    sections = dict(schema.sections)
+    for at, keys in table.sections.items():
+        mined = sections.get(at)
+        if mined is None:
+            if schema.unparsed:
+                sections[at] = keys
+            continue
+        few = {
+            name: replace(key, choices=tuple(sorted({*key.choices, *keys[name].choices})))
+            for name, key in mined.items()
+            if name in keys and 2 * len(key.choices) < len(keys[name].choices)
+        }
+        if few or schema.unparsed:
+            sections[at] = {**(keys if schema.unparsed else {}), **mined, **few}
+    return replace(schema, sections=sections)
 
 
 def _unchanged(root: Path, stamps: Mapping[str, Any]) -> bool:

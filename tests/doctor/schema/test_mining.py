@@ -89,6 +89,16 @@ def test_what_does_not_parse_is_named_and_the_rest_is_mined(tmp_path: Path) -> N
     assert schema.choices("model/arch") == {"old", "newest"}
 
 
+def test_choices_in_another_form_are_not_called_wrong(tmp_path: Path) -> None:
+    registry = {
+        "toolkit/optimizer.py": 'KNOWN = {"adamw": 1}\n\n\ndef get_optimizer(name):\n    return KNOWN[name]\n'
+    }
+    schema = mined(tmp_path, {**AI_TOOLKIT, **registry})
+    assert not schema.choices("train/optimizer")  # nothing is compared there any more
+    assert {"adamw8bit", "adafactor"} <= tables.completed(schema).choices("train/optimizer")
+    assert "gradient_checkpointing" not in tables.completed(schema).sections["train"]
+
+
 def test_nothing_to_mine_is_said(tmp_path: Path) -> None:
     with pytest.raises(mining.NoCheckout, match="no checkout"):
         mining.mine(tmp_path)
