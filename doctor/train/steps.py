@@ -54,7 +54,7 @@ class Steps:
         if trainer.step == 0:
             self._evaluate()
             if not run.skip_first_sample:
-                self.preview.paint(stop)
+                painted(trainer, self.preview, stop)
         try:
             self._train()
         except Lost as error:
@@ -68,7 +68,7 @@ class Steps:
             )
         self._save(saved(run, self.output, trainer.step))
         if trainer.step >= run.steps:
-            self.preview.paint(stop)
+            painted(trainer, self.preview, stop)
         self._tell("Finished" if trainer.step >= run.steps else "Stopped")
         return "interrupted" if self.halted or stop.is_set() else "finished"
 
@@ -97,7 +97,7 @@ class Steps:
                 prune(self.output, run.name, run.keep_saves)
                 self._tell("Saved")
             if samples:
-                self.preview.paint(stop)
+                painted(trainer, self.preview, stop)
 
     def _time_a_save(self) -> None:
         """After the first step of a run with a limit: how long the checkpoint at its end will take."""
@@ -133,8 +133,15 @@ def due(run: Run, step: int) -> tuple[bool, bool, bool]:
 
 
 def measured(trainer: Trainer, held: list[Item], stop: Stop) -> float | None:
-    """The evaluation loss; None where nothing is held out, or when it was stopped."""
-    return evaluate(trainer, held, trainer.ranks.agreed(stop.is_set)) if held else None
+    """The evaluation loss; None where nothing is held out, or when it was stopped. Raises Lost."""
+    with trainer.ranks.noticing():
+        return evaluate(trainer, held, trainer.ranks.agreed(stop.is_set)) if held else None
+
+
+def painted(trainer: Trainer, preview: Preview, stop: Stop) -> None:
+    """Paint the samples. Raises Lost."""
+    with trainer.ranks.noticing():
+        preview.paint(stop)
 
 
 def follow(
@@ -150,16 +157,16 @@ def follow(
         if sharded and trainer.step == 0:
             measured(trainer, held, stop)
             if not run.skip_first_sample:
-                preview.paint(stop)
+                painted(trainer, preview, stop)
         while trainer.step < run.steps and not trainer.ranks.any(stop.is_set()):
             trainer.advance()
             _, samples, evaluates = due(run, trainer.step)
             if sharded and evaluates:
                 measured(trainer, held, stop)
             if sharded and samples:
-                preview.paint(stop)
+                painted(trainer, preview, stop)
         if sharded and trainer.step >= run.steps:
-            preview.paint(stop)
+            painted(trainer, preview, stop)
     except Lost as error:
         for _ in range(LOOKS):
             time.sleep(LOOK_SECONDS)

@@ -107,7 +107,7 @@ def entry(name: str, count: int) -> Entry:
 
 
 def trained(
-    ranks: Ranks, run: Run, stop_at: int, places: tuple[Path, Path, Path], adapter: Path
+    ranks: Ranks, run: Run, stop_at: int, places: tuple[Path, Path, Path], adapter: Path | None
 ) -> tuple[TrainResult, list[str]]:
     """Ctrl-C in process 0 after the step `stop_at`."""
 
@@ -116,7 +116,9 @@ def trained(
             signal.raise_signal(signal.SIGINT)
 
     recorder = Recorder(at)
-    return shared(ranks, run, places, recorder, adapter_file=str(adapter), held_out=1), recorder.notes
+    return shared(
+        ranks, run, places, recorder, adapter_file=None if adapter is None else str(adapter), held_out=1
+    ), recorder.notes
 
 
 def shared(
@@ -142,27 +144,28 @@ def encoded(run: Run, model: Path, images: Path, output: Path) -> None:
     shutil.copytree(folder / ".cache", output / ".cache")
 
 
-@pytest.mark.parametrize("kind", ["int8", "none"])
+@pytest.mark.parametrize(("name", "kind"), [("zimage", "int8"), ("flux", "none")])
 def test_a_run_is_the_same_with_a_shared_base(
-    tiny: Path, circles: Path, tmp_path: Path, adapter: Path, kind: Kind
+    tiny: Path, flux: Path, circles: Path, tmp_path: Path, adapter: Path, name: str, kind: Kind
 ) -> None:
     """Stopped by Ctrl-C in one of two processes after two steps, it goes on in a single one."""
-    run = replace(RUN, quantization=kind, name=kind, gradient_checkpointing=kind == "int8")
-    encoded(run, tiny, circles, tmp_path / "two")
-    together = Together(2, trained, run, 2, (tiny, circles, tmp_path / "two"), adapter)
-    one = go(run, tiny, circles, tmp_path / "one", adapter=adapter, held_out=1)
+    model, merged = (tiny, adapter) if name == "zimage" else (flux, None)
+    run = replace(RUN, quantization=kind, name=name, architecture=name, gradient_checkpointing=kind == "int8")
+    encoded(run, model, circles, tmp_path / "two")
+    together = Together(2, trained, run, 2, (model, circles, tmp_path / "two"), merged)
+    one = go(run, model, circles, tmp_path / "one", adapter=merged, held_out=1)
     (first, notes), (second, _) = together.answers()
     assert (first.stopped, first.steps) == (second.stopped, second.steps) == ("interrupted", 2)
     assert any("each keeps" in note for note in notes)
-    two = go(run, tiny, circles, tmp_path / "two", adapter=adapter, held_out=1)
+    two = go(run, model, circles, tmp_path / "two", adapter=merged, held_out=1)
     assert two.losses == pytest.approx(one.losses, rel=ROUNDING)
     assert two.evaluations[-1] == pytest.approx(one.evaluations[-1], rel=ROUNDING)
-    pictures = [Image.open(tmp_path / folder / "samples" / f"{kind}_000000000_0.png") for folder in ("one", "two")]
+    pictures = [Image.open(tmp_path / folder / "samples" / f"{name}_000000000_0.png") for folder in ("one", "two")]
     assert max(high for _, high in ImageChops.difference(*pictures).getextrema()) <= 1  # type: ignore[misc]
 
 
 def hit(ranks: Ranks, run: Run, number: int, rank: int, places: tuple[Path, Path, Path]) -> str:
-    """The signal `number` reaches process `rank` in the middle of the third step. What the other one says."""
+    """The signal `number` reaches process `rank` at the first call of the model after two steps."""
     real = Trainer.predict
 
     def predict(self: Trainer, *inputs: Any, **options: Any) -> Any:
@@ -172,7 +175,7 @@ def hit(ranks: Ranks, run: Run, number: int, rank: int, places: tuple[Path, Path
 
     Trainer.predict = predict  # type: ignore[method-assign]
     try:
-        shared(ranks, run, places)
+        shared(ranks, run, places, held_out=1)
     except Lost as error:
         return f"lost {error}"
     except TrainError as error:
@@ -181,21 +184,27 @@ def hit(ranks: Ranks, run: Run, number: int, rank: int, places: tuple[Path, Path
 
 
 @pytest.mark.parametrize(
-    ("number", "rank", "words"),
-    [(signal.SIGKILL, 0, "is gone"), (signal.SIGKILL, 1, "is gone"), (signal.SIGSTOP, 0, "does not answer")],
+    ("number", "rank", "words", "every"),
+    [
+        (signal.SIGKILL, 0, "is gone", 100),
+        (signal.SIGKILL, 1, "is gone", 2),
+        (signal.SIGSTOP, 0, "does not answer", 100),
+    ],
 )
-def test_a_process_that_goes_in_mid_step_costs_that_step_only(
-    tiny: Path, circles: Path, tmp_path: Path, number: int, rank: int, words: str
+def test_a_process_that_goes_costs_one_step_at_most(
+    tiny: Path, circles: Path, tmp_path: Path, number: int, rank: int, words: str, every: int
 ) -> None:
-    """One that stopped holds the lock of the run; the other one saves all the same."""
-    run = run_with(steps=100, batch_size=2)
+    """In the third step, or in the evaluation before it. One that stopped holds the lock of the run; the other one
+    saves all the same.
+    """
+    run = run_with(steps=100, batch_size=2, save_every=every)
     encoded(run, tiny, circles, tmp_path / "out")
     together = Together(2, hit, run, number, rank, (tiny, circles, tmp_path / "out"), patience=5.0)
     said = together.ends[1 - rank].recv()
     together.end()
     assert f"Another process of this run {words}" in said and "The run is saved at step 2" in said
     assert (tmp_path / "out" / "circles_000000002.safetensors").is_file()
-    again = go(run_with(steps=3, batch_size=2), tiny, circles, tmp_path / "out")
+    again = go(replace(run, steps=3), tiny, circles, tmp_path / "out")
     assert len(again.losses) == 3
 
 
