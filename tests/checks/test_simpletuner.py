@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from zdoctor.checks.simpletuner.datasets import _shape
 from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.configs.simpletuner.options import from_mapping
@@ -52,6 +53,7 @@ def looked_at(
     config: dict[str, Any],
     data: object = (SET, TEXT),
     images: int = 20,
+    sizes: Sequence[tuple[int, int]] | None = None,
     path: str = "/st/config/config.json",
     text: str | None = None,
 ) -> Report:
@@ -59,7 +61,8 @@ def looked_at(
     written = json.dumps({name: value for name, value in config.items() if value is not ...}, indent=1)
     reading = read_config(path, (text or written).encode(), {}, beside=files.get)
     run = reading.runs[0] if reading.runs else Unknown(reading.reason)
-    pictures = tuple(Image(f"/data/lanterns/{index}.jpg", 1024, 1024, True) for index in range(images))
+    all = enumerate(sizes or [(1024, 1024)] * images)
+    pictures = tuple(Image(f"/data/lanterns/{index}.jpg", *size, caption=True) for index, size in all)
     folders = (DatasetFolder("datasets/0", "/data/lanterns", pictures),)
     schema = shipped("SimpleTuner")
     assert schema is not None
@@ -251,6 +254,44 @@ def test_too_few_images(images: int, written: dict[str, Any], of_set: dict[str, 
             written.get("train_batch_size", 4) if written.get("train_batch_size", 4) is not ... else 4
         ) * written.get("gradient_accumulation_steps", 1)
         assert images * (needed + 1) >= each > images * needed
+
+
+@pytest.mark.parametrize(
+    ("sizes", "written", "of_set", "left"),
+    [
+        ([(1024, 1024)] * 4, {}, {}, None),
+        ([(1024, 1024)] * 4 + [(1500, 1000)], {}, {}, 1),
+        ([(1024, 1024)] * 4 + [(1024, 1000)], {}, {}, None),  # the same after rounding to 64 pixels
+        ([(1024, 1024)] * 4 + [(1500, 1000)], {}, {"repeats": 3}, None),
+        ([(1024, 1024)] * 4 + [(1500, 1000)], {"train_batch_size": 1}, {}, None),
+        ([(1024, 1024)] * 4 + [(1500, 1000)], {}, {"crop": True}, None),
+        ([(1024, 1024)] * 4 + [(1500, 1000)], {"allow_dataset_oversubscription": True}, {}, None),
+        ([(600, 900)] * 3 + [(900, 600)] * 4, {}, {"resolution_type": "pixel", "resolution": 512}, 3),
+    ],
+)
+def test_shapes_that_too_few_pictures_have(
+    sizes: list[tuple[int, int]], written: dict[str, Any], of_set: dict[str, Any], left: int | None
+) -> None:
+    report = looked_at({**HEALTHY, "train_batch_size": 4, **written}, [{**SET, **of_set}], sizes=sizes)
+    assert ids(report) == ([] if left is None else ["SIM009"])
+    if left is not None:
+        assert sum(report.findings[0].evidence["shapes"].values()) == left
+
+
+@pytest.mark.parametrize(
+    ("size", "edge", "kind", "shape"),
+    [
+        # what MultiaspectImage of bc8e6ab7 computes, run for these sizes
+        ((1024, 1024), 1024, "pixel_area", 1.0),
+        ((1500, 1000), 1024, "pixel_area", 1.54),
+        ((1000, 1500), 1024, "pixel_area", 0.65),
+        ((4000, 300), 512, "area", 14.5),
+        ((901, 900), 768, "pixel", 1.0),
+        ((1500, 1000), 512, "pixel", 1.5),
+    ],
+)
+def test_shapes_are_the_trainers(size: tuple[int, int], edge: int, kind: str, shape: float) -> None:
+    assert _shape(*size, edge, kind, 64, 2) == shape
 
 
 def cured(
