@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from diffusers.pipelines.flux.pipeline_flux import FluxPipeline
+from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tests.flux import DEV, FluxTransformer2DModel
 from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.train.adapter import read_adapter
 from zdoctor.doctor.train.encode import Cache, Texts
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.load import build_empty, fill
+from zdoctor.doctor.train.load import build_empty, fill, linears
 from zdoctor.doctor.train.lora import add_network, targets, trainable
 from zdoctor.doctor.train.sample import denoise
 
@@ -129,3 +132,48 @@ def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux: Path, circles:
     after = pipeline_latent(pipe)
     assert (after - before).abs().max() > 1e-2
     torch.testing.assert_close(ours, after, rtol=1e-4, atol=1e-4)
+
+
+def test_the_training_adapter_of_schnell_is_in_the_training_and_not_in_the_previews(
+    schnell: Path, circles: Path, tmp_path: Path
+) -> None:
+    """At step 0 the LoRA is zero: base + adapter - adapter must paint what the base alone paints."""
+    generator = torch.Generator().manual_seed(0)
+    model = build_empty(schnell / "transformer")
+    names = [*targets(model), "proj_out", "x_embedder"]
+    shapes = linears(model)
+    file = tmp_path / "pytorch_lora_weights.safetensors"
+    save_file(
+        {
+            f"transformer.{name}.lora_{part}.weight": 0.2 * torch.randn(shape, generator=generator)
+            for name in names
+            for part, shape in (("A", (4, shapes[name][1])), ("B", (shapes[name][0], 4)))
+        },
+        file,
+    )
+    run = run_with(
+        architecture="flux", steps=1, quantization=None, disable_sampling=False, samples=(PROMPT,), sample_every=1
+    )
+    result = go(run, schnell, circles, tmp_path / "with", adapter=file)
+    plain = go(run, schnell, circles, tmp_path / "without")
+    assert result.losses != plain.losses
+    first, other = (Image.open(files.samples[0]) for files in (result, plain))
+    assert first.size == (48, 64)
+    assert max(abs(a - b) for a, b in zip(first.tobytes(), other.tobytes(), strict=True)) <= 1
+
+    pipe = pipeline(schnell)
+    pipe.load_lora_weights(str(file))
+    pipe.fuse_lora()
+    merged = build_empty(schnell / "transformer")
+    adapter = read_adapter(file, linears(merged), CPU)
+    fill(merged, schnell / "transformer", quantization="none", adapter=adapter, dtype=torch.float32, device=CPU)
+    for name in names:
+        theirs = pipe.transformer.get_submodule(name).base_layer.weight
+        torch.testing.assert_close(merged.get_submodule(name).get_parameter("weight"), theirs)
+
+
+def test_a_lokr_goes_on_bit_for_bit(flux: Path, circles: Path, tmp_path: Path) -> None:
+    run = run_with(architecture="flux", steps=2, timestep_type="flux_shift", network_type="lokr", batch_size=1)
+    straight = go(run, flux, circles, tmp_path / "straight")
+    go(replace(run, steps=1), flux, circles, tmp_path / "halted")
+    assert go(run, flux, circles, tmp_path / "halted").losses == straight.losses
