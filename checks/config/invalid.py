@@ -9,9 +9,10 @@ from ...doctor.model import Config, Finding, Run, Schema, Severity
 from ...doctor.rules import rule
 from . import keys
 from .combinations import exclusive, missing
+from .kinds import kinds
 from .near import likeness, meant
 from .refused import refused
-from .values import CACHE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad, value_of
+from .values import LOAD, OPTIMIZER, SAMPLE, START, STEP, bad, value_of
 
 # what has a look of its own here
 _LOOKED_AT = keys.words("""
@@ -19,7 +20,6 @@ _LOOKED_AT = keys.words("""
     train/optimizer train/lr_scheduler train/noise_scheduler sample/sampler model/qtype model/qtype_te model/arch
     model/dtype type
     """)
-_SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
 
 @rule("CFG004", "error", "invalid-value")
@@ -52,68 +52,9 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     yield from _architecture(run, schema)
     if run.kind not in ("lora", "finetune"):
         return
-    yield from _types(run, schema)
+    yield from kinds(run, schema)
     yield from missing(run)
     yield from exclusive(run)
-
-
-def _types(run: Run, schema: Schema) -> Iterator[Finding]:
-    """Numbers in quotes, words where numbers belong, and sections that are none."""
-    for name in _SECTIONS:
-        value = value_of(run, name)
-        if value is not None and not isinstance(value, dict):
-            yield bad(run, name, "{key} must be a section with keys of its own, not {value!r}.", START)
-    datasets = value_of(run, "datasets")
-    if datasets is not None and not isinstance(datasets, list):
-        yield bad(run, "datasets", "{key} must be a list: start each entry with '- '.", START)
-    for key, written in run.settings.items():
-        parent, _, name = key.rpartition("/")
-        section = re.sub(r"/\d+(?=/|$)", "/*", parent)
-        value = written.value
-        if not isinstance(value, str):
-            numeric = name in keys.NUMBERS.get(section, frozenset()) and name != "guidance_loss_target"
-            if numeric and isinstance(value, list | dict):
-                yield bad(run, key, "{key} must be one number.", STEP)
-            continue
-        if name in keys.NUMBERS.get(section, frozenset()):
-            number = _number(value)
-            if number is not None:
-                why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
-                yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=number)
-            else:
-                yield bad(run, key, "{key} is {value!r}, which is no number.", OPTIMIZER if name == "lr" else STEP)
-        elif _is_flag(schema, section, name) and value.strip().lower() in (
-            "false",
-            "no",
-            "off",
-            "0",
-            "none",
-        ):
-            why = "{key} is {value!r}, and any text counts as true. Write false without quotes."
-            yield bad(run, key, why, "the setting is on", severity="warning")
-    for dataset in run.datasets:
-        key = f"{dataset.key}/resolution"
-        written_resolution = value_of(run, key)
-        entries = written_resolution if isinstance(written_resolution, list) else [written_resolution]
-        if any(isinstance(entry, str) for entry in entries):
-            whole = [_number(entry) if isinstance(entry, str) else entry for entry in entries]
-            good = all(isinstance(entry, int) for entry in whole)
-            new = (whole if isinstance(written_resolution, list) else whole[0]) if good else None
-            yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
-
-
-def _is_flag(schema: Schema, section: str, name: str) -> bool:
-    known = (schema.section(section) or {}).get(name)
-    return known is not None and known.kind == "bool" and name != "neg"  # "no" is a negative prompt like any other
-
-
-def _number(text: str) -> int | float | None:
-    stripped = text.strip()
-    if re.fullmatch(r"[-+]?\d{1,15}", stripped):
-        return int(stripped)
-    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", stripped):
-        return float(stripped)
-    return None
 
 
 def _spelling(

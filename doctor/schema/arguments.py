@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from ..model.schema import Key, Kind
-from .fold import folded
+from .fold import NotLiteral, folded, turns
 from .sources import Sources
 
 _KINDS: Mapping[str, Kind] = {
@@ -42,10 +43,10 @@ class Options:
         made: dict[str, Key] | None = None
         for node in self.sources.statements(file, rb"def " + function.encode() + rb"\("):
             made = made or {}
-            for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
+            for call, names in _calls(node):
                 match call.func:
                     case ast.Attribute(_, "add_argument"):
-                        made |= option(call)
+                        made |= option(call, names)
                     case ast.Name(name) if self._hands_on(call, name):
                         made |= self._called(file, None, name)
                     case ast.Attribute(ast.Name(module), name) if self._hands_on(call, name):
@@ -85,10 +86,25 @@ class Options:
                 yield from (top + at, at)
 
 
-def option(call: ast.Call) -> dict[str, Key]:
+def _calls(node: ast.AST) -> Iterator[tuple[ast.Call, Mapping[str, Any]]]:
+    """Every call below a node, with the values that the loops around it give to names."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call):
+            yield inner, {}
+        elif isinstance(inner, ast.For):
+            with suppress(NotLiteral):
+                for names in turns(inner.target, inner.iter, {}):
+                    yield from ((call, names) for call in ast.walk(inner) if isinstance(call, ast.Call))
+
+
+def option(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Key]:
     """What one `add_argument` call declares, by each spelling of its name, without dashes."""
-    given: dict[str, Any] = {word.arg: folded(word.value, {}, _NOT) for word in call.keywords if word.arg is not None}
-    names = [name for name in (folded(a, {}) for a in call.args) if isinstance(name, str) and name.startswith("--")]
+    given: dict[str, Any] = {
+        word.arg: folded(word.value, known, _NOT) for word in call.keywords if word.arg is not None
+    }
+    names = [
+        name for name in (folded(a, known) for a in call.args) if isinstance(name, str) and name.startswith("--")
+    ]
     kind: Kind = ""
     for word in call.keywords:
         if word.arg == "type" and isinstance(word.value, ast.Name):

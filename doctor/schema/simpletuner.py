@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..model.schema import Key, Kind, Schema
+from .arguments import Options
 from .fold import NotLiteral, constants, folded, turns
 from .sources import Sources
 
@@ -47,6 +48,8 @@ def mine(sources: Sources) -> Schema:
                 if isinstance(node, ast.FunctionDef):
                     for name, key in _Fields({**shared}).of(node.body):
                         options.setdefault(name, key)
+    if not options:  # before the registry the parser was written out
+        options = dict(Options(sources).of(MARKER, "get_argument_parser") or {})
     families = tuple(_families(sources))
     if "model_family" in options and families:
         options["model_family"] = Key("str", None, False, families, strict=True)

@@ -176,6 +176,8 @@ text at the margin
     parser.add_argument("--precision", type=str, default="no", choices=["no", "bf16"])
     if flag:
         parser.add_argument("--xformers", action="store_true")
+    for part in ["te1", "te2"]:
+        parser.add_argument(f"--lr_{part}", type=float)
 ''',
     "library/config_util.py": '''
 class ConfigSanitizer:

@@ -61,8 +61,9 @@ def test_simpletuner(tmp_path: Path) -> None:
 
 def test_sd_scripts(tmp_path: Path) -> None:
     schema = mined(tmp_path, SD_SCRIPTS)
-    assert set(schema.sections[""]) == {"lr", "precision", "xformers", "network_dim", "ae", "autoencoder"}
-    assert set(schema.section("", "train_network") or ()) == {"lr", "precision", "xformers", "network_dim"}
+    common = {"lr", "lr_te1", "lr_te2", "precision", "xformers", "network_dim"}
+    assert set(schema.sections[""]) == {*common, "ae", "autoencoder"}
+    assert set(schema.section("", "train_network") or ()) == common
     assert schema.sections[""]["precision"] == Key("str", "no", True, ("no", "bf16"), strict=True)
     assert schema.sections[""]["lr"] == Key("float", 2e-6, True)
     assert schema.sections["datasets/*/subsets/*"]["image_dir"] == Key("str")
