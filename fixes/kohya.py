@@ -29,3 +29,12 @@ def _typed(path: str, text: str) -> str | float:
         return float(text)
     except ValueError:
         return text
+
+
+@repair("KOH015")
+def write_the_type(finding: Finding, config: Config) -> Iterator[Fix]:
+    """The same value in the type that the trainer asks for: it would have stopped, so no training changes."""
+    new = finding.evidence.get("new")
+    if new is not None:
+        step = SetValue(file_of(finding, config), str(finding.evidence["pointer"]), new)
+        yield Fix(f"write {finding.args['name']} as {new!r}", (step,))

@@ -33,12 +33,13 @@ DIALECTS = (
     Dialect(
         "musubi-tuner",
         "musubi",
-        _any("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
+        _any("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file")
+        + _any("network_module+num_timestep_buckets", "network_module+flash_attn"),
     ),
     Dialect(
         "sd-scripts",
         "sd_scripts",
-        _any("pretrained_model_name_or_path+network_module", "pretrained_model_name_or_path+train_data_dir")
+        _any("network_module", "pretrained_model_name_or_path+train_data_dir")
         + _any(
             "pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"
         )

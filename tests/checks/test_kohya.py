@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from transformers.trainer_utils import SchedulerType
 
 from tests import part_files as made
 from zdoctor.checks.kohya import late
+from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine import examine_config
-from zdoctor.doctor.model import Report
+from zdoctor.doctor.model import Report, SetValue
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import all_rules
 
@@ -270,6 +272,45 @@ def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pyt
     assert ("KOH001", "error") in [(f.rule, f.severity) for f in report.findings]
 
 
+TYPES = [
+    ('learning_rate = "1e-4"', "learning_rate = 0.0001"),
+    ('network_dim = "16"', "network_dim = 16"),
+    ('fp8_base = "false"', None),
+    ("resolution = 512", 'resolution = "512"'),
+    ('lr_warmup_steps = "10%"', ""),
+    ('output_name = "16"', ""),
+    ("seed = 1", ""),
+]
+
+
+@pytest.mark.parametrize(("line", "cure"), TYPES, ids=[line for line, _ in TYPES])
+def test_types_in_a_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, cure: str | None) -> None:
+    text = f'network_module = "networks.lora_flux"\nlr_scheduler = "cosine"\n{line}\nnetwork_alpha = 1\n'
+    report = checked(tmp_path / "config.toml", text, monkeypatch)
+    said = [finding for finding in report.findings if finding.rule == "KOH015"]
+    assert len(said) == (0 if cure == "" else 1)
+    for finding in said:
+        assert finding.text() and finding.consequence()
+        steps = [step for fix in finding.fixes for step in fix.steps if isinstance(step, SetValue)]
+        assert (apply_edits(text, steps) == text.replace(line, cure)) if cure else not steps
+
+
+def test_what_a_parser_does_with_a_namespace() -> None:
+    """What sd-scripts does with a config file, by argparse itself: nothing is converted."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--learning_rate", type=float, default=2e-6)
+    parser.add_argument("--fp8_base", action="store_true")
+    read = parser.parse_args([], namespace=argparse.Namespace(learning_rate="1e-4", fp8_base="false", typo=1))
+    assert read.learning_rate == "1e-4" and read.fp8_base and read.typo == 1
+    with pytest.raises(TypeError, match="'<=' not supported between instances of 'float' and 'str'"):
+        torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=read.learning_rate)
+
+
+def test_types_in_a_dataset_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = DATA + 'num_repeats = "2"\nbatch_size = 2\n'
+    assert findings(zimage(tmp_path, monkeypatch, data)) == [("KOH015", "/datasets/0/num_repeats")]
+
+
 def test_the_loss_of_a_perfect_model() -> None:
     """The formulas of sd-scripts: `raw` is 0 for the velocity itself, `sigma_scaled` is not."""
     latents, noise, sigma = torch.tensor([1.0, 2.0]), torch.tensor([-1.0, 3.0]), 0.25
@@ -284,8 +325,6 @@ def test_the_loss_of_a_perfect_model() -> None:
 def test_a_repair_is_offered_and_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
 ) -> None:
-    from zdoctor.doctor.configs.edit import apply_edits
-
     pictures(tmp_path / "d" / "10_cat")
     options = {**made.flux_files(tmp_path), "train_data_dir": "d", **FLUX, option: None}
     text, path = made.flux_command(options), tmp_path / "train.sh"
