@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...doctor.model import Finding, Run, Schema, found
+from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.rules import rule
 from ..config.values import START, bad, value_of
 
@@ -66,17 +66,19 @@ def number(run: Run, name: str, default: float = 0.0) -> float:
 
 
 @rule("SIM001", "warning", "lost-setting", trainers=TRAINER)
-def lost_setting(run: Run, schema: Schema) -> Iterator[Finding]:
+def lost_setting(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A value that never reaches the trainer.
 
     What: SimpleTuner turns a config into a command line. The text "false" is left out on the way, a mapping is kept
-    for a few options only, and a list becomes one flag for each entry, of which the last one counts.
+    for a few options only, and a list becomes one flag for each entry, of which the last one counts. Of the variables
+    in a config.env only those count that the trainer has a name for.
     Why: No message says so. "gradient_checkpointing": "false" leaves it on, for on is the default; a
     quantization_config written as a mapping quantizes nothing.
-    Repair: Write false without quotes.
-    Upstream: SimpleTuner simpletuner/helpers/configuration/cli_utils.py mapping_to_cli_args
+    Repair: Write false without quotes. In a config.env, options without a variable go into TRAINER_EXTRA_ARGS.
+    Upstream: SimpleTuner simpletuner/helpers/configuration/cli_utils.py mapping_to_cli_args, env_file.py
     Signature: None; the run trains with the default.
     """
+    yield from _unmapped(config, run, schema)
     for name, written in run.settings.items():
         known = schema.key(name)
         if "/" in name or known is None:
@@ -104,6 +106,24 @@ def lost_setting(run: Run, schema: Schema) -> Iterator[Finding]:
         elif isinstance(value, list) and len(value) > 1 and name not in _KEPT and known.kind not in ("dict", "list"):
             why = "{key} is a list, of which the trainer takes only the last entry, {last!r}."
             yield bad(run, name, why, "the other entries are lost", severity="warning", last=value[-1])
+
+
+def _unmapped(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
+    """Variables that are named like an option and that the trainer does not look at."""
+    taken = {written.where.pointer for written in run.settings.values()}
+    for pointer, value in config.values.items() if config.format == "env" else ():
+        option = pointer[1:].lower()
+        if pointer in taken or value.value == "" or "/" in option or schema.key(option) is None:
+            continue
+        yield found(
+            value.where,
+            "{name} is no variable that the trainer looks at. Add --{option}={value} to TRAINER_EXTRA_ARGS.",
+            otherwise="No message says so: it trains with the default of {option}.",
+            evidence={"key": pointer[1:], "value": value.value},
+            name=pointer[1:],
+            option=option,
+            value=value.value,
+        )
 
 
 @rule(
@@ -195,11 +215,29 @@ def _quantization(run: Run) -> Iterator[Finding]:
     if text(run, "quantize_via") == "pipeline" and any(mark in precision for mark in _MANUAL):
         why = "{key} is pipeline, which cannot make {precision}: only cpu and accelerator can."
         yield bad(run, "quantize_via", why, START, likely="accelerator", precision=precision)
+    yield from _engines(run, precision)
     if text(run, "quantization_config") and run.kind != "lora":
         yield bad(run, "quantization_config", "{key} is for LoRA training only.", START)
     if on(run, "fsdp_enable") and text(run, "fsdp_version", "2") == "2" and "quanto" in precision:
         why = "{key} shards the model in a way that Quanto's weights ({precision}) do not take part in."
         yield bad(run, "fsdp_enable", why, START, precision=precision)
+
+
+def _engines(run: Run, precision: str) -> Iterator[Finding]:
+    """The model and its text encoders have to be quantized by kinds that go together."""
+    own = any(mark in precision for mark in _MANUAL)
+    first = next((e for e in ("quanto", "torchao") if e in precision and text(run, "quantize_via") != "pipeline"), "")
+    for name in (f"text_encoder_{number}_precision" for number in range(1, 5)):
+        of_text = text(run, name, "no_change")
+        if precision != "no_change" and not own and any(mark in of_text for mark in _MANUAL):
+            why = "{key} is {value}, which does not go with base_model_precision: {precision}."
+            yield bad(run, name, why, START, likely=precision, precision=precision)
+            continue
+        engine = next((engine for engine in ("quanto", "torchao") if engine in of_text), "")
+        if first and engine and engine != first:
+            why = "{key} is {value}, but the run already quantizes with {first}: the trainer takes one of the two."
+            yield bad(run, name, why, "before the models are loaded", first=first)
+        first = first or engine
 
 
 def _offloading(run: Run) -> Iterator[Finding]:

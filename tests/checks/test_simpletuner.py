@@ -108,6 +108,8 @@ SICK: Sequence[tuple[dict[str, Any], str, str]] = [
     ),
     ({"lora_type": "lycoris"}, "SIM003", "lycoris_config"),
     ({"model_family": "flux", "model_flavour": "schnell"}, "SIM003", "flux_fast_schedule"),
+    ({"text_encoder_1_precision": "int8-quanto"}, "SIM003", "already quantizes with torchao"),
+    ({"text_encoder_1_precision": "int8-sdnq"}, "SIM003", "does not go with"),
     ({"group_offload_use_stream": True, "enable_group_offload": True}, "SIM004", "no effect"),
     ({"group_offload_vae": True}, "SIM004", "never offloads"),
     ({"use_dora": True, "base_model_precision": "int8-quanto"}, "SIM004", "switches it off"),
@@ -150,6 +152,9 @@ HARMLESS: Sequence[dict[str, Any]] = [
     {"group_offload_use_stream": True, "enable_group_offload": True, "gradient_checkpointing": False},
     {"enable_group_offload": True, "base_model_precision": "int8-sdnq"},
     {"model_flavour": "ostris-de-turbo"},
+    {"text_encoder_1_precision": "int8-torchao"},
+    {"text_encoder_1_precision": "int8-torchao", "base_model_precision": "int8-sdnq"},
+    {"text_encoder_1_precision": "int8-sdnq", "base_model_precision": "no_change"},
     {"model_flavour": ...},
     {"mixed_precision": "no", "base_model_precision": "no_change", "optimizer": "adamw_bf16"},
     {"save_total_limit": 3, "checkpointing_steps": 50, "vae_cache_preprocess": True, "repeats": 3},
@@ -341,6 +346,21 @@ def test_repairs_in_every_format(path: str, before: str, after: str) -> None:
 def test_the_web_interface_fills_in_the_epochs() -> None:
     text = '{"_metadata": {}, "config": {"--model_family": "flux", "--max_train_steps": 5}}'
     assert "SIM002" not in ids(looked_at({}, text=text))
+
+
+def test_a_variable_that_the_trainer_does_not_look_at() -> None:
+    text = "MODEL_FAMILY=flux\nNUM_EPOCHS=1\nLORA_RANK=64\nMY_NOTE=x\nTRAINER_EXTRA_ARGS='--lora_alpha=64'\n"
+    found = looked_at({}, path="c/config.env", text=text).findings
+    lost = [finding for finding in found if finding.rule == "SIM001"]
+    assert [(finding.where and finding.where.line, finding.args["option"]) for finding in lost] == [(3, "lora_rank")]
+
+
+def test_samples_of_turbo() -> None:
+    drawn = {"validation_prompt": "a lantern", "validation_guidance": 5, "validation_num_inference_steps": 8}
+    reading = read_config("config.json", json.dumps({**HEALTHY, **drawn}, indent=1).encode(), {})
+    (rule,) = [rule for rule in all_rules() if rule.id == "TRN005"]
+    (finding,) = rule.check(reading.runs[0])
+    assert (finding.where and finding.where.line, finding.evidence["pointer"]) == (15, "/validation_guidance")
 
 
 def test_words_of_one_variable_are_not_edited() -> None:
