@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from math import prod
 from pathlib import Path
 
@@ -76,16 +78,32 @@ def write(file: Path, shapes: Shapes, dtype: str = "BF16", width: int = 2) -> Pa
     return file
 
 
-def flux_files(folder: Path) -> dict[str, str]:
-    """The four files of a Flux training by sd-scripts, by their options."""
+@cache
+def _sound() -> Path:
+    """Where the sound files lie; never to be written to."""
+    return Path(tempfile.mkdtemp(prefix="zdoctor-parts-"))
+
+
+@cache
+def _flux_files() -> dict[str, str]:
     made = {"pretrained_model_name_or_path": flux(), "clip_l": clip_l(), "t5xxl": t5xxl(), "ae": ae()}
-    return {option: str(write(folder / f"{option}.safetensors", shapes)) for option, shapes in made.items()}
+    return {option: str(write(_sound() / f"{option}.safetensors", shapes)) for option, shapes in made.items()}
 
 
-def zimage_files(folder: Path) -> dict[str, str]:
-    """The three files of a Z-Image training by musubi-tuner, by their options."""
+@cache
+def _zimage_files() -> dict[str, str]:
     made = {"dit": zimage(), "text_encoder": qwen(), "vae": ae()}
-    return {option: str(write(folder / f"{option}.safetensors", shapes)) for option, shapes in made.items()}
+    return {option: str(write(_sound() / f"{option}.safetensors", shapes)) for option, shapes in made.items()}
+
+
+def flux_files() -> dict[str, str]:
+    """The four files of a Flux training by sd-scripts, by their options."""
+    return dict(_flux_files())
+
+
+def zimage_files() -> dict[str, str]:
+    """The three files of a Z-Image training by musubi-tuner, by their options."""
+    return dict(_zimage_files())
 
 
 def flux_command(options: Mapping[str, object]) -> str:

@@ -78,7 +78,7 @@ def checked(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Report:
 
 def flux(folder: Path, monkeypatch: pytest.MonkeyPatch, **changed: object) -> Report:
     pictures(folder / "d" / "10_cat")
-    options = {**made.flux_files(folder), "train_data_dir": "d", **FLUX, **changed}
+    options = {**made.flux_files(), "train_data_dir": "d", **FLUX, **changed}
     return checked(folder / "train.sh", made.flux_command(options), monkeypatch)
 
 
@@ -89,7 +89,7 @@ def zimage(folder: Path, monkeypatch: pytest.MonkeyPatch, data: str = DATA, **ch
         (folder / "cache" / f"{name}.safetensors").touch()
     (folder / "data.toml").write_text(data)
     (folder / "p.txt").write_text("a cat")
-    options = {**made.zimage_files(folder), **ZIMAGE, **changed}
+    options = {**made.zimage_files(), **ZIMAGE, **changed}
     return checked(folder / "train.sh", made.zimage_command(options), monkeypatch)
 
 
@@ -196,7 +196,7 @@ def test_samples_need_the_encoders_and_training_does_not(tmp_path: Path, monkeyp
 def test_caches_that_the_same_script_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = zimage(tmp_path, monkeypatch, DATA.replace('"cache"', '"cats"'))
     assert [rule for rule, _ in findings(report)] == ["KOH006", "KOH006"]
-    text = made.zimage_command({**made.zimage_files(tmp_path), **ZIMAGE})
+    text = made.zimage_command({**made.zimage_files(), **ZIMAGE})
     text = (
         "python zimage_cache_latents.py --vae v\npython zimage_cache_text_encoder_outputs.py --text_encoder t\n"
         + text
@@ -259,8 +259,8 @@ def test_without_a_transformer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = f'network_module = "networks.lora_flux"\nae = "{made.flux_files(tmp_path)["ae"]}"\nt5xxl = ""\n'
-    text += f'pretrained_model_name_or_path = "{tmp_path}/pretrained_model_name_or_path.safetensors"\n'
+    text = f'network_module = "networks.lora_flux"\nae = "{made.flux_files()["ae"]}"\nt5xxl = ""\n'
+    text += f'pretrained_model_name_or_path = "{made.flux_files()["pretrained_model_name_or_path"]}"\n'
     report = checked(tmp_path / "config.toml", text, monkeypatch)
     assert [(f.rule, f.severity) for f in report.findings] == [("KOH001", "warning")] * 2
     (tmp_path / "config.toml").write_text(text)
@@ -326,7 +326,7 @@ def test_a_repair_is_offered_and_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
 ) -> None:
     pictures(tmp_path / "d" / "10_cat")
-    options = {**made.flux_files(tmp_path), "train_data_dir": "d", **FLUX, option: None}
+    options = {**made.flux_files(), "train_data_dir": "d", **FLUX, option: None}
     text, path = made.flux_command(options), tmp_path / "train.sh"
     report = checked(path, text, monkeypatch)
     (fix,) = report.findings[0].fixes

@@ -68,7 +68,7 @@ FLUX: list[tuple[str, str, Callable[[], Shapes], list[str]]] = [
 
 @pytest.mark.parametrize(("option", "shapes", "keys"), [case[1:] for case in FLUX], ids=[case[0] for case in FLUX])
 def test_flux_by_sd_scripts(tmp_path: Path, option: str, shapes: Callable[[], Shapes], keys: list[str]) -> None:
-    files = {**made.flux_files(tmp_path), option: str(made.write(tmp_path / "other.safetensors", shapes()))}
+    files = {**made.flux_files(), option: str(made.write(tmp_path / "other.safetensors", shapes()))}
     run = made.run_of(made.flux_command(files))
     found = said(run, made.probed(run))
     assert len(found) == len(keys), [finding.text() for finding in found]
@@ -79,7 +79,7 @@ def test_flux_by_sd_scripts(tmp_path: Path, option: str, shapes: Callable[[], Sh
 
 def test_the_site_of_the_crash_names_the_part(tmp_path: Path) -> None:
     sick = made.write(tmp_path / "sick.safetensors", without(made.ae(), "decoder.mid.attn_1"))
-    run = made.run_of(made.flux_command({**made.flux_files(tmp_path), "ae": sick}))
+    run = made.run_of(made.flux_command({**made.flux_files(), "ae": sick}))
     (finding,) = said(run, made.probed(run))
     assert "vae.to(accelerator.device)" in finding.consequence() and "fp8_base" in finding.consequence()
     assert "sd-scripts asks for" in finding.text()
@@ -87,12 +87,12 @@ def test_the_site_of_the_crash_names_the_part(tmp_path: Path) -> None:
 
 def test_a_file_in_8_bits_is_as_good_as_any(tmp_path: Path) -> None:
     eight = made.write(tmp_path / "fp8.safetensors", made.flux(), "F8_E4M3", 1)
-    run = made.run_of(made.flux_command({**made.flux_files(tmp_path), "pretrained_model_name_or_path": eight}))
+    run = made.run_of(made.flux_command({**made.flux_files(), "pretrained_model_name_or_path": eight}))
     assert not said(run, made.probed(run))
 
 
 def test_three_shards_by_their_folder(tmp_path: Path) -> None:
-    files = made.flux_files(tmp_path)
+    files = made.flux_files()
     shards(
         tmp_path / "dev" / "transformer", made.of(made.FLUX, {"guidance_embeds": True}), "diffusion_pytorch_model", 3
     )
@@ -115,7 +115,7 @@ ZIMAGE: list[tuple[str, str, Callable[[], Shapes], int]] = [
 
 @pytest.mark.parametrize(("option", "shapes", "count"), [c[1:] for c in ZIMAGE], ids=[case[0] for case in ZIMAGE])
 def test_zimage_by_musubi(tmp_path: Path, option: str, shapes: Callable[[], Shapes], count: int) -> None:
-    files = {**made.zimage_files(tmp_path), option: str(made.write(tmp_path / "other.safetensors", shapes()))}
+    files = {**made.zimage_files(), option: str(made.write(tmp_path / "other.safetensors", shapes()))}
     run = made.run_of(made.zimage_command(files))
     found = said(run, made.probed(run))
     assert len(found) == count, [finding.text() for finding in found]
@@ -124,7 +124,7 @@ def test_zimage_by_musubi(tmp_path: Path, option: str, shapes: Callable[[], Shap
 
 def test_shards_by_the_name_of_the_first(tmp_path: Path) -> None:
     first = shards(tmp_path, made.of(made.ZIMAGE, {}), "diffusion_pytorch_model", 2)
-    run = made.run_of(made.zimage_command({**made.zimage_files(tmp_path), "dit": first}))
+    run = made.run_of(made.zimage_command({**made.zimage_files(), "dit": first}))
     model = made.probed(run)
     assert len(model.components["transformer"].weights) == 2 and not said(run, model)
 
