@@ -9,8 +9,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from torch import Tensor
 from .data import Item, load_pixels
 from .errors import TrainError
 from .families import Embedding, Family
+from .files import atomic
 from .pretrained import load_pretrained
 from .strips import LARGE, in_strips
 
@@ -81,23 +80,10 @@ def write_atomic(file: Path, content: bytes | memoryview) -> None:
 
 def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
     """`write_atomic` of a file in parts, each with its offset, each made when its turn comes."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{file.name.lstrip('.')}.", suffix=".part", dir=file.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                for offset, part in parts:
-                    stream.seek(offset)
-                    stream.write(part)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise TrainError(f"{file} cannot be written: {error.strerror or error}.") from error
+    with atomic(file) as stream:
+        for offset, part in parts:
+            stream.seek(offset)
+            stream.write(part)
 
 
 def fingerprint(folder: Path) -> str:
