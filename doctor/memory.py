@@ -193,14 +193,15 @@ def _phases(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
     vae_scale = (width / 2) * (sizes.vae_width / 128)
 
     whole = width * sizes.text_encoder
-    beside = {} if card else {"transformer": transformer}
+    alone = run.trainer == "SimpleTuner"  # it encodes everything before it loads the transformer
+    beside = {} if card or alone else {"transformer": transformer}
     crowded = sizes.kind.beside and run.trainer == "ai-toolkit"
     crowd = {"transformer": transformer} if crowded else beside
     if card and crowded and run.quantization and not _is_set(run, "model/low_vram"):
         unquantized = width * (sizes.blocks + sizes.rest)
         yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized})
     yield Phase("loading the text encoder", {**base, **crowd, "text encoder before quantizing": whole})
-    if card and not _is_set(run, "model/low_vram"):
+    if card and not alone and not _is_set(run, "model/low_vram"):
         together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
         yield Phase("loading the models side by side", {**base, **together})
     if run.cache_text_embeddings:

@@ -225,3 +225,18 @@ def test_absurd_numbers_are_survived() -> None:
     run = zimage(batch_size=-1, rank=-5, samples=(sample,))
     run = replace(run, datasets=tuple(replace(d, resolutions=(0, -7, 10**9)) for d in run.datasets))
     assert predicted(run, T4).peak.total > 0
+
+
+def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
+    run = zimage(quantization="qint8", trainer="SimpleTuner")
+    for gpus in ((T4,), ()):
+        memory = predicted(run, *gpus)
+        assert "loading the models side by side" not in [phase.name for phase in memory.phases]
+        early = [phase for phase in memory.phases if phase.name.startswith(("loading", "caching"))]
+        assert len(early) == 3
+        assert not any("transformer" in phase.items for phase in early)
+        assert memory.alternatives == ()
+    offloaded = replace(run, settings={"ramtorch": Value(True, Where("c"), 0, 1)})
+    unknown = predict(offloaded, probed(run), (), SYSTEM, (T4,))
+    assert isinstance(unknown, Unknown)
+    assert "ramtorch" in unknown.reason
