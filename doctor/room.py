@@ -38,7 +38,9 @@ def needs(
     """Everything that is known to be written, in the order it happens. `output` is a run folder without old saves."""
     if not isinstance(hub, Unknown) and not hub.offline:
         yield from _downloads(hub)
-    if not isinstance(datasets, Unknown) and run.architecture in ("zimage", "z_image"):
+    # of the others, the size or the place of the caches is not known
+    own = run.architecture in ("zimage", "z_image") and run.trainer == "ai-toolkit"
+    if not isinstance(datasets, Unknown) and own:
         for folder in datasets:
             yield from _caches(run, folder, model)
     if output is not None and not isinstance(model, Unknown):
@@ -84,6 +86,8 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     sizes = sizes_of(run, model)
     partial = any(key.startswith("network/network_kwargs") for key in run.settings)
     if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type != "lora" or partial:
+        return
+    if run.trainer == "SimpleTuner":  # it trains other layers
         return
     parameters = max(0, run.rank) * sizes.lora_sides
     during = max(0, run.steps - 1) // run.save_every if run.save_every > 0 else 0
