@@ -51,7 +51,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
-        keys = _keys(schema, run, section)
+        keys = None if _chosen_in_a_gui(config, run, value) else _keys(schema, run, section)
         if keys is None or name in keys or (section == "" and name in schema.renamed):
             continue
         looked_up += 1
@@ -72,6 +72,11 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         yield _finding(
             config, schema, value, name, section, nearest, home, decisive, "error" if decisive else severity, when
         )
+
+
+def _chosen_in_a_gui(config: Config, run: Run, value: Value) -> bool:
+    """Whether this is a setting of kohya's GUI, which keeps those of all models and hands on what one takes."""
+    return run.trainer == "sd-scripts" and value.where.path == config.path and config.format == "json"
 
 
 def _keys(schema: Schema, run: Run, section: str) -> Section | None:

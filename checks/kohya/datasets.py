@@ -14,6 +14,7 @@ PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _WITHOUT = "These pictures are left out without a word; with none left, No training items are found."
 _BY_CLASS = "They are trained with the class tokens of the folder as their caption."
 _EMPTY = "They are trained with an empty caption, after a warning among hundreds of lines."
+_MOST = 2000  # of a larger folder not every name is known
 _CACHES = {"zimage": "zi", "flux_kontext": "fk"}
 
 
@@ -233,7 +234,9 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
         empty = [
             folder
             for folder, entry in entries.items()
-            if entry is not None and not any(name.endswith(ending) for name in entry.children)
+            if entry is not None
+            and len(entry.children) < _MOST
+            and not any(n.endswith(ending) for n in entry.children)
         ]
         if empty and len(empty) == len(entries):
             yield found(

@@ -50,7 +50,7 @@ def no_output_folder(config: Config, run: Run) -> Iterator[Finding]:
     Upstream: sd-scripts train_network.py save_model (48d368fa); musubi-tuner training/trainer_base.py (30c658c4)
     Signature: TypeError: expected str, bytes or os.PathLike object, not NoneType
     """
-    if run.output_folder is None and trains(run) and run.process_type and config.format != "toml":
+    if run.output_folder is None and trains(run) and config.format == "shell":
         yield found(
             run.where("output_dir"),
             "--output_dir is not given: {trainer} has nowhere to write what it trained.",

@@ -43,7 +43,8 @@ DIALECTS = (
         + _any(
             "pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"
         )
-        + _any("flux1_checkbox", "lycoris_preset", "flux_train_network", "sdxl_train_network"),
+        + _any("flux1_checkbox", "lycoris_preset", "lora_type+network_dim", "caption_metadata_filename")
+        + _any("flux_train_network", "sdxl_train_network"),
     ),
     Dialect(
         "SimpleTuner",

@@ -94,7 +94,7 @@ _ZERO = _words(
 
 def is_gui(tree: object) -> bool:
     """Whether a JSON text is what the GUI saves."""
-    return isinstance(tree, dict) and sum(mark in tree for mark in _MARKS) >= 2
+    return isinstance(tree, dict) and ("LoRA_type" in tree or sum(mark in tree for mark in _MARKS) >= 2)
 
 
 def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
@@ -116,8 +116,8 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
             module = "networks.lora_sd3" if kind == "Standard" and prefix == "sd3_" else module
             options[option] = replace(value, value=module)
         elif name == "xformers":
-            options[str(value.value)] = replace(value, value=True)
-        elif option not in _FORWARDED or _foreign(name, prefix):
+            options["xformers" if value.value is True else str(value.value)] = replace(value, value=True)
+        elif option not in _FORWARDED or _foreign(name, prefix, value.value):
             continue
         elif name in ("optimizer_args", "lr_scheduler_args") and isinstance(value.value, str):
             options[option] = replace(value, value=value.value.replace('"', "").split(), style=None)
@@ -127,8 +127,8 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
     return prefix + train, options
 
 
-def _foreign(name: str, prefix: str) -> bool:
+def _foreign(name: str, prefix: str, value: object) -> bool:
     """Whether the GUI keeps this setting for another model than the one that is chosen."""
     if name == "max_token_length":
-        return prefix not in ("", "sdxl_")
+        return prefix not in ("", "sdxl_") or str(value) == "75"  # its word for the default
     return name.startswith("flux1_") and prefix != "flux_"

@@ -202,6 +202,13 @@ def test_the_gui_speaks_other_words() -> None:
     assert run.pointer("optimizer") == "/optimizer"
 
 
+def test_older_settings_of_the_gui() -> None:
+    old = {"LoRA_type": "Standard", "network_dim": 8, "max_token_length": "75", "xformers": True, "sdxl": True}
+    run = only(read("/w/gui.json", json.dumps({**old, "timestep_sampling": "sigma", "epoch": 1})))
+    assert (run.process_type, run.architecture, run.rank) == ("sdxl_train_network", "sdxl", 8)
+    assert "max_token_length" not in run.settings and run.settings["xformers"].value is True
+
+
 BAD = [
     ("a lost line", "/w/t.sh", FLUX + "--ae /a \\ \n --fp8_base\n", "does not go on", 1),
     ("an open quote", "/w/t.sh", FLUX + "--ae 'a\n", "not closed", 1),
