@@ -68,12 +68,20 @@ SCHEDULERS: dict[str, tuple[str, ...]] = {
 }
 # Settings of schedules that divide or count: whole numbers above 0.
 COUNTS = ("total_iters", "step_size", "T_mult")
+# One name each for Flux and Lumina 2 in ai-toolkit, where all three do what the model's scheduler says.
+SHIFTS = ("shift", "flux_shift", "lumina2_shift")
 SCHEMES = (
-    *("sigmoid", "linear", "weighted", "shift", "flux_shift", "lumina2_shift", "lognorm_blend"),
+    *("sigmoid", "linear", "weighted", *SHIFTS, "lognorm_blend"),
     *("one_step", "two_step", "four_step", "eight_step"),
 )
 FAVOURS = ("balanced", "content", "style")
 LOSSES = ("mse", "mae", "pseudo_huber")
+
+# Of the trained blocks, every so many-th is computed again in backward; the others keep what they made.
+INTERVAL = "gradient_checkpointing_interval"
+
+# Either lets each block be compiled.
+COMPILE = ("model/compile", "model/block_compile")
 
 # The two kinds of output preservation.
 CLASS, BLANK = "diff_output_preservation", "blank_prompt_preservation"

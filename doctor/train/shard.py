@@ -7,6 +7,7 @@ blocks.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,6 +56,8 @@ def share_out(model: nn.Module, values: Mapping[str, Tensor], shares: Shares, de
 
     From then on every call of the model is one of all processes together.
     """
+    # Flux's blocks return views; nothing changes them in place.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor, Shard

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from ..model.run import Run
 from .families import Family
+from .names import SHIFTS
 
 COUNT = 1000
-# One name each for Flux and Lumina 2 in ai-toolkit, where all three do what the model's scheduler says.
-SHIFTS = ("shift", "flux_shift", "lumina2_shift")
 # The width of the log-normal part of lognorm_blend.
 BLEND_WIDTH = 0.333
 FEW_STEPS = {
