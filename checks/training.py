@@ -95,8 +95,10 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
             run.where("dtype"),
             "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",
             otherwise="The loss becomes nan, the trainer counts it as 0 and goes on: the LoRA makes black images."
-            if run.trainer != "musubi-tuner"
-            else "The loss may become nan; musubi-tuner's documentation leaves open which of the two is better.",
+            if run.trainer == "ai-toolkit"
+            else "The loss may become nan; musubi-tuner's documentation leaves open which of the two is better."
+            if run.trainer == "musubi-tuner"
+            else "The loss becomes nan, and nothing is learnt.",
             evidence={"pointer": run.pointer("dtype")},
             severity="warning" if run.trainer == "musubi-tuner" else None,
             dtype=run.dtype,

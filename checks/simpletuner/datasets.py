@@ -61,10 +61,10 @@ def refused_datasets(config: Config, run: Run) -> Iterator[Finding]:
     Upstream: SimpleTuner simpletuner/helpers/data_backend/factory.py, data_backend/config/base.py, helpers/prompts.py
     Signature: ValueError or FileNotFoundError with the same words.
     """
-    backend = next(iter(config.beside), None)
-    if backend is None:
+    if "datasets" not in run.homes:
         yield from _absent(run)
         return
+    backend = config.file(run.homes["datasets"][0])
     if backend.problem is not None:
         yield found(
             backend.problem.where,

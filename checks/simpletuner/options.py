@@ -277,6 +277,11 @@ def _adapters(run: Run) -> Iterator[Finding]:
             yield bad(
                 run, "lora_type", "{key} is lycoris, but lycoris_config names no file with its settings.", START
             )
+        for name in ("algo", "multiplier", "linear_dim", "linear_alpha") if "lycoris" in run.homes else ():
+            whole = name == "linear_dim" and value_of(run, "lycoris/full_matrix") is True
+            if value_of(run, f"lycoris/{name}") is None and not whole:
+                why = "{name} is missing in the file that lycoris_config names."
+                yield bad(run, f"lycoris/{name}", why, START, name=name)
         if on(run, "train_text_encoder"):
             why = "{key} is on, but with lora_type: lycoris the text encoder cannot be trained."
             yield bad(run, "train_text_encoder", why, "when the accelerator is set up")

@@ -56,8 +56,11 @@ def looked_at(
     sizes: Sequence[tuple[int, int]] | None = None,
     path: str = "/st/config/config.json",
     text: str | None = None,
+    network: object = None,
 ) -> Report:
     files = {"config/data.json": Found("/st/config/data.json", json.dumps(data, indent=1).encode())}
+    if network is not None:
+        files["config/lycoris.json"] = Found("/st/config/lycoris.json", json.dumps(network).encode())
     written = json.dumps({name: value for name, value in config.items() if value is not ...}, indent=1)
     reading = read_config(path, (text or written).encode(), {}, beside=files.get)
     run = reading.runs[0] if reading.runs else Unknown(reading.reason)
@@ -346,6 +349,22 @@ def test_repairs_in_every_format(path: str, before: str, after: str) -> None:
 def test_the_web_interface_fills_in_the_epochs() -> None:
     text = '{"_metadata": {}, "config": {"--model_family": "flux", "--max_train_steps": 5}}'
     assert "SIM002" not in ids(looked_at({}, text=text))
+
+
+@pytest.mark.parametrize(
+    ("network", "missing"),
+    [
+        ({"algo": "lokr", "multiplier": 1.0, "linear_dim": 10000, "linear_alpha": 1}, []),
+        ({"algo": "lokr", "multiplier": 1.0, "full_matrix": True, "linear_alpha": 1}, []),
+        ({"algo": "lokr", "linear_alpha": 1}, ["multiplier", "linear_dim"]),
+        ([], ["algo", "multiplier", "linear_dim", "linear_alpha"]),
+    ],
+)
+def test_the_file_of_the_network(network: object, missing: list[str]) -> None:
+    config = {**HEALTHY, "lora_type": "lycoris", "lycoris_config": "config/lycoris.json"}
+    report = looked_at(config, network=network)
+    assert [finding.args["name"] for finding in report.findings if finding.rule == "SIM003"] == missing
+    assert all(f.where is not None and f.where.path == "/st/config/lycoris.json" for f in report.findings)
 
 
 def test_a_variable_that_the_trainer_does_not_look_at() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...model import Config, Problem, Value, Where
+from ...model import Config, Problem, Where
 from ..reading import MOST_RUNS, Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
 from ..text import Lines
 from .datasets import datasets
@@ -42,11 +42,9 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     if not options.settings:
         return wrong(config, f"The file holds no option: {_OF_SIMPLETUNER}.")
     backend = _beside(options.text("data_backend_config") or DATASETS, beside)
-    if backend is not None:
-        config = replace(config, beside=(backend,))
-    found = datasets(backend, options)
-    algorithm = _lycoris(options, beside)
-    return Reading(config, (run(config, options, backend, found, algorithm),))
+    lycoris = _lycoris(options, beside)
+    config = replace(config, beside=tuple(file for file in (backend, lycoris) if file is not None))
+    return Reading(config, (run(config, options, backend, datasets(backend, options), lycoris),))
 
 
 def _beside(name: str, beside: Beside) -> Config | None:
@@ -75,12 +73,14 @@ def _find(name: str, beside: Beside) -> Found | None:
     return found
 
 
-def _lycoris(options: Options, beside: Beside) -> Mapping[str, Value]:
-    """The values of the lycoris config, by pointer; empty where there is none."""
+def _lycoris(options: Options, beside: Beside) -> Config | None:
+    """The settings of the network, which lora_type: lycoris takes from a file of their own."""
     name = options.text("lycoris_config")
     found = _find(name, beside) if name and options.text("lora_type", "standard") == "lycoris" else None
     if found is None:
-        return {}
-    made = replace(text_of(found.path, found.data), format="json")
+        return None
+    made = replace(text_of(found.path, found.data), trainer="SimpleTuner", format="json")
     root = tree_of(made)
-    return {} if isinstance(root, Problem) else values_of(root, Lines(made.path, made.text))
+    if isinstance(root, Problem):
+        return replace(made, problem=root)
+    return replace(made, values=values_of(root, Lines(made.path, made.text)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...model import Config, Dataset, Run, SamplePrompt, Value
+from ...model import Config, Dataset, Run, SamplePrompt
 from .datasets import settings
 from .options import Options
 
@@ -96,9 +96,9 @@ def run(
     options: Options,
     backend: Config | None,
     found: tuple[Dataset, ...],
-    lycoris: Mapping[str, Value],
+    lycoris: Config | None,
 ) -> Run:
-    """The one run of a config. `lycoris` are the values of its lycoris config by pointer."""
+    """The one run of a config; `backend` and `lycoris` are the files beside it, where there are such."""
     family = options.text("model_family").lower()
     flavour = options.text("model_flavour") or _DEFAULT_FLAVOURS.get(family, "")
     variant, repo, transformer = _FLAVOURS.get(family, {}).get(flavour, (flavour or None, "", None))
@@ -106,7 +106,9 @@ def run(
     transformer = options.text("pretrained_transformer_model_name_or_path") or transformer
     output = options.text("output_dir", "simpletuner-results")
     lora = options.text("model_type", "full") == "lora"
-    of_lycoris = {pointer.strip("/"): value.value for pointer, value in lycoris.items()}
+    of_network = {} if lycoris is None else {f"lycoris{pointer}": value for pointer, value in lycoris.values.items()}
+    of_lycoris = {key.removeprefix("lycoris/"): value.value for key, value in of_network.items()}
+    files = {"datasets": backend, "lycoris": lycoris}
     is_lycoris = options.text("lora_type", "standard") == "lycoris"
     rank = options.whole("lora_rank", 16)
     alpha = options.number("lora_alpha", rank)
@@ -163,9 +165,9 @@ def run(
         disable_sampling=options.flag("validation_disable") or not prompt,
         sample_every=options.whole("validation_step_interval", 100),
         samples=_samples(options, prompt),
-        settings={**options.settings, **settings(backend)},
+        settings={**options.settings, **settings(backend), **of_network},
         keys={**KEYS, **{f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}},
-        homes={} if backend is None else {"datasets": (backend.path, "")},
+        homes={name: (file.path, "") for name, file in files.items() if file is not None},
         spelled=options.spelled(names),
     )
 
