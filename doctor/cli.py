@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from . import console, extract_command, run_command, schema_command, train_command
+from . import console, extract_command, probe_command, run_command, schema_command, train_command
 from .errors import USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
@@ -115,6 +115,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the run's config, to confirm the cause")
     made.add_argument("--diff", metavar="LOGFILE", help="the log of a run that worked: what was not the same")
+    made = command("probe", _probe, "run one step of a model of your own and say what of it is not trained")
+    probe_command.arguments(made)
     command("rules", _rules, "list every rule")
 
     made = command("schema", _schema, "a trainer's keys: as JSON schema for editors, or mined from a checkout")
@@ -269,6 +271,10 @@ def _cache(options: argparse.Namespace) -> int:
     if options.apply:
         _recover()
     return cache.run(options)
+
+
+def _probe(options: argparse.Namespace) -> int:
+    return probe_command.run(options)
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
+from ..doctor.model.script import SCRIPT
 
 Span = tuple[str, str]
 Line = Sequence[Span]
@@ -46,7 +47,7 @@ def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
 
 
 def _report(report: Report, width: int) -> Iterator[Line]:
-    head = f"zdoctor check {report.config}{_deep(report)}"
+    head = f"zdoctor {report.command} {report.config}{_deep(report)}"
     who = [report.trainer or "trainer not recognised"]
     if report.machine:
         who.append(f"machine: {report.machine}")
@@ -139,6 +140,8 @@ def _next(report: Report) -> tuple[str, str]:
         return f"zdoctor fix {report.config}{_deep(report)} --allow result", "shows the repairs that change training"
     if report.errors:
         return f"zdoctor explain {report.errors[0].rule}", ""
+    if report.trainer == SCRIPT and report.command == "check" and not report.crashed:
+        return f"zdoctor probe {report.config}:build_model", "runs one step and says what of it is not trained"
     return (f"zdoctor train {report.config}", "") if report.trainable and not report.crashed else ("", "")
 
 

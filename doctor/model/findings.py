@@ -66,6 +66,7 @@ class Outcome:
 class Report:
     """What a check found. `outputs` are the folders that the runs will write to, as the config names them; `deep`
     when the model's files were read as a whole; `trainable` when zdoctor's own runner knows the architecture.
+    `command` is what was asked for; `cut_short` says what a deadline ended, "" when nothing was.
     """
 
     config: str
@@ -79,6 +80,8 @@ class Report:
     outputs: tuple[str, ...] = ()
     deep: bool = False
     trainable: bool = True
+    command: str = "check"
+    cut_short: str = ""
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -86,10 +89,10 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 no error-level finding, 1 findings at error level, 3 a rule crashed or was cut short."""
+        """0 no error-level finding, 1 findings at error level, 3 a rule crashed or a deadline cut it short."""
         if self.errors:
             return 1
-        return 3 if self.crashed else 0
+        return 3 if self.crashed or self.cut_short else 0
 
     @property
     def ok(self) -> bool:

@@ -9,11 +9,12 @@ from .record import dataclass
 class MicroStep:
     """`stage` is the last one that was begun; `failed` says how it ended there, "" when all went through.
 
-    `why`, `do` and `avoid` explain the failure where it is known. `trainable` are the names of all parameters with
-    requires_grad, the other tuples are some of them: `missing` got no gradient (None), `zero` only zeros, `infinite`
-    a gradient or, after the step, a value that is not finite, `unmoved` had a gradient and were not changed by the
-    optimizer. `loss` is None when there was none; `detached` when no parameter is in its graph, `forced` when it was
-    made to require a gradient all the same. `stand_in` when the script gave no loss. Bytes are measured.
+    `why`, `do` and `avoid` explain the failure where it is known, `line` is that of the script where it happened.
+    `trainable` are the names of all parameters with requires_grad, the other tuples are some of them: `missing` got
+    no gradient (None), `zero` only zeros, in two steps, `infinite` a gradient or, after the step, a value that is not
+    finite, `unmoved` had a gradient and were not changed by the optimizer. `loss` is None when there was none;
+    `detached` when no parameter is in its graph, `forced` when it was made to require a gradient all the same,
+    `stand_in` when the script gave no loss. Bytes are measured.
     """
 
     target: str
@@ -22,6 +23,7 @@ class MicroStep:
     why: str = ""
     do: str = ""
     avoid: str = ""
+    line: int | None = None
     trainable: tuple[str, ...] = ()
     parameters: int = 0
     missing: tuple[str, ...] = ()

@@ -63,8 +63,8 @@ class Scope:
                 for child in ast.walk(node):
                     if isinstance(child, ast.Assign):
                         self.detached.add(id(child.value))
-        elif (target := forced_by(node)) is not None:
-            self.forced.append((target, node))
+        elif (made := forced_by(node)) is not None:
+            self.forced.append((made, node))
 
     def _is_no_grad(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and meaning(node.func, self.known) in _NO_GRAD
