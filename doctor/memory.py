@@ -158,6 +158,9 @@ def _activations(run: Run, sizes: Sizes, image: int, text: int) -> int:
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
     if run.gradient_checkpointing:
         kept = max(2, WIDTHS[run.dtype]) * through + together * (sizes.kind.kept + sizes.kind.moment) * wide
+        written = run.settings.get("train/gradient_checkpointing_interval")
+        interval = written.value if written is not None and type(written.value) is int else 1
+        kept += sizes.kind.kept * wide * together * (sizes.layers - -(-sizes.layers // max(1, interval)))
     else:
         kept = sizes.kind.kept * wide * through
     return int(run.batch_size * sizes.width * kept)

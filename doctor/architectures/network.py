@@ -23,7 +23,7 @@ def lokr_rank(run: Run) -> int | None:
 
 
 def offloaded_share(run: Run) -> float:
-    """Which share of the blocks' frozen weights stays in host memory (ai-toolkit's layer_offloading; default: all)."""
+    """Which share of the blocks' frozen weights stays in host memory: ai-toolkit's layer_offloading."""
     wanted = run.settings.get("model/layer_offloading")
     if wanted is None or not wanted.value:
         return 0.0

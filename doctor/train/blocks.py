@@ -1,10 +1,14 @@
-"""The blocks of a transformer one by one: which are computed again in the backward pass."""
+"""The blocks of a transformer one by one: which are computed again in the backward pass, and compiling them."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -21,6 +25,24 @@ def trained_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
     """Those that hold one of the Linears of these names, in the order in which they run."""
     held = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in names}
     return [block for block in blocks_of(model) if id(block) in held]
+
+
+def compile_blocks(model: nn.Module) -> None:
+    """Let torch.compile make kernels of each block, at its first call and for each new size of picture again."""
+    for block in blocks_of(model):
+        block.compile()
+
+
+def cannot_compile(place: torch.device) -> str:
+    """Why torch.compile cannot work at this place; empty when it may."""
+    if place.type == "cuda":
+        return "" if find_spec("triton") else "compile needs Triton, which is not here. Type: pip install triton"
+    if place.type != "cpu":
+        return f"compile is not supported on {place.type}. Take it out."
+    compilers = [os.environ.get("CXX") or "", "g++", "clang++", "cl"]
+    if any(shutil.which(name) for name in compilers if name):
+        return ""
+    return "compile needs a C++ compiler (g++ or clang++), and none is found. Take it out, or install one."
 
 
 def checkpointing(

@@ -16,6 +16,7 @@ import torch
 from ..architectures.network import offloaded_share
 from ..model.run import Run
 from .adapter import read_adapter
+from .blocks import cannot_compile, compile_blocks
 from .data import Item, read_items
 from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .errors import TrainError
@@ -27,7 +28,7 @@ from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, sources, transformer_entries
 from .lora import add_network, add_removal, described, targets
 from .masks import Masks
-from .names import KINDS
+from .names import COMPILE, KINDS
 from .numerics import numerics
 from .offload import offload_share
 from .preview import Preview, previews, prompts, sample_controls
@@ -80,6 +81,12 @@ def run_training(
     dtype = arithmetic.dtype
     if arithmetic.note:
         progress.note(arithmetic.note)
+    compiled = any(written is not None and written.value for written in map(run.settings.get, COMPILE))
+    if compiled and (reason := cannot_compile(place)):
+        raise TrainError(reason)
+    if compiled and (arithmetic.half or ranks.sharded):
+        progress.note("compile is left out: it goes neither with float16 nor with weights shared among GPUs.")
+        compiled = False
     output = Path(output_folder)
 
     progress.phase("Checking the model files")
@@ -186,6 +193,9 @@ def run_training(
         if share:
             away = offload_share(model, shapes, share, place)
             progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
+        if compiled:
+            progress.note("The first steps take minutes: each block is compiled, for each size of picture.")
+            compile_blocks(model)
         trainer = Trainer(run, model, network, items, latents, texts, masks, seed, place, dtype, progress, ranks)
         whole = base if base.is_dir() else folder.parent
         preview = Preview(run, trainer, removal, drawn, parts["vae"], whole, output)

@@ -12,9 +12,11 @@ from ..model.run import Run
 from .names import (
     BLANK,
     CLASS,
+    COMPILE,
     COUNTS,
     DTYPES,
     FAVOURS,
+    INTERVAL,
     KINDS,
     LOSSES,
     NETWORKS,
@@ -225,6 +227,18 @@ def _levers(run: Run) -> Iterator[tuple[str, str]]:
         yield key, f"layer_offloading_transformer_percent {wanted!r} is not a number from 0 to 1"
     if _on(run, "model/layer_offloading") and not run.gradient_checkpointing:
         yield "model/layer_offloading", "layer_offloading needs gradient_checkpointing: true"
+    written = run.settings.get(f"train/{INTERVAL}")
+    interval = 1 if written is None or written.value is None else written.value
+    if type(interval) is not int or interval < 1:
+        yield f"train/{INTERVAL}", f"{INTERVAL} {interval!r} is not a whole number above 0"
+    elif interval > 1 and _on(run, "model/layer_offloading"):
+        yield f"train/{INTERVAL}", f"{INTERVAL} {interval} does not go with layer_offloading"
+    for name in COMPILE:
+        if _on(run, name) and _on(run, "model/layer_offloading"):
+            yield name, f"{name.rsplit('/', 1)[-1]} does not go with layer_offloading"
+    mode = run.settings.get("model/compile_mode")
+    if any(_on(run, name) for name in COMPILE) and mode is not None and mode.value not in (None, "default"):
+        yield "model/compile_mode", f"compile_mode {mode.value} is not supported; leave it at default"
 
 
 def _optimizer(run: Run) -> Iterator[tuple[str, str]]:

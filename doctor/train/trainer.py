@@ -21,7 +21,7 @@ from .families import family_of
 from .lora import Network, dropout, trainable
 from .loss import background, background_weight, differential, guidance, guided, miss
 from .masks import Masks, balanced
-from .names import UNCLIPPED
+from .names import INTERVAL, UNCLIPPED
 from .optimize import make_optimizer
 from .order import Order
 from .preserve import preservation_weight, preserved_prompt
@@ -88,7 +88,7 @@ class Trainer:
         self.order = Order(run, items, seed)
         if run.gradient_checkpointing:
             make: Any = model
-            again = checkpointing(model, network, random=dropout(run) > 0)
+            again = checkpointing(model, network, int(_number(run, INTERVAL, 1)), random=dropout(run) > 0)
             make.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property

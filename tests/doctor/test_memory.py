@@ -98,6 +98,18 @@ def test_flux_is_loaded_side_by_side() -> None:
     assert "quantizing the transformer" not in {phase.name for phase in careful.phases}
 
 
+def test_blocks_that_keep_what_they_made_take_memory() -> None:
+    """Every one of 30 blocks again, every second, none."""
+    run = zimage(1024, quantization="int8")
+    every = Value(2, Where("c"), 0, 1)
+    second = replace(run, settings={**run.settings, "train/gradient_checkpointing_interval": every})
+    one, two, none = (
+        predicted(each, A6000).phases[-1].items["activations"]
+        for each in (run, second, replace(run, gradient_checkpointing=False))
+    )
+    assert two == pytest.approx(one + (none - one) / 2, rel=0.1)
+
+
 @pytest.mark.parametrize(("percent", "waiting"), [(1.0, 32), (0.5, 15), (0.0, 0)])
 def test_offloaded_blocks_are_not_on_the_card(percent: float, waiting: int) -> None:
     """Of the 34, two are there at a time; the others wait in host memory."""

@@ -75,6 +75,13 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("EMA feedback", {"settings": written(train__ema_config__use_feedback=True)}),
     ("param_multiplier", {"settings": written(train__ema_config__param_multiplier=0.9)}),
+    ("gradient_checkpointing_interval 0 is", {"settings": written(train__gradient_checkpointing_interval=0)}),
+    (
+        "gradient_checkpointing_interval 2 does not go with layer_offloading",
+        {"settings": written(model__layer_offloading=True, train__gradient_checkpointing_interval=2)},
+    ),
+    ("compile does not go with", {"settings": written(model__compile=True, model__layer_offloading=True)}),
+    ("compile_mode max", {"settings": written(model__block_compile=True, model__compile_mode="max-autotune")}),
     (
         "layer_offloading needs gradient_checkpointing",
         {"settings": written(model__layer_offloading=True), "gradient_checkpointing": False},
@@ -110,6 +117,7 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
         {"optimizer": "adafactor", "optimizer_settings": {"relative_step": False, "eps": [1e-30, 1e-3]}},
         {"use_ema": True, "dtype": "fp16"},
         {"settings": written(model__layer_offloading=True, model__layer_offloading_transformer_percent=0.7)},
+        {"settings": written(train__gradient_checkpointing_interval=3, model__compile=True)},
         {"network_type": "lokr", "rank": 0, "settings": written(network__lokr_factor=8)},
         {"settings": written(train__do_differential_guidance=True, train__train_text_encoder=False)},
         {"settings": written(datasets__0__num_frames=1, network__dropout=None, train__min_denoising_steps=0)},
