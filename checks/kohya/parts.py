@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.part_files import PartFile, part_files, written_path
 from ...doctor.rules import Unestablished, rule
+from ..contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
 from . import ELSEWHERE, TRAINERS, trains, value
 
@@ -63,7 +64,7 @@ def missing_part_file(
     hidden = ""
     for part in part_files(run):
         text = written_path(run, part)
-        if part.when and value(run, part.when) is None:
+        if part.loose or (part.when and value(run, part.when) is None):
             continue
         if text is None:
             yield found(
@@ -192,3 +193,45 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
 
 def _of_another(module: str) -> bool:
     return module == "networks.lora" or module.startswith("networks.lora_")
+
+
+@rule(
+    "KOH016",
+    "error",
+    "script-of-another-model",
+    prevents=(
+        ("KeyError", r"time_embed\.0\.weight"),
+        ("ValueError", r"max\(\) arg is an empty sequence|max\(\) iterable argument is empty"),
+    ),
+    trainers=TRAINERS,
+)
+def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """The script trains another model than the file holds.
+
+    What: The tensors of the base model's file are those of a Flux or Z-Image transformer, by their names, and the
+    script is train_network.py or sdxl_train_network.py; in the GUI, the box of the model is not ticked.
+    Why: The script looks for the parts of Stable Diffusion in the file.
+    Repair: flux_train_network.py, with networks.lora_flux; in the GUI, tick Flux.1 and choose the LoRA type Flux1.
+    sd-scripts has no script for Z-Image; musubi-tuner has.
+    Upstream: https://github.com/bmaltais/kohya_ss/issues/2701, https://github.com/bmaltais/kohya_ss/issues/2997
+    Signature: KeyError: 'time_embed.0.weight'
+    """
+    part = model.components.get("transformer")
+    if run.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
+        return
+    held = contents(part.tensors)
+    if "Flux transformer" not in held and "Z-Image transformer" not in held:
+        return
+    flux = "Flux" in held
+    yield found(
+        run.where("base_model"),
+        "{path} is {held}; {script}.py trains Stable Diffusion, flux_train_network.py trains Flux."
+        if flux
+        else "{path} is {held}; {trainer} has no script for that model, musubi-tuner has.",
+        otherwise="The run ends while the model is loaded.",
+        evidence={"held": held},
+        path=run.base_model,
+        held=held,
+        script=run.process_type,
+        trainer=run.trainer,
+    )

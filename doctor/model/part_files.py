@@ -16,7 +16,8 @@ from .run import Run
 class PartFile:
     """One part: the option that names its file, its class and config, which are fixed in the trainer's source.
 
-    `when` is the option without which the training itself does not need it, "" for a part that is always opened.
+    `when` is the option without which the training itself does not need it, "" for a part that is always opened;
+    `loose` says that a folder or a hub id will do as well.
     """
 
     name: str
@@ -24,6 +25,7 @@ class PartFile:
     class_name: str
     config: Mapping[str, Any]
     when: str = ""
+    loose: bool = False
 
 
 _CLIP_L = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -48,6 +50,7 @@ _QWEN3_4B = {
     "vocab_size": 151936,
     "tie_word_embeddings": True,
 }
+_CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, loose=True),)
 _PARTS: Mapping[tuple[str, str], tuple[PartFile, ...]] = {
     ("sd-scripts", "flux"): (
         PartFile("transformer", "pretrained_model_name_or_path", "FluxTransformer2DModel", {}),
@@ -60,6 +63,8 @@ _PARTS: Mapping[tuple[str, str], tuple[PartFile, ...]] = {
         PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", _T5_XXL),
         PartFile("vae", "ae", "AutoencoderKL", _VAE),
     ),
+    ("sd-scripts", "sd1"): _CHECKPOINT,
+    ("sd-scripts", "sdxl"): _CHECKPOINT,
     # the caches hold latents and text embeddings; the encoders are opened for samples only
     ("musubi-tuner", "zimage"): (
         PartFile("transformer", "dit", "ZImageTransformer2DModel", {}),

@@ -258,6 +258,19 @@ def test_without_a_transformer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert findings(flux(tmp_path, monkeypatch, pretrained_model_name_or_path=None)) == [("KOH001", "")]
 
 
+def test_the_script_of_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "python sdxl_train_network.py --network_module networks.lora --learning_rate 1 --output_dir o --cache_latents"
+    )
+    base = made.flux_files()["pretrained_model_name_or_path"]
+    text = f"{script} --pretrained_model_name_or_path {base} \n"
+    assert findings(checked(tmp_path / "t.sh", text, monkeypatch)) == [("KOH016", "/pretrained_model_name_or_path")]
+    unet = {"model.diffusion_model.input_blocks.0.0.weight": (320, 4, 3, 3), "first_stage_model.x": (4,)}
+    sdxl = made.write(tmp_path / "sdxl.safetensors", unet)
+    assert not findings(checked(tmp_path / "t.sh", text.replace(base, str(sdxl)), monkeypatch))
+    assert not findings(checked(tmp_path / "t.sh", text.replace(base, "stabilityai/sdxl-base"), monkeypatch))
+
+
 def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f'network_module = "networks.lora_flux"\nae = "{made.flux_files()["ae"]}"\nt5xxl = ""\n'
     text += f'pretrained_model_name_or_path = "{made.flux_files()["pretrained_model_name_or_path"]}"\n'
