@@ -14,6 +14,8 @@ _DATA = "before anything is loaded, but after the datasets were read"
 _MODEL = "while the model is loaded"
 _NETWORK = "after the model was loaded and all was cached"
 _START = "at the start"
+_BUCKETS = {"flux_train_network": 32, "flux_train": 16, "sd3_train_network": 32, "train_network": 64, "train_db": 64}
+_BUCKETS |= {"sdxl_train_network": 32, "sdxl_train": 32, "lumina_train_network": 16}
 _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
 
 
@@ -174,12 +176,12 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
     if run.architecture == "chroma" and whole and not on(run, "apply_t5_attn_mask"):
         yield _refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", _DATA)
     steps = anywhere(run, "bucket_reso_steps")
-    least = {"flux": 32, "chroma": 32, "sdxl": 32}.get(run.architecture or "")
+    least = _BUCKETS.get(run.process_type)
     if steps is not None and least and anywhere(run, "enable_bucket") and number(run, steps) % least:
         yield _refused(
             run,
             steps,
-            "bucket_reso_steps is {steps}; for this model it must be a multiple of {least}.",
+            "bucket_reso_steps is {steps}; for this script it must be a multiple of {least}.",
             _DATA,
             steps=value(run, steps),
             least=least,

@@ -129,7 +129,7 @@ FLUX_SICK: list[tuple[str, dict[str, object], tuple[str, str]]] = [
     ("cached and trained", {"network_args": ["train_t5xxl=True"]}, ("KOH003", "/network_args")),
     ("fp8 in 32 bits", {"mixed_precision": None}, ("KOH003", "")),
     ("full bf16 in fp16", {"mixed_precision": "fp16", "full_bf16": True}, ("KOH003", "/full_bf16")),
-    ("odd buckets", {"bucket_reso_steps": 16}, ("KOH003", "/bucket_reso_steps")),
+    ("odd buckets", {"bucket_reso_steps": 48}, ("KOH003", "/bucket_reso_steps")),
     ("fused with AdamW", {"fused_backward_pass": True}, ("KOH003", "/fused_backward_pass")),
     ("the folder of the pictures", {"train_data_dir": "d/10_cat"}, ("KOH004", "/train_data_dir")),
     ("the default caption ending", {"caption_extension": None}, ("KOH005", "")),
