@@ -309,8 +309,8 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         if len(folder.images) * dataset.repeats < each:  # too few at all is another rule's
             continue
         kind = str(value_of(run, f"{dataset.key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
-        alignment = max(1, int(number(run, "aspect_bucket_alignment", 64)))
-        rounding = int(number(run, "aspect_bucket_rounding", 2))
+        alignment = min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
+        rounding = min(max(0, int(number(run, "aspect_bucket_rounding", 2))), 9)
         shapes = Counter(
             _shape(image.width, image.height, dataset.resolutions[0], kind, alignment, rounding)
             for image in folder.images

@@ -34,6 +34,7 @@ _NUMBERS = (
     "flow_schedule_shift",
 )
 _MANUAL = ("sdnq", "fp8-native", "fp8-transformerengine")
+MOST = 1e15  # what is larger counts nothing
 _ON = ("1", "true", "yes", "y", "on")
 
 
@@ -60,9 +61,10 @@ def text(run: Run, name: str, default: str = "") -> str:
 
 def number(run: Run, name: str, default: float = 0.0) -> float:
     try:
-        return float(arriving(run, name))
-    except (TypeError, ValueError):
+        value = float(arriving(run, name))
+    except (TypeError, ValueError, OverflowError):
         return default
+    return value if abs(value) < MOST else default
 
 
 @rule("SIM001", "warning", "lost-setting", trainers=TRAINER)

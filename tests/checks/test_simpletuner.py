@@ -94,6 +94,7 @@ SICK: Sequence[tuple[dict[str, Any], str, str]] = [
     ({"num_train_epochs": "3"}, "SIM002", "only one of them"),
     ({"max_train_steps": 1e3}, "SIM003", "whole number"),
     ({"train_batch_size": "two"}, "SIM003", "whole number"),
+    ({"train_batch_size": "1e400"}, "SIM003", "whole number"),
     ({"learning_rate": "1e-4x"}, "SIM003", "a number"),
     ({"gradient_accumulation_steps": 0}, "SIM003", "at least 1"),
     ({"model_type": "full"}, "SIM003", "only a LoRA"),
@@ -358,6 +359,7 @@ def test_the_web_interface_fills_in_the_epochs() -> None:
         ({"algo": "lokr", "multiplier": 1.0, "full_matrix": True, "linear_alpha": 1}, []),
         ({"algo": "lokr", "linear_alpha": 1}, ["multiplier", "linear_dim"]),
         ([], ["algo", "multiplier", "linear_dim", "linear_alpha"]),
+        ({"algo": 3, "multiplier": 1, "linear_dim": "x", "linear_alpha": "y"}, []),
     ],
 )
 def test_the_file_of_the_network(network: object, missing: list[str]) -> None:

@@ -12,6 +12,7 @@ from ...model.record import dataclass
 from .names import JSON_OPTIONS, RENAMED, VARIABLES
 
 TRUE = ("1", "true", "yes", "y", "on")
+MOST = 1e15  # what is larger counts or measures nothing
 _EXTRA = "TRAINER_EXTRA_ARGS"
 
 
@@ -44,13 +45,14 @@ class Options:
     def number(self, name: str, default: float) -> float:
         value = self.raw(name)
         try:
-            return default if value is None or isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+            made = default if value is None or isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
             return default
+        return made if abs(made) < MOST else default
 
     def whole(self, name: str, default: int) -> int:
         value = self.number(name, default)
-        return int(value) if abs(value) < 1e18 and value == value // 1 else default
+        return int(value) if value == value // 1 else default
 
 
 def effective(name: str, value: Any) -> Any:

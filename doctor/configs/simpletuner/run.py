@@ -107,14 +107,14 @@ def run(
     output = options.text("output_dir", "simpletuner-results")
     lora = options.text("model_type", "full") == "lora"
     of_network = {} if lycoris is None else {f"lycoris{pointer}": value for pointer, value in lycoris.values.items()}
-    of_lycoris = {key.removeprefix("lycoris/"): value.value for key, value in of_network.items()}
+    own = Options({key.removeprefix("lycoris/"): value for key, value in of_network.items()})
     files = {"datasets": backend, "lycoris": lycoris}
     is_lycoris = options.text("lora_type", "standard") == "lycoris"
     rank = options.whole("lora_rank", 16)
     alpha = options.number("lora_alpha", rank)
-    if is_lycoris and isinstance(of_lycoris.get("linear_dim"), int):
-        rank = of_lycoris["linear_dim"]
-        alpha = float(of_lycoris.get("linear_alpha") or rank)
+    if is_lycoris:
+        rank = own.whole("linear_dim", rank)
+        alpha = own.number("linear_alpha", rank)
     quantization = options.text("base_model_precision", "no_change")
     precision = options.text("mixed_precision", "bf16")
     quantized = quantization != "no_change" and options.text("base_model_default_dtype", "bf16") == "bf16"
@@ -143,7 +143,7 @@ def run(
         text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
         rank=rank,
         alpha=alpha,
-        network_type=_network(options, of_lycoris) if lora else "",
+        network_type=_network(options, own) if lora else "",
         steps=max(0, steps),
         batch_size=options.whole("train_batch_size", 4),
         gradient_accumulation=options.whole("gradient_accumulation_steps", 1),
@@ -194,10 +194,9 @@ def _precision(written: str) -> str | None:
     return _PRECISIONS.get(written, written)
 
 
-def _network(options: Options, lycoris: Mapping[str, object]) -> str:
+def _network(options: Options, lycoris: Options) -> str:
     if options.text("lora_type", "standard") == "lycoris":
-        algorithm = lycoris.get("algo")
-        return algorithm if isinstance(algorithm, str) else "lycoris"
+        return lycoris.text("algo", "lycoris")
     return "dora" if options.flag("use_dora") else "lora"
 
 
