@@ -126,7 +126,7 @@ def examine_config(
         elapsed_ms=elapsed,
         machine=world.system.recorded,
         deep=deep,
-        trainable=of != SCRIPT and all(run.architecture in TRAINED for run in reading.runs),
+        trainable=of not in (SCRIPT, *BY_FILES) and all(run.architecture in TRAINED for run in reading.runs),
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
     return Examination(report, tuple(facts), reading, chosen)

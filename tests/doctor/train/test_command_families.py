@@ -11,6 +11,8 @@ import pytest
 from safetensors.torch import load_file
 
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.probe.live import LiveWorld
 
 from .test_single_file import single
 
@@ -51,6 +53,14 @@ def config(base: Path, data: Path, architecture: str, **changes: Any) -> str:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_only_what_the_runner_takes_is_offered_to_it(here: Path) -> None:
+    name = config(here, here, "flux")
+    assert examine_config(name, LiveWorld(), ()).report.trainable
+    Path("train.toml").write_text('pretrained_model_name_or_path = "a"\nclip_l = "b"\nt5xxl = "c"\nae = "d"\n')
+    other = examine_config("train.toml", LiveWorld(), (), trainer="sd-scripts")
+    assert other.reading.runs and not other.report.trainable
 
 
 def trained(words: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
