@@ -12,7 +12,11 @@ def key_span(config: Config, value: Value) -> tuple[int, int] | None:
     pointer = value.where.pointer or ""
     name = pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
     pattern = re.compile(rf"(?<![\w.\-]){re.escape(name)}(?=[\"']?[ \t]*(?::(?:\s|$|[\[{{\"'])|\+?=))")
-    text = config.file(value.where.path).text
+    file = config.file(value.where.path)
+    text = file.text
+    if file.format == "shell":
+        options = list(re.finditer(rf"(?<=--){re.escape(name)}(?![\w-])", text[: value.end]))
+        return options[-1].span() if options else None
     spans = [match.span() for match in pattern.finditer(text, max(0, value.start - 4000), value.start)]
     return spans[-1] if spans else None
 

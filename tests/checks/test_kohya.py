@@ -14,7 +14,7 @@ from tests import part_files as made
 from zdoctor.checks.kohya import late
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine import examine_config
-from zdoctor.doctor.model import Report, SetValue
+from zdoctor.doctor.model import ReplaceText, Report, SetValue
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import all_rules
 
@@ -306,6 +306,15 @@ def test_types_in_a_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert finding.text() and finding.consequence()
         steps = [step for fix in finding.fixes for step in fix.steps if isinstance(step, SetValue)]
         assert (apply_edits(text, steps) == text.replace(line, cure)) if cure else not steps
+
+
+def test_a_misspelt_option_is_renamed_in_the_script(tmp_path: Path) -> None:
+    text = made.flux_command({**made.flux_files(), "output_dir": "o", "learnin_rate": "1e-4", "seed": 1})
+    report = examine_config(str(tmp_path / "t.sh"), LiveWorld(), all_rules(), text.encode()).report
+    (finding,) = [finding for finding in report.findings if finding.rule == "CFG002"]
+    (fix,) = finding.fixes
+    steps = [step for step in fix.steps if isinstance(step, ReplaceText)]
+    assert apply_edits(text, steps) == text.replace("--learnin_rate", "--learning_rate")
 
 
 def test_what_a_parser_does_with_a_namespace() -> None:
