@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from math import ceil, sqrt
 from typing import Any
 
-from ...doctor.model import Config, DatasetFolder, Finding, Run, found
-from ...doctor.rules import Unestablished, rule
+from ...doctor.model import Config, Finding, Run, found
+from ...doctor.rules import rule
 from ..config.near import meant
 from ..config.values import bad, value_of
-from ..dataset import CONVERTIBLE
-from .options import TRAINER, number, on, text
+from .options import TRAINER, text
 
 LATE = "after the VAE and the text encoder were loaded"
 _TYPES = (
@@ -217,143 +215,3 @@ def _together(run: Run, active: list[str]) -> Iterator[Finding]:
             why = "{key} is {value!r}, the same folder as that of {other}."
             yield bad(run, f"{key}/cache_dir_vae", why, LATE, other=ids.get(other, other))
         seen[cache] = key
-
-
-@rule(
-    "SIM007",
-    "error",
-    "too-few-images",
-    prevents=(
-        ("ValueError", r"Dataset configuration will produce zero usable batches"),
-        ("Exception", r"No images were discovered by the bucket manager"),
-        ("ValueError", r"Dataset produced no usable samples"),
-    ),
-    trainers=TRAINER,
-)
-def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
-    """A dataset with fewer pictures than one step takes.
-
-    What: Pictures times (repeats + 1) are fewer than train_batch_size times gradient_accumulation_steps, counted for
-    one card. repeats: 0 uses each picture once. The trainer asks the same of every aspect bucket by itself, so a
-    folder of mixed shapes needs more than is said here.
-    Why: train_batch_size is 4 where it is not written. The pictures are counted after the models were loaded.
-    Repair: As many repeats as one step needs, or a smaller batch. allow_dataset_oversubscription: true helps only
-    where repeats is not written.
-    Upstream: https://github.com/bghira/SimpleTuner/issues/836, helpers/metadata/backends/base.py
-    Signature: ValueError: Dataset configuration will produce zero usable batches.
-    """
-    unsure = ""
-    for dataset in run.datasets:
-        folder = next((folder for folder in datasets if folder.key == dataset.key), None)
-        if folder is None or value_of(run, f"{dataset.key}/dataset_type") == "video":
-            continue
-        if folder.more or folder.unlisted:
-            unsure = f"{folder.path} was not read as a whole"
-            continue
-        count = len(folder.images) + len(folder.unreadable)
-        if any(folder.others.get(suffix) for suffix in CONVERTIBLE):  # the trainer takes all that Pillow opens
-            unsure = f"{folder.path} holds pictures of kinds that were not counted"
-            continue
-        each = number(run, "train_batch_size", 4) * number(run, "gradient_accumulation_steps", 1)
-        key = f"{dataset.key}/repeats"
-        if not count:
-            yield found(
-                run.where(f"{dataset.key}/folder_path"),
-                "{folder} holds no picture.",
-                otherwise="The trainer stops {when}.",
-                folder=folder.path,
-                when=LATE,
-            )
-        elif count * dataset.repeats < each and (value_of(run, key) or not on(run, "allow_dataset_oversubscription")):
-            needed = ceil(each / count) - 1
-            yield found(
-                run.where(key),
-                "{count} pictures with repeats: {repeats} make {samples}, but one step takes {each:g} "
-                "(train_batch_size x gradient_accumulation_steps). Set repeats: {needed}."
-                if count > 1
-                else "One picture with repeats: {repeats} makes {samples}, but one step takes {each:g} "
-                "(train_batch_size x gradient_accumulation_steps). Set repeats: {needed}.",
-                otherwise="The trainer stops {when}: zero usable batches.",
-                evidence={"key": key, "pointer": run.pointer(key), "likely": needed, "images": count},
-                count=count,
-                repeats=dataset.repeats - 1,
-                samples=count * dataset.repeats,
-                each=each,
-                needed=needed,
-                when=LATE,
-            )
-    if unsure:
-        raise Unestablished(unsure)
-
-
-@rule("SIM009", "warning", "buckets-left-out", trainers=TRAINER)
-def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
-    """Pictures of a shape that too few others have.
-
-    What: Pictures are sorted into buckets by the shape that they are resized to. A bucket whose pictures times
-    (repeats + 1) are fewer than one step takes cannot be used. The shapes are computed from the headers of the
-    pictures as the trainer does; a photo that is turned by its EXIF note only is taken as it lies in the file.
-    Why: The trainer removes buckets smaller than train_batch_size with a line of its log, so those pictures are never
-    trained; for a bucket between that and train_batch_size x gradient_accumulation_steps it stops.
-    Repair: More repeats, a smaller batch, or crop: true with crop_aspect: square, which makes one bucket.
-    Upstream: SimpleTuner simpletuner/helpers/multiaspect/image.py, helpers/metadata/backends/base.py
-    Signature: Removing bucket … due to insufficient samples
-    """
-    batch = number(run, "train_batch_size", 4)
-    each = batch * number(run, "gradient_accumulation_steps", 1)
-    for dataset in run.datasets:
-        folder = next((folder for folder in datasets if folder.key == dataset.key), None)
-        cropped = value_of(run, f"{dataset.key}/crop") and value_of(run, f"{dataset.key}/crop_aspect") != "preserve"
-        if folder is None or folder.more or cropped or value_of(run, f"{dataset.key}/dataset_type") == "video":
-            continue
-        if len(folder.images) * dataset.repeats < each:  # too few at all is another rule's
-            continue
-        kind = str(value_of(run, f"{dataset.key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
-        alignment = min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
-        rounding = min(max(0, int(number(run, "aspect_bucket_rounding", 2))), 9)
-        shapes = Counter(
-            _shape(image.width, image.height, dataset.resolutions[0], kind, alignment, rounding)
-            for image in folder.images
-            if image.width and image.height
-        )
-        small = {shape: count for shape, count in shapes.items() if count * dataset.repeats < each}
-        if not small or (on(run, "allow_dataset_oversubscription") and not value_of(run, f"{dataset.key}/repeats")):
-            continue
-        stops = any(count * dataset.repeats >= batch for count in small.values())
-        needed = ceil(each / min(small.values())) - 1
-        yield found(
-            run.where(f"{dataset.key}/repeats"),
-            "{count} of {all} pictures in {folder} fall into shapes of which there are too few for one step, which "
-            "takes {each:g} (aspect ratios {shapes}). With repeats: {needed} all are used."
-            if sum(small.values()) > 1
-            else "One of {all} pictures in {folder} has a shape of which there are too few for one step, which takes "
-            "{each:g} (aspect ratio {shapes}). With repeats: {needed} all are used.",
-            otherwise="The trainer stops {when}: zero usable batches."
-            if stops
-            else "They are left out of the training.",
-            evidence={"shapes": {str(shape): count for shape, count in small.items()}, "needed": needed},
-            count=sum(small.values()),
-            all=len(folder.images),
-            folder=folder.path,
-            each=each,
-            shapes=", ".join(f"{shape:g}" for shape in sorted(small)[:6]),
-            needed=needed,
-            when=LATE,
-        )
-
-
-def _shape(width: int, height: int, edge: int, kind: str, alignment: int, rounding: int) -> float:
-    """The aspect ratio that the trainer resizes a picture to: sides are multiples of `alignment` pixels."""
-
-    def aligned(side: float) -> int:
-        return max(alignment, round(side / alignment) * alignment)
-
-    aspect = round(width / height, rounding) or 10.0**-rounding
-    if kind == "pixel":
-        wide, high = (edge, int(edge / aspect)) if width < height else (int(edge * aspect), edge)
-    elif width == height:
-        return 1.0
-    else:
-        square = aligned(edge)
-        wide, high = int(aligned(square * sqrt(aspect))), int(aligned(square / sqrt(aspect)))
-    return round(aligned(wide) / aligned(high), rounding)

@@ -5,7 +5,6 @@ The result is parsed again, and its tree must be the old one with exactly the de
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -13,17 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import Problem, ReplaceText, SetValue
+from .literals import EditError, key_text, literal, plain_text
 from .node import Node
 from .text import Expanded, Lines, format_of
 from .tree import parse
 
+__all__ = ["EditError", "apply_edits"]
+
 _VARIABLE = re.compile(r"\$\{[^}]+\}")
-_PLAIN = re.compile(r"[A-Za-z_/.][\w/.+-]*")
-_UNPRINTABLE = re.compile("[^\t\x20-\x7e\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-
-
-class EditError(Exception):
-    """The edit cannot be made without changing something else; nothing was changed."""
 
 
 def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
@@ -148,7 +144,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def _set(text: str, edit: SetValue, format: str) -> str:
     if format == "env" and not isinstance(edit.value, str):
-        edit = replace(edit, value=_plain(edit.value))
+        edit = replace(edit, value=plain_text(edit.value))
     before = _tree(text, format)
     if isinstance(before, Problem):
         raise EditError(f"the file does not parse: {before.message}")
@@ -215,7 +211,7 @@ def _insert(text: str, node: Node, parts: list[str], value: Any, format: str) ->
     if not node.block:
         for part in reversed(parts[1:]):
             value = {part: value}
-        entry = f"{_key(parts[0], format)}{' =' if format == 'toml' else ':'} {literal(value, format)}"
+        entry = f"{key_text(parts[0], format)}{' =' if format == 'toml' else ':'} {literal(value, format)}"
         if not own:
             inside = text[node.start + 1 : node.end - 1]
             entry += ", " if inside.strip() else ""
@@ -228,9 +224,9 @@ def _insert(text: str, node: Node, parts: list[str], value: Any, format: str) ->
     indent = " " * _column(text, node.start)
     entry, deeper = "", indent
     for part in parts[:-1]:
-        entry += f"{deeper}{_key(part, format)}:{newline}"
+        entry += f"{deeper}{key_text(part, format)}:{newline}"
         deeper += "  "
-    entry += f"{deeper}{_key(parts[-1], format)}: {literal(value, format)}"
+    entry += f"{deeper}{key_text(parts[-1], format)}: {literal(value, format)}"
     end = max((child.end for child in own), default=node.start)
     if end > 0 and text[end - 1] in "\r\n":
         return text[:end] + entry + newline + text[end:]
@@ -259,7 +255,7 @@ def _assigned(parts: list[str], format: str) -> str:
         if len(parts) > 1:
             raise EditError("a variable has no sections")
         return f"export {parts[0]}="
-    return ".".join(_key(part, format) for part in parts) + " = "
+    return ".".join(key_text(part, format) for part in parts) + " = "
 
 
 def _newline(text: str) -> str:
@@ -276,90 +272,5 @@ def _column(text: str, offset: int) -> int:
     return offset - start - (1 if start == 0 and text.startswith("\ufeff") else 0)
 
 
-def _key(name: str, format: str) -> str:
-    if format == "toml" and re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        return name
-    return name if format == "yaml" and _reads_as_itself(name) else literal(name, format)
-
-
 def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
-
-
-def _reads_as_itself(text: str) -> bool:
-    if not _PLAIN.fullmatch(text):
-        return False
-    tree = _tree(text, "yaml")
-    return isinstance(tree, Node) and isinstance(tree.value, str) and tree.value == text
-
-
-def literal(value: Any, format: str = "yaml", *, plain: bool = False) -> str:
-    """A value as config text. Text with a backslash or a quote is single-quoted in YAML."""
-    if format == "json":
-        return json.dumps(value, ensure_ascii=False)
-    if format == "toml":
-        return _toml(value)
-    if format == "env":
-        return _shell(value)
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, float):
-        if math.isnan(value) or math.isinf(value):
-            return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
-        shown = repr(value)
-        return shown.replace("e", ".0e", 1) if "e" in shown and "." not in shown else shown
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(literal(entry) for entry in value) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(str(name), format)}: {literal(entry)}" for name, entry in value.items()) + "}"
-    text = str(value)
-    if plain and _reads_as_itself(text):
-        return text
-    if _UNPRINTABLE.search(text):
-        return '"' + "".join(map(_escaped, text)) + '"'
-    if "\\" in text or '"' in text:
-        return "'" + text.replace("'", "''") + "'"
-    return f'"{text}"'
-
-
-def _escaped(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    if character == "\n":
-        return "\\n"
-    if not _UNPRINTABLE.match(character):
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _toml(value: Any) -> str:
-    match value:
-        case None:
-            raise EditError("TOML has no way to write nothing")
-        case bool() | int():
-            return json.dumps(value)
-        case float():
-            return repr(value)
-        case list() | tuple():
-            return "[" + ", ".join(map(_toml, value)) + "]"
-        case dict():
-            return (
-                "{" + ", ".join(f"{_key(str(name), 'toml')} = {_toml(inner)}" for name, inner in value.items()) + "}"
-            )
-    # a JSON string is a TOML string, but for the one control character that JSON leaves as it is
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _plain(value: Any) -> str:
-    """A value as a variable holds it: text."""
-    if isinstance(value, list | tuple | dict):
-        raise EditError("a variable holds no list")
-    return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
-
-
-def _shell(value: Any) -> str:
-    text = _plain(value)
-    return f'"{text}"' if "'" in text else f"'{text}'"

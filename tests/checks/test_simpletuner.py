@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.checks.simpletuner.datasets import _shape
+from zdoctor.checks.simpletuner.pictures import _shape
 from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.configs.simpletuner.options import from_mapping

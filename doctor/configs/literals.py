@@ -1,0 +1,108 @@
+"""Values and keys as text, in the format of a file."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from .node import Node
+from .text import Expanded, Lines
+from .tree import parse
+
+_PLAIN = re.compile(r"[A-Za-z_/.][\w/.+-]*")
+_UNPRINTABLE = re.compile("[^\t\x20-\x7e\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
+class EditError(Exception):
+    """The edit cannot be made without changing something else; nothing was changed."""
+
+
+def key_text(name: str, format: str) -> str:
+    if format == "toml" and re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return name
+    return name if format == "yaml" and _reads_as_itself(name) else literal(name, format)
+
+
+def _reads_as_itself(text: str) -> bool:
+    if not _PLAIN.fullmatch(text):
+        return False
+    tree = parse("", Expanded(text), "yaml", Lines("", text))
+    return isinstance(tree, Node) and isinstance(tree.value, str) and tree.value == text
+
+
+def literal(value: Any, format: str = "yaml", *, plain: bool = False) -> str:
+    """A value as config text. Text with a backslash or a quote is single-quoted in YAML."""
+    if format == "json":
+        return json.dumps(value, ensure_ascii=False)
+    if format == "toml":
+        return _toml(value)
+    if format == "env":
+        return _shell(value)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, float):
+        if math.isnan(value) or math.isinf(value):
+            return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
+        shown = repr(value)
+        return shown.replace("e", ".0e", 1) if "e" in shown and "." not in shown else shown
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(literal(entry) for entry in value) + "]"
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{key_text(str(name), format)}: {literal(entry)}" for name, entry in value.items()) + "}"
+        )
+    text = str(value)
+    if plain and _reads_as_itself(text):
+        return text
+    if _UNPRINTABLE.search(text):
+        return '"' + "".join(map(_escaped, text)) + '"'
+    if "\\" in text or '"' in text:
+        return "'" + text.replace("'", "''") + "'"
+    return f'"{text}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character == "\n":
+        return "\\n"
+    if not _UNPRINTABLE.match(character):
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case None:
+            raise EditError("TOML has no way to write nothing")
+        case bool() | int():
+            return json.dumps(value)
+        case float():
+            return repr(value)
+        case list() | tuple():
+            return "[" + ", ".join(map(_toml, value)) + "]"
+        case dict():
+            return (
+                "{"
+                + ", ".join(f"{key_text(str(name), 'toml')} = {_toml(inner)}" for name, inner in value.items())
+                + "}"
+            )
+    # a JSON string is a TOML string, but for the one control character that JSON leaves as it is
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def plain_text(value: Any) -> str:
+    """A value as a variable holds it: text."""
+    if isinstance(value, list | tuple | dict):
+        raise EditError("a variable holds no list")
+    return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
+
+
+def _shell(value: Any) -> str:
+    text = plain_text(value)
+    return f'"{text}"' if "'" in text else f"'{text}'"
