@@ -128,7 +128,7 @@ def fill(
         with _one_thread():
             yield from _read(parts, quantized, quantization, changes, dtype, device)
 
-    def install(values: dict[str, Tensor]) -> None:
+    def finish(values: dict[str, Tensor]) -> None:
         if shares is None:
             _install(model, values, quantized)
         else:
@@ -138,7 +138,7 @@ def fill(
         check_no_meta(model)
 
     if cache is None or quantization == "none":
-        install(dict(made(shares)))
+        finish(dict(made(shares)))
         return unused
     words = {"adapter": cache.adapter, "quantization": quantization, "dtype": str(dtype).removeprefix("torch.")}
     key = key_of(wanted, **words)
@@ -158,7 +158,7 @@ def fill(
                 cache.put(key, layout, checked(made()))
             shares.ranks.exchange(None)
             values = values or get()
-        install(values or dict(made(shares)))
+        finish(values or dict(made(shares)))
         return unused
     if values is None and device.type == "cpu" and cache.put(key, layout, checked(made())):
         values = get()
@@ -166,7 +166,7 @@ def fill(
         values = dict(made())
         if device.type != "cpu":
             cache.put(key, layout, checked(values.items()))
-    install(values)
+    finish(values)
     return unused
 
 

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.model import Memory, Phase, Unknown
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.launch import _free_port
 from zdoctor.doctor.train.ranks import Ranks, Said, gathered
-from zdoctor.doctor.train_command import alike
+from zdoctor.doctor.train_command import _too_large, alike
 
 from .patient import go, run_with, written
 from .test_command import PROCESS
@@ -166,6 +169,34 @@ def test_a_step_that_is_too_small_is_not_shared(
 )
 def test_cards_that_are_alike_share_a_run(names: list[str], visible: str | None, count: int) -> None:
     assert alike(names, visible) == count
+
+
+@pytest.mark.parametrize(
+    ("gib", "count", "passed_over"),
+    [
+        ((16, 16), 2, {"MEM001"}),
+        ((16, 16), 8, {"MEM001"}),
+        ((16, 16), 1, set()),
+        ((12, 12), 2, set()),
+        ((48,), 2, set()),
+    ],
+)
+def test_what_only_fits_shared_out_is_shared_out(gib: tuple[int, ...], count: int, passed_over: set[str]) -> None:
+    """A peak of 20 GiB, 12 of them in 40 blocks."""
+    memory = Memory(
+        device="cuda:0",
+        phases=(Phase("training step", {"transformer": 13 << 30, "activations": 7 << 30}),),
+        total=gib[0] << 30,
+        free=gib[0] << 30,
+        budget_source="recorded",
+        assumptions="",
+        cards=len(gib),
+        least_free=min(gib) << 30,
+        blocks=12 << 30,
+        block=(12 << 30) // 40,
+    )
+    seen: Any = SimpleNamespace(facts=[SimpleNamespace(memory=memory), SimpleNamespace(memory=Unknown("no model"))])
+    assert _too_large(seen, count) == passed_over
 
 
 def test_what_cannot_be_shared_is_refused_by_name(tiny: Path, circles: Path, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from zdoctor.doctor.train.weights import WeightCache
 from .patient import Recorder, go, run_with
 from .processes import Together
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
+
 KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4", "none")
 CPU = torch.device("cpu")
 ROUNDING = 1e-5
@@ -164,13 +166,13 @@ def test_a_run_is_the_same_with_a_shared_base(
     assert max(high for _, high in ImageChops.difference(*pictures).getextrema()) <= 1  # type: ignore[misc]
 
 
-def hit(ranks: Ranks, run: Run, number: int, rank: int, places: tuple[Path, Path, Path]) -> str:
-    """The signal `number` reaches process `rank` at the first call of the model after two steps."""
+def hit(ranks: Ranks, run: Run, name: str, rank: int, places: tuple[Path, Path, Path]) -> str:
+    """The signal `name` reaches process `rank` at the first call of the model after two steps."""
     real = Trainer.predict
 
     def predict(self: Trainer, *inputs: Any, **options: Any) -> Any:
         if self.step == 2 and ranks.rank == rank:
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.Signals[name])
         return real(self, *inputs, **options)
 
     Trainer.predict = predict  # type: ignore[method-assign]
@@ -184,22 +186,22 @@ def hit(ranks: Ranks, run: Run, number: int, rank: int, places: tuple[Path, Path
 
 
 @pytest.mark.parametrize(
-    ("number", "rank", "words", "every"),
+    ("name", "rank", "words", "every"),
     [
-        (signal.SIGKILL, 0, "is gone", 100),
-        (signal.SIGKILL, 1, "is gone", 2),
-        (signal.SIGSTOP, 0, "does not answer", 100),
+        ("SIGKILL", 0, "is gone", 100),
+        ("SIGKILL", 1, "is gone", 2),
+        ("SIGSTOP", 0, "does not answer", 100),
     ],
 )
 def test_a_process_that_goes_costs_one_step_at_most(
-    tiny: Path, circles: Path, tmp_path: Path, number: int, rank: int, words: str, every: int
+    tiny: Path, circles: Path, tmp_path: Path, name: str, rank: int, words: str, every: int
 ) -> None:
     """In the third step, or in the evaluation before it. One that stopped holds the lock of the run; the other one
     saves all the same.
     """
     run = run_with(steps=100, batch_size=2, save_every=every)
     encoded(run, tiny, circles, tmp_path / "out")
-    together = Together(2, hit, run, number, rank, (tiny, circles, tmp_path / "out"), patience=5.0)
+    together = Together(2, hit, run, name, rank, (tiny, circles, tmp_path / "out"), patience=5.0)
     said = together.ends[1 - rank].recv()
     together.end()
     assert f"Another process of this run {words}" in said and "The run is saved at step 2" in said
