@@ -199,3 +199,20 @@ def test_checking_changes_nothing(tmp_path: Path) -> None:
         )
         assert done.returncode in (0, 1), done.stderr
     assert state() == before
+
+
+def test_simpletuners_own_place_and_whose_config_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZDOCTOR_STATE", str(tmp_path / "state"))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text('model_family = "z-image"\n')
+    assert run("check", "--select", "CFG") == 1
+    assert "z_image" in capsys.readouterr().out
+    (tmp_path / "bare.json").write_text('{"learning_rte": 1}')
+    assert run("check", "bare.json", "--select", "CFG") == 1
+    assert "CFG001" in capsys.readouterr().out
+    assert run("check", "bare.json", "--select", "CFG", "--trainer", "SimpleTuner") == 1
+    assert "Did you mean learning_rate?" in capsys.readouterr().out
+    assert run("check", "bare.json", "--trainer", "nobody") == 2
