@@ -38,14 +38,14 @@ _OPTION = re.compile(r"--[A-Za-z]")
 class Word:
     """One word as the program gets it, and the characters `start:end` of the file that it was written as.
 
-    `style` is the quote that it is in as a whole, "" for none; `variables` are those in it that nobody sets.
+    `style` is the quote that it is in as a whole, "" for none; `plain` is false where variables are in it. One that
+    nobody sets stays as it is written.
     """
 
     text: str
     start: int
     end: int
     style: str = ""
-    variables: tuple[str, ...] = ()
     plain: bool = True
 
 
@@ -129,7 +129,8 @@ class _Reader:
             return None
         # an escaped blank at the end of a line is a word of its own, and ends the command
         cut = next((word for word in words if word.text in (" ", "\t") and not word.style), None)
-        return Command(tuple(word for word in words if word is not cut), self.shell, cut.start if cut else None)
+        kept = tuple(word for word in words if word is not cut)
+        return Command(kept, self.shell, cut.start if cut else None) if kept else None
 
     def assigned(self, words: list[Word]) -> list[Word]:
         """The words without assignments in front, which are remembered."""
@@ -227,7 +228,6 @@ class _Reader:
         ends = " \t\r\n;|&" if self.shell != "cmd" else " \t\r\n|&"
         ends += "),"[: 2 if self.shell == "powershell" else 1] if inside else ""
         parts: list[str] = []
-        gone: list[str] = []
         quotes = 0
         while self.index < len(text) and text[self.index] not in ends:
             character = text[self.index]
@@ -248,11 +248,10 @@ class _Reader:
                 self.index += 2
             elif character == '"' or (character == "'" and self.shell != "cmd"):
                 quotes += 1
-                parts.append(self.quoted(character, gone))
+                parts.append(self.quoted(character))
             elif made := self.variable(self.index):
-                self.index, value, name = made
+                self.index, value = made
                 parts.append(value)
-                gone += [name] if name is not None else []
             else:
                 parts.append(character)
                 self.index += 1
@@ -267,12 +266,12 @@ class _Reader:
         if self.shell == "bash" and re.match(r"~(/|$)", written) and "HOME" in self.known:
             made_of = self.known["HOME"] + made_of[1:]
         pattern = _VARIABLE[self.shell]
-        if pattern.fullmatch(written) and not gone and " " in made_of and self.shell != "powershell":
+        if pattern.fullmatch(written) and " " in made_of and self.shell != "powershell":
             return [Word(part, start, self.index, plain=False) for part in made_of.split()]
         plain = pattern.search(written) is None and (quotes == 0 or whole or written.count("=") > 0)
-        return [Word(made_of, start, self.index, written[0] if whole else "", tuple(gone), plain)]
+        return [Word(made_of, start, self.index, written[0] if whole else "", plain)]
 
-    def quoted(self, quote: str, gone: list[str]) -> str:
+    def quoted(self, quote: str) -> str:
         """The text inside quotes."""
         text, opened = self.text, self.index
         self.index += 1
@@ -296,9 +295,8 @@ class _Reader:
                 parts.append(following)
                 self.index += 2
             elif quote == '"' and (made := self.variable(self.index)):
-                self.index, value, name = made
+                self.index, value = made
                 parts.append(value)
-                gone += [name] if name is not None else []
             else:
                 parts.append(character)
                 self.index += 1
@@ -306,11 +304,10 @@ class _Reader:
             raise Unreadable(f"the quote {quote} opened here is not closed", opened)
         return "".join(parts)
 
-    def variable(self, index: int) -> tuple[int, str, str | None] | None:
-        """Where a variable's name ends, its value, and its name when nobody sets it (it then stays as written)."""
+    def variable(self, index: int) -> tuple[int, str] | None:
+        """Where a variable's name ends, and its value: as it is written when nobody sets it."""
         found = _VARIABLE[self.shell].match(self.text, index)
         if found is None:
             return None
         name = next(group for group in found.groups() if group)
-        value = self.known.get(name)
-        return found.end(), found.group() if value is None else value, name if value is None else None
+        return found.end(), self.known.get(name, found.group())

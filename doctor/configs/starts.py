@@ -99,7 +99,7 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> dict[str, Valu
         if equals:
             start = text.find("=", word.start, word.end) + 1 if word.plain else word.start
             quote = text[start] if text[start : start + 1] in ('"', "'") and word.plain else ""
-            given = [Word(value, start, word.end, quote, word.variables, word.plain)]
+            given = [Word(value, start, word.end, quote, word.plain)]
         else:
             while index < len(words) and (
                 not words[index].text.startswith("-") or _NUMBER.match(words[index].text) or words[index].style
