@@ -21,6 +21,7 @@ from .errors import TrainError
 from .families import Embedding, Family
 from .files import atomic
 from .pretrained import load_pretrained
+from .quantize import Kind
 from .strips import LARGE, in_strips
 
 
@@ -109,12 +110,17 @@ def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path
 class Texts:
     """Embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
 
-    def __init__(self, cache: Cache, family: Family, folders: Mapping[str, Path], dtype: torch.dtype) -> None:
+    def __init__(
+        self, cache: Cache, family: Family, folders: Mapping[str, Path], dtype: torch.dtype, kind: Kind = "none"
+    ) -> None:
         self.cache = cache
+        self.kind = kind
         self.family = family
         self.folders = {name: folders[name] for name in family.TEXT_PARTS}
         self.dtype = dtype
         self.salt = f"{' '.join(fingerprint(folder) for folder in self.folders.values())} {dtype}"
+        if kind != "none":
+            self.salt += f" {kind}"
 
     def key(self, text: str) -> str:
         return "text-" + _key(self.salt, text)
@@ -130,11 +136,11 @@ class Texts:
             return 0
         phase(f"Loading the text encoder for {_count(len(missing), 'prompt')}")
         try:
-            encode = self.family.text_encoder(self.folders, self.dtype, device)
+            encode = self.family.text_encoder(self.folders, self.kind, self.dtype, device)
         except torch.OutOfMemoryError:
             phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
             free_memory()
-            encode = self.family.text_encoder(self.folders, self.dtype, torch.device("cpu"))
+            encode = self.family.text_encoder(self.folders, self.kind, self.dtype, torch.device("cpu"))
         for text in missing:
             values = encode(text)
             if not all(torch.isfinite(value).all() for value in values.values()):

@@ -35,8 +35,8 @@ def explain(run: Run) -> Iterator[str]:
         )
     if KINDS[run.quantization] == "nf4" and run.quantization != "nf4":
         yield f"qtype {run.quantization} is stored as nf4 here: four bits too, with levels made for normal weights."
-    if run.text_encoder_quantization is not None:
-        yield "The text encoder runs once, unquantized, and is dropped before training."
+    if run.text_encoder_quantization not in KINDS:
+        yield f"qtype_te {run.text_encoder_quantization} is not known here: the text encoder runs once, unquantized."
 
 
 def _on(run: Run, key: str) -> bool:

@@ -126,14 +126,14 @@ def fill(
         parts = wanted if shares is None else [shares.part(entry) for entry in wanted]
         changes = adapter if shares is None else {name: shares.delta(name, d) for name, d in adapter.items()}
         with _one_thread():
-            yield from _read(parts, quantized, quantization, changes, dtype, device)
+            yield from read_tensors(parts, quantized, quantization, changes, dtype, device)
 
     def finish(values: dict[str, Tensor]) -> None:
         if shares is None:
-            _install(model, values, quantized)
+            install_tensors(model, values, quantized)
         else:
             empty = {name: torch.empty(shape, dtype=kind, device="meta") for name, (kind, shape) in layout.items()}
-            _install(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
+            install_tensors(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
             share_out(model, values, shares, device)
         check_no_meta(model)
 
@@ -187,7 +187,7 @@ def _layout(
     kind: Kind,
     dtype: torch.dtype,
 ) -> Layout:
-    """Types and shapes of what `_read` gives, by name."""
+    """Types and shapes of what `read_tensors` gives, by name."""
     plain = {
         name: (dtype, shape) for name, shape in expected.items() if name.removesuffix(".weight") not in quantized
     }
@@ -196,7 +196,7 @@ def _layout(
     }
 
 
-def _read(
+def read_tensors(
     entries: list[Entry],
     quantized: Mapping[str, tuple[int, int]],
     kind: Kind,
@@ -216,7 +216,7 @@ def _read(
             yield entry.name, _cast(view, delta, dtype, device)
 
 
-def _install(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str, tuple[int, int]]) -> None:
+def install_tensors(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str, tuple[int, int]]) -> None:
     """Put the tensors in the place of the empty ones."""
     for name, shape in quantized.items():
         codes, scale = values.pop(f"{name}.codes"), values.pop(f"{name}.scale")

@@ -149,7 +149,8 @@ def run_training(
     items, held = hold_out(items, count)
     drawn = sample_controls(run, vae_divisor(parts["vae"]))
     latents = Latents(cache, parts["vae"])
-    texts = Texts(cache, family, parts, arithmetic.texts)
+    of_texts: Any = KINDS.get(run.text_encoder_quantization, "none")
+    texts = Texts(cache, family, parts, arithmetic.texts, of_texts)
     masks = Masks(cache, vae_divisor(parts["vae"]) // 2)
     with _memory_errors():
         ranks.same({"dataset": _listing(items)})

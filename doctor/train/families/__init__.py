@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import TrainError
+from ..quantize import Kind
 from . import flux, zimage
 
 # What a prompt gives the transformer, by the family's own names, on the CPU.
@@ -50,9 +51,12 @@ class Family(Protocol):
         """Of the latents that the model was made for."""
 
     def text_encoder(
-        self, folders: Mapping[str, Path], dtype: torch.dtype, device: torch.device
+        self, folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device
     ) -> Callable[[str], Embedding]:
-        """Load what encodes prompts. Raises TrainError; torch.OutOfMemoryError where it does not fit on `device`."""
+        """Load what encodes prompts, its large part stored as `kind`.
+
+        Raises TrainError; torch.OutOfMemoryError where it does not fit on `device`.
+        """
 
     def predict(
         self,

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..encoders import load_encoder
 from ..pretrained import load_pretrained, load_tokenizer
+from ..quantize import Kind
 
 TITLE = "Flux"
 CLASS_NAME = "FluxTransformer2DModel"
@@ -52,7 +54,7 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], dtype: torch.dtype, device: torch.device
+    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device
 ) -> Callable[[str], dict[str, Tensor]]:
     """CLIP and T5; `states` are 512 x width, whatever the prompt's length, `pooled` is width."""
     from transformers.models.clip.modeling_clip import CLIPTextModel
@@ -60,9 +62,7 @@ def text_encoder(
 
     tokenizers = load_tokenizer(folders["tokenizer"]), load_tokenizer(folders["tokenizer_2"])
     clip: Any = load_pretrained(CLIPTextModel, folders["text_encoder"], "text encoder", dtype=dtype).to(device)
-    t5: Any = load_pretrained(T5EncoderModel, folders["text_encoder_2"], "second text encoder", dtype=dtype).to(
-        device
-    )
+    t5: Any = load_encoder(T5EncoderModel, folders["text_encoder_2"], "second text encoder", kind, dtype, device)
 
     @torch.no_grad()
     def encode(text: str) -> dict[str, Tensor]:

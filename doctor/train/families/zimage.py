@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..pretrained import load_pretrained, load_tokenizer
+from ..encoders import load_encoder
+from ..pretrained import load_tokenizer
+from ..quantize import Kind
 
 TITLE = "Z-Image"
 CLASS_NAME = "ZImageTransformer2DModel"
@@ -40,13 +42,13 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], dtype: torch.dtype, device: torch.device
+    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device
 ) -> Callable[[str], dict[str, Tensor]]:
     """Qwen3 with its chat template; `states` are tokens x width."""
     from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
     tokenizer = load_tokenizer(folders["tokenizer"])
-    model: Any = load_pretrained(Qwen3Model, folders["text_encoder"], "text encoder", dtype=dtype).to(device)
+    model: Any = load_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
     return lambda text: {"states": encode(tokenizer, model, text, device)}
 
 

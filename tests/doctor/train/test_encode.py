@@ -13,7 +13,7 @@ from diffusers.pipelines.z_image.pipeline_z_image import ZImagePipeline
 from safetensors.torch import load_file, save_file
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
-from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train import TrainError, encoders
 from zdoctor.doctor.train import encode as encode_module
 from zdoctor.doctor.train.data import Item, read_items
 from zdoctor.doctor.train.encode import Cache, Latents, Texts, component, vae_divisor, write_atomic
@@ -144,7 +144,7 @@ def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[weakref.ref[Any]] = []
-    for module in (encode_module, zimage):
+    for module in (encode_module, encoders):
         real = module.load_pretrained
 
         def load(*words: Any, real: Any = real, **options: Any) -> Any:

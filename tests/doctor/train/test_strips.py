@@ -14,10 +14,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from zdoctor.doctor.model.run import SamplePrompt
-from zdoctor.doctor.train import encode, sample, strips
+from zdoctor.doctor.train import encode, encoders, sample, strips
 from zdoctor.doctor.train.data import Item
 from zdoctor.doctor.train.encode import encode_image, load_vae
-from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.pictures import Picture
 from zdoctor.doctor.train.pretrained import load_pretrained
 from zdoctor.doctor.train.sample import decode
@@ -110,7 +109,7 @@ def test_vae_and_text_encoder_are_gone_while_it_trains(
         names.append(make.__name__)
         return model
 
-    for module in (encode, zimage):
+    for module in (encode, encoders):
         monkeypatch.setattr(module, "load_pretrained", watched)
     there: list[int] = []
     run = run_with(steps=2, sample_every=1, disable_sampling=False, samples=(SamplePrompt("a", 64, 64, 1, 1, 1.0),))

@@ -229,14 +229,14 @@ def test_a_file_that_changed_a_moment_ago_is_not_taken_for_settled(
 
 
 def test_a_base_that_changes_while_it_is_read_is_read_again_and_not_kept(transformer: Path, tmp_path: Path) -> None:
-    read = load._read
+    read = load.read_tensors
 
     def read_and_change(*arguments: object) -> object:
         yield from read(*arguments)  # type: ignore[arg-type]
         train_on(transformer)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "_read", read_and_change)
+        patch.setattr(load, "read_tensors", read_and_change)
         (note,) = start(transformer, tmp_path / "kept").notes
     assert "changed while they were read" in note
     assert [file.name for file in (tmp_path / "kept").iterdir()] == [".lock"]
