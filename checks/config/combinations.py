@@ -105,6 +105,17 @@ def exclusive(run: Run) -> Iterator[Finding]:
         for key in ("model/assistant_lora_path", "model/inference_lora_path"):
             if on(key):
                 yield bad(run, key, "{key} is set, but this architecture has no place for such a LoRA.", SAMPLE)
+    if run.architecture == "flux_kontext" and not run.disable_sampling:
+        bare = [sample.prompt for sample in run.samples if not sample.control]
+        if bare:
+            yield bad(
+                run,
+                run.keys.get("samples", "sample/samples"),
+                "Samples of Kontext edit an image, and '{prompt}' names none: give it ctrl_img (or --ctrl_img FILE "
+                "in the prompt).",
+                SAMPLE,
+                prompt=bare[0],
+            )
     if on("model/inference_lora_path") and run.architecture in ("zimage", "zimage_l2p"):
         yield bad(
             run, "model/inference_lora_path", "{key} is set, but Z-Image has no place for an inference LoRA.", SAMPLE

@@ -37,7 +37,8 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     Upstream: toolkit/optimizer.py, toolkit/scheduler.py, toolkit/config_modules.py, toolkit/util/quantize.py
     (ai-toolkit); the parsers of the others
     Signature: ValueError: Unknown optimizer type; KeyError: 'nf4'; ValueError: Invalid timestep type;
-    TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified
+    TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified;
+    ValueError: Control image is required for Flux Kontext model generation
     """
     if run.trainer != "ai-toolkit":
         yield from refused(config, run, schema)

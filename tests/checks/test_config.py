@@ -190,7 +190,6 @@ VALUES = [
     ("resolution", '["768", 1024]', "datasets/0/resolution", [768, 1024]),
     ("push_to_hub", "true", "save/push_to_hub", None),
     ("low_vram", "true\n        attn_masking: true", "model/attn_masking", None),
-    ("arch", '"flux_kontext"', "model/assistant_lora_path", None),
     ("arch", '"flex2"', "model/assistant_lora_path", None),
 ]
 
@@ -200,6 +199,16 @@ def test_invalid_values(key: str, value: str, where: str, new: Any) -> None:
     findings = [f for f in examined(changed(key, value), "CFG004") if f.severity == "error"]
     assert [f.args["key"] for f in findings] == [where]
     assert findings[0].evidence.get("new") == new
+
+
+def test_samples_of_kontext_edit_an_image() -> None:
+    text = changed("arch", '"flux_kontext"')
+    findings = [f for f in examined(text, "CFG004") if f.severity == "error"]
+    assert {f.args["key"] for f in findings} == {"model/assistant_lora_path", "sample/samples"}
+    assert "edit an image" in next(f.text() for f in findings if f.args["key"] == "sample/samples")
+    edited = text.replace("prompt: ", "ctrl_img: /c/a.png\n            prompt: ")
+    assert edited != text
+    assert [f.args["key"] for f in examined(edited, "CFG004")] == ["model/assistant_lora_path"]
 
 
 @pytest.mark.parametrize(

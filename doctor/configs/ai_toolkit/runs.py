@@ -283,7 +283,7 @@ def _samples(w: Written) -> tuple[SamplePrompt, ...]:
                 steps=w.whole(f"{at}/sample_steps", w.whole("sample/sample_steps", 20)),
                 guidance=w.number(f"{at}/guidance_scale", w.number("sample/guidance_scale", 7.0)),
                 negative=w.text(f"{at}/neg", w.text("sample/neg", "")),
-                control=w.maybe(f"{at}/ctrl_img_1") or w.maybe(f"{at}/ctrl_img"),
+                control=w.maybe(f"{at}/ctrl_img"),
             )
         )
     return tuple(map(_with_flags, made))
