@@ -86,7 +86,13 @@ def parser() -> argparse.ArgumentParser:
     made = command("fix", _fix, "show the repairs as a plan and a diff; --apply carries them out")
     with_config(made)
     made.add_argument("--apply", action="store_true", help="repair (zdoctor undo puts everything back)")
-    made.add_argument("--allow", choices=("result",), help="also repairs that change the training result")
+    made.add_argument(
+        "--allow",
+        choices=("result", "asked"),
+        action="append",
+        default=[],
+        help="also repairs that change the training result; those that are your decision (with --select)",
+    )
     made.add_argument("--select", metavar="IDS", type=_words, default=[], help="repair only these rules")
     made.add_argument("--deep", action="store_true", help=DEEP)
 
@@ -181,11 +187,14 @@ def _fix(options: argparse.Namespace) -> int:
     from . import commands, state
 
     config = _config(options.config)
+    if "asked" in options.allow and not options.select:
+        raise UserError("Decisions are taken rule by rule.", "zdoctor fix CONFIG --allow asked --select SRC001")
     _recover()
     done = commands.fix(
         config,
         apply=options.apply,
-        allow="changes-result" if options.allow == "result" else "none",
+        allow="changes-result" if "result" in options.allow else "none",
+        asked="asked" in options.allow,
         machine=options.machine,
         selected=options.select,
         deep=options.deep,
@@ -196,7 +205,7 @@ def _fix(options: argparse.Namespace) -> int:
     )
     state.remember(config)
     color = console.color()
-    console.emit(terminal.render_plan(done.plan, done.diff, width=console.width(), color=color))
+    console.emit(terminal.render_plan(done.plan, done.diff, offers=done.offers, width=console.width(), color=color))
     if done.after is None:
         if done.plan.fixes and not options.apply:
             again = "zdoctor fix " + " ".join(
@@ -206,7 +215,8 @@ def _fix(options: argparse.Namespace) -> int:
                         config,
                         options.trainer and f"--trainer {options.trainer}",
                         options.trainer_source and f"--trainer-source {options.trainer_source}",
-                        options.allow and f"--allow {options.allow}",
+                        " ".join(f"--allow {what}" for what in options.allow),
+                        options.select and f"--select {','.join(options.select)}",
                         options.deep and "--deep",
                     ),
                 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .engine import prescribe
 from .errors import UserError
 from .examine import Examination, examine_config, select
-from .model import Hub, Plan, Report, TrainingEffect, Unknown
+from .model import Fix, Hub, Plan, ReplaceText, Report, TrainingEffect, Unknown
 from .model.record import dataclass
 from .probe.live import LiveWorld
 from .probe.world import Paths, World
@@ -136,13 +136,17 @@ def verified(seen: Examination) -> str:
 
 @dataclass(frozen=True)
 class Fixed:
-    """What `fix` would do or did: the first plan and its diff in words; `applied` ids; the report after."""
+    """What `fix` would do or did: the first plan and its diff in words; `applied` ids; the report after.
+
+    `offers` are the diffs of edits of source code that wait for a decision.
+    """
 
     before: Report
     plan: Plan
     diff: str
     applied: tuple[str, ...] = ()
     after: Report | None = None
+    offers: Mapping[Fix, str] = field(default_factory=dict)
 
 
 def fix(
@@ -150,6 +154,7 @@ def fix(
     *,
     apply: bool = False,
     allow: TrainingEffect = "none",
+    asked: bool = False,
     machine: str | None = None,
     selected: Sequence[str] = (),
     deep: bool = False,
@@ -161,7 +166,8 @@ def fix(
     """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
 
     A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
-    one entry of the history. `progress` is told of bytes copied, `reading` of those read by a `deep` check.
+    one entry of the history. `asked` takes repairs that are the user's decision, of the rules that `selected` names.
+    `progress` is told of bytes copied, `reading` of those read by a `deep` check.
     """
     from .probe.recorded import RecordedWorld
 
@@ -173,20 +179,37 @@ def fix(
             raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
         return examine_config(config, world, rules, deep=deep, trainer=trainer).report
 
-    return carry_out(look, apply=apply, allow=allow, progress=progress)
+    return carry_out(look, apply=apply, allow=allow, asked=asked, progress=progress)
+
+
+def _offers(plan: Plan) -> dict[Fix, str]:
+    """The diffs of the edits of source code that wait for the user's decision."""
+    from . import apply as writer
+
+    sources = [
+        fix
+        for fix in plan.shown
+        if fix.steps and all(isinstance(step, ReplaceText) and step.path.endswith(".py") for step in fix.steps)
+    ]
+    return {fix: writer.diff(Plan(plan.config, (fix,))) for fix in sources}
 
 
 def carry_out(
-    look: Callable[[], Report], *, apply: bool, allow: TrainingEffect = "none", progress: Any = None
+    look: Callable[[], Report],
+    *,
+    apply: bool,
+    allow: TrainingEffect = "none",
+    asked: bool = False,
+    progress: Any = None,
 ) -> Fixed:
     """What `look` reports, planned and, with `apply`, repaired; as in `fix`."""
     from . import apply as writer
     from .state import state_folder
 
     first = look()
-    plan = prescribe(first, allow=allow)
+    plan = prescribe(first, allow=allow, asked=asked)
     binding = writer.bind(plan)
-    result = Fixed(first, plan, writer.diff(plan))
+    result = Fixed(first, plan, writer.diff(plan), offers=_offers(plan))
     if not apply or not plan.fixes:
         return result
     state = state_folder()
@@ -198,7 +221,7 @@ def carry_out(
             done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
             applied.append(done.id)
             after = look()
-            plan = prescribe(after, allow=allow)
+            plan = prescribe(after, allow=allow, asked=asked)
             if not plan.fixes:
                 break
             binding = writer.bind(plan)

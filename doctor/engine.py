@@ -77,9 +77,10 @@ def merge(reports: Sequence[Report]) -> Report:
     )
 
 
-def prescribe(report: Report, *, allow: TrainingEffect = "none") -> Plan:
+def prescribe(report: Report, *, allow: TrainingEffect = "none", asked: bool = False) -> Plan:
     """Choose a fix for every finding: the first safe one whose training effect is allowed; the rest are shown.
 
+    With `asked` also one that is the user's decision, where the finding leaves no choice between several.
     Two fixes never write the same config key or file: the later one is left for the next pass.
     """
     widest = TRAINING_EFFECTS.index(allow)
@@ -87,10 +88,13 @@ def prescribe(report: Report, *, allow: TrainingEffect = "none") -> Plan:
     shown: list[Fix] = []
     taken: set[object] = set()
     for finding in report.findings:
+        decisions = [f for f in finding.fixes if f.steps and f.safety == "ask"]
         ready = [
             f
             for f in finding.fixes
-            if f.steps and f.safety == "safe" and TRAINING_EFFECTS.index(f.training_effect) <= widest
+            if f.steps
+            and (f.safety == "safe" or (asked and decisions == [f]))
+            and TRAINING_EFFECTS.index(f.training_effect) <= widest
         ]
         if not ready:
             shown.extend(f for f in finding.fixes if f not in shown)

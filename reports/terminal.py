@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
 from ..doctor.model.script import SCRIPT
@@ -26,9 +26,14 @@ def render(report: Report, *, width: int = 100, color: bool = False) -> str:
     return paint(_report(report, min(width, 110)), color, width)
 
 
-def render_plan(plan: Plan, diff: str, *, width: int = 100, color: bool = False) -> str:
-    """What a fix would do, `diff` being its changes line by line, and what it leaves to the user."""
-    return paint(_plan(plan, diff, min(width, 110)), color, width)
+def render_plan(
+    plan: Plan, diff: str, *, offers: Mapping[Fix, str] | None = None, width: int = 100, color: bool = False
+) -> str:
+    """What a fix would do, `diff` being its changes line by line, and what it leaves to the user.
+
+    `offers` are the changes of what is left, where they are known.
+    """
+    return paint(_plan(plan, diff, offers or {}, min(width, 110)), color, width)
 
 
 def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
@@ -145,21 +150,26 @@ def _next(report: Report) -> tuple[str, str]:
     return (f"zdoctor train {report.config}", "") if report.trainable and not report.crashed else ("", "")
 
 
-def _plan(plan: Plan, diff: str, width: int) -> Iterator[Line]:
+def _diff(text: str, lead: str = "") -> Iterator[Line]:
+    for line in text.splitlines():
+        style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+        yield [(style, f"{lead}{line}")]
+
+
+def _plan(plan: Plan, diff: str, offers: Mapping[Fix, str], width: int) -> Iterator[Line]:
     if not plan.fixes:
         yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
     for fix in plan.fixes:
         yield from wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ", style="green")
     if diff:
         yield []
-        for line in diff.splitlines():
-            style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-            yield [(style, line)]
+        yield from _diff(diff)
     if plan.shown:
         yield []
         yield [("bold", "Left to you:")]
         for fix in plan.shown:
             yield from wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ")
+            yield from _diff(offers.get(fix, ""), "      ")
             if fix.command:
                 yield [("", f"      $ {fix.command}")]
 

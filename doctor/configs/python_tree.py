@@ -41,8 +41,7 @@ def parsed(text: str) -> ast.Module:
 class Source:
     """A parsed text and the places of its nodes."""
 
-    def __init__(self, path: str, text: str, tree: ast.AST) -> None:
-        self.tree = tree
+    def __init__(self, path: str, text: str) -> None:
         self._lines = Lines(path, text)
         self._text = text
         mark = 1 if text.startswith("\ufeff") else 0
@@ -65,10 +64,14 @@ class Source:
             self.offset(place.end_lineno, place.end_col_offset),
         )
 
+    def text(self, node: ast.AST) -> str:
+        """The source of a node as it is written."""
+        start, end = self.span(node)
+        return self._text[start:end]
+
     def code(self, node: ast.AST) -> str:
         """The source of a node on one line."""
-        start, end = self.span(node)
-        return " ".join(self._text[start:end].split())
+        return " ".join(self.text(node).split())
 
     def where(self, node: ast.AST) -> Where:
         return self._lines.where(self.span(node)[0])

@@ -1,5 +1,6 @@
 """The nouns: frozen records, standard library only. Everything else in zdoctor maps some of these to others."""
 
+from .checkout import Checkout
 from .facts import (
     Component,
     DatasetFolder,
@@ -45,6 +46,7 @@ from .unknown import Unknown
 
 __all__ = [
     "SEVERITIES",
+    "Checkout",
     "Component",
     "Config",
     "CopyItem",

@@ -12,6 +12,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
+from .checkout import Checkout
 from .hub import Hub
 from .microstep import MicroStep
 from .record import dataclass
@@ -268,5 +269,6 @@ class Facts:
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)
     schema: Schema | Unknown = NOT_ASKED
+    checkout: Checkout | Unknown | None = NOT_ASKED
     script: Script | Unknown = NOT_ASKED
     microstep: MicroStep | Unknown = NOT_ASKED

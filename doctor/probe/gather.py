@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from ..memory import predict
-from ..model import Config, Facts, Hub, ModelFolder, Run, Unknown
+from ..model import Checkout, Config, Facts, Files, Hub, ModelFolder, Run, Schema, Unknown, Writes
 from ..model.script import Script
 from .dataset import probe_datasets
 from .files import probe_files
@@ -23,7 +24,7 @@ from .skeletons import with_skeletons
 from .starting_lora import probe_starting_lora
 from .storage import probe_storage
 from .world import World
-from .writes import probe_writes
+from .writes import SIZES, probe_writes
 
 PACKAGES = (
     "torch",
@@ -51,6 +52,20 @@ def _model(world: World, run: Run, hub: Hub | Unknown, deep: bool) -> ModelFolde
     return model if isinstance(hub, Unknown) else claimed(model, hub)
 
 
+def _writes(world: World, run: Run, files: Files, checkout: Checkout | Unknown | None) -> Writes:
+    """A checkout that guards the writing of `.aitk_size.json` does not end where it cannot be written."""
+    writes = probe_writes(world, run, files)
+    if not isinstance(checkout, Checkout) or checkout.size_file is None or checkout.size_file.guard is not None:
+        return writes
+    return replace(writes, places=tuple(place for place in writes.places if place.what != SIZES))
+
+
+def _checkout(world: World, schema: Schema | Unknown) -> Checkout | Unknown | None:
+    from .source.checkout import probe_checkout
+
+    return probe_checkout(world, schema)
+
+
 def _script(world: World, config: Config) -> Script | Unknown:
     from .source.script import probe_script
 
@@ -63,7 +78,7 @@ PROBES: Mapping[str, Probe] = {
     "gpus": lambda world: world.gpus(),
     "packages": lambda world: world.packages(PACKAGES),
     "files": probe_files,
-    "writes": probe_writes,
+    "writes": _writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
     "model": _model,
     "adapter": probe_adapter,
@@ -73,6 +88,7 @@ PROBES: Mapping[str, Probe] = {
     "storage": probe_storage,
     "memory": predict,
     "schema": probe_schema,
+    "checkout": _checkout,
     "script": _script,
     "microstep": lambda world: Unknown("no step was tried: that is what zdoctor probe does"),
 }
@@ -96,7 +112,7 @@ def gather(
     def establish(name: str) -> Any:
         if name not in known:
             known[name] = _probe(PROBES[name], establish)
-            if shared is not None and name in ("system", "gpus", "packages", "schema"):
+            if shared is not None and name in ("system", "gpus", "packages", "schema", "checkout"):
                 shared[name] = known[name]
         return known[name]
 

@@ -234,6 +234,10 @@ class RecordedWorld:
         here = self.live or self.sources
         return here.schema(trainer, near) if here is not None else None
 
+    def source(self, root: str, path: str) -> bytes | None:
+        here = self.live or self.sources
+        return here.source(root, path) if here is not None else None
+
     def landmarks(self) -> tuple[str, ...]:
         return self.live.landmarks() if self.live is not None else ()
 

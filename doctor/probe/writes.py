@@ -10,6 +10,8 @@ from ..model import Files, Run, Unknown, WritePlace, Writes
 from ..model.families import BY_FILES
 from .world import Paths, Stat, World
 
+SIZES = ".aitk_size.json"
+
 
 def probe_writes(world: World, run: Run, files: Files) -> Writes:
     """Every folder the trainer writes to, in the order in which it does."""
@@ -33,7 +35,7 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
             if run.written("cache_text_encoder_outputs_to_disk") is not None:
                 add("the text embeddings (.npz)", folder, key, "when it caches text embeddings")
             continue
-        add(".aitk_size.json", folder, key, "when it reads the dataset")
+        add(SIZES, folder, key, "when it reads the dataset")
         if run.cache_text_embeddings:
             add("_t_e_cache", folder, key, "when it caches text embeddings")
         if dataset.cache_latents_to_disk:

@@ -68,7 +68,7 @@ def _beside(world: World, path: str) -> Iterator[DeepSpeedConfig]:
 def read_script(path: str, text: str) -> Script:
     """What a script does with checkpointing and gradients. Raises Unparsable."""
     tree = parsed(text)
-    return _Reader(Source(path, text, tree), tree).script()
+    return _Reader(Source(path, text), tree).script()
 
 
 class _Reader:
