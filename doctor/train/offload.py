@@ -8,6 +8,7 @@ the order turns round at the last block. A wrong guess of what comes next costs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,5 +167,7 @@ def _home(parts: Sequence[_Part], device: torch.device) -> Tensor:
         home[part.start : part.end] = value.detach().contiguous().view(-1).view(torch.uint8)
     if device.type == "cuda":
         # pin_memory() would round the size up to a power of two.
-        CUDA.cudart().cudaHostRegister(home.data_ptr(), home.numel(), 0)
+        if int(CUDA.cudart().cudaHostRegister(home.data_ptr(), home.numel(), 0)) != 0:
+            with suppress(RuntimeError):  # copies are slower then; the failure is told to the next launch, this one
+                torch.zeros(1, device=device)
     return home
