@@ -165,9 +165,8 @@ def _home(parts: Sequence[_Part], device: torch.device) -> Tensor:
         value = part.module._buffers[part.name] if tensor is None else tensor
         assert value is not None
         home[part.start : part.end] = value.detach().contiguous().view(-1).view(torch.uint8)
-    if device.type == "cuda":
-        # pin_memory() would round the size up to a power of two.
-        if int(CUDA.cudart().cudaHostRegister(home.data_ptr(), home.numel(), 0)) != 0:
-            with suppress(RuntimeError):  # copies are slower then; the failure is told to the next launch, this one
-                torch.zeros(1, device=device)
+    # pin_memory() would round the size up to a power of two.
+    if device.type == "cuda" and int(CUDA.cudart().cudaHostRegister(home.data_ptr(), home.numel(), 0)) != 0:
+        with suppress(RuntimeError):  # copies are slower then; the failure is told to the next launch, this one
+            torch.zeros(1, device=device)
     return home
