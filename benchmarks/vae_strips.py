@@ -37,9 +37,8 @@ def main() -> None:
         whole = peak(work)
         with strips.in_strips(part):
             cut = peak(work)
-        print(
-            f"{name} {side} x {side}: {whole / 2**20:.1f} MiB whole, {cut / 2**20:.1f} MiB in strips, {cut / whole:.2f}"
-        )
+        sizes = f"{whole / 2**20:.1f} MiB whole, {cut / 2**20:.1f} MiB in strips"
+        print(f"{name} {side} x {side}: {sizes}, {cut / whole:.2f}")
 
 
 if __name__ == "__main__":
