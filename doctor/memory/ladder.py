@@ -1,0 +1,89 @@
+"""What would lower the peak of a run, in ai-toolkit's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..architectures.sizes import Sizes
+from ..model import DatasetFolder, Gpu, Run, Value
+from .phases import highest_of, is_set, peak_of
+
+
+def alternatives_of(
+    run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None
+) -> Iterator[tuple[str, Any, str, int]]:
+    """Settings of ai-toolkit that lower the peak, the harmless first, each on top of the ones before it."""
+    if run.trainer != "ai-toolkit":
+        return
+
+    margin = highest_of(run, sizes, datasets, card) - peak_of(run, sizes, datasets, card)
+
+    def peak(changed: Run) -> int:
+        # never so low that the margin of the run as written would make it look safer than it is
+        high = highest_of(changed, sizes, datasets, card)
+        return max(peak_of(changed, sizes, datasets, card), high - margin)
+
+    best = peak(run)
+    while True:
+        for settings, effect, change in _steps(run):
+            changed = change(run)
+            if (lower := peak(changed)) < best:
+                run, best = changed, lower
+                for key, value in settings:
+                    yield key, value, effect, best
+                break  # what did not matter before may matter now, and the harmless come first again
+        else:
+            return
+
+
+def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
+    shuffled = any(
+        is_set(run, f"{dataset.key}/shuffle_tokens") or f"{dataset.key}/token_dropout_rate" in run.settings
+        for dataset in run.datasets
+    )
+    if not is_set(run, "model/low_vram"):
+        on = Value(True, run.where("model/low_vram"), 0, 0)
+        key = (("model/low_vram", True),)
+        yield key, "none", lambda r: replace(r, settings={**r.settings, "model/low_vram": on})
+    if not run.cache_text_embeddings and not shuffled and not is_set(run, "train/train_text_encoder"):
+        key = (("train/cache_text_embeddings", True),)
+        yield key, "equivalent", lambda r: replace(r, cache_text_embeddings=True)
+    if not run.gradient_checkpointing:
+        key = (("train/gradient_checkpointing", True),)
+        yield key, "equivalent", lambda r: replace(r, gradient_checkpointing=True)
+    if run.batch_size > 1:
+        accumulate = run.batch_size * run.gradient_accumulation
+        yield (
+            (
+                (run.keys.get("gradient_accumulation", "train/gradient_accumulation"), accumulate),
+                ("train/batch_size", 1),
+            ),
+            "equivalent",
+            lambda r: replace(r, batch_size=1, gradient_accumulation=accumulate),
+        )
+    if run.quantization is None:
+        # ai-toolkit quantizes the text encoder along with the transformer unless quantize_te says otherwise
+        encoder = run.text_encoder_quantization if "model/quantize_te" in run.settings else "qfloat8"
+        yield (
+            (("model/quantize", True), ("model/qtype", "qfloat8")),
+            "changes-result",
+            lambda r: replace(r, quantization="qfloat8", text_encoder_quantization=encoder),
+        )
+    if run.text_encoder_quantization is None:
+        key = (("model/quantize_te", True),)
+        yield key, "changes-result", lambda r: replace(r, text_encoder_quantization="qfloat8")
+    for limit in (1024, 768, 512):
+        if not any(resolution > limit for dataset in run.datasets for resolution in dataset.resolutions):
+            continue
+        lowered = tuple(
+            replace(dataset, resolutions=tuple(dict.fromkeys(min(r, limit) for r in dataset.resolutions)))
+            for dataset in run.datasets
+        )
+        settings = tuple(
+            (f"{new.key}/resolution", list(new.resolutions))
+            for old, new in zip(run.datasets, lowered, strict=True)
+            if old.resolutions != new.resolutions
+        )
+        yield settings, "changes-result", lambda r, lowered=lowered: replace(r, datasets=lowered)

@@ -1,0 +1,196 @@
+"""The phases of a run, and what is held in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod, sqrt
+from typing import Any
+
+from ..architectures.bytes import QUANTIZED, WIDTHS, state_bytes
+from ..architectures.network import offloaded_share, trained_weights
+from ..architectures.sizes import Sizes
+from ..model import DatasetFolder, Gpu, Phase, Run
+from ..model.families import EDITING
+
+GIB = 1 << 30
+CONTEXT = int(0.45 * GIB)
+CONTEXT_RANGE = int(0.2 * GIB)
+HOST_BASE = int(0.6 * GIB)
+# Weights alone, and the quantized ones take no more than they leave: ai-toolkit's own example for Flux on 24 GB cards
+# goes through this phase.
+QUANTIZING = "quantizing the transformer"
+# The LoRA branch computes in 32 bits; how much of its copies is alive at the peak is not known.
+LORA_COPIES = 35.0
+# Bytes per pixel of a 16-bit VAE whose first block is 128 wide.
+VAE_ENCODE = 1.26 * GIB / 2**20
+VAE_DECODE = 1.50 * GIB / 2**20
+# Encoding 512 tokens with the hidden states of all layers kept, for the 4.02 billion parameters of Qwen3-4B.
+TEXT_ENCODER_WORK = 0.12 * GIB / 4.02e9
+
+
+def weights_of(sizes: Sizes, run: Run) -> int:
+    return blocks_of(sizes, run) + WIDTHS[run.dtype] * sizes.rest
+
+
+def blocks_of(sizes: Sizes, run: Run) -> int:
+    if run.quantization is None:
+        return WIDTHS[run.dtype] * sizes.blocks
+    return int(QUANTIZED[run.quantization.partition("|")[0]] * sizes.blocks + 2 * sizes.block_rows)
+
+
+def _on_card(sizes: Sizes, run: Run) -> int:
+    """The weights on the card: of the blocks that wait in host memory, only the one that runs and the next."""
+    away = int(offloaded_share(run) * blocks_of(sizes, run))
+    return weights_of(sizes, run) - away + min(away, 2 * blocks_of(sizes, run) // (sizes.layers + 2 * sizes.refiners))
+
+
+def _text_encoder(sizes: Sizes, run: Run) -> int:
+    if run.text_encoder_quantization is None:
+        return WIDTHS[run.dtype] * sizes.text_encoder
+    return int(QUANTIZED[run.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
+
+
+def _tokens(sizes: Sizes, width: int, height: int) -> int:
+    return _up(max(1, width // 16) * max(1, height // 16), sizes.kind.padding)
+
+
+def _up(tokens: int, padding: int) -> int:
+    return -(-tokens // padding) * padding
+
+
+def _sequence(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
+    """(image, text) tokens of the largest sample; a control image has as many as its picture."""
+    image = max(_tokens(sizes, *picture) for picture in buckets(run, datasets))
+    edits = run.architecture in EDITING and any(dataset.control_folders for dataset in run.datasets)
+    return image * (2 if edits else 1), _up(sizes.kind.text, sizes.kind.padding)
+
+
+def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
+    """(width, height) in pixels of the largest training picture of each dataset and resolution.
+
+    ai-toolkit shrinks a picture to the area of the resolution and never enlarges one.
+    """
+    found: list[tuple[int, int]] = []
+    read = {folder.key: folder for folder in datasets}
+    for dataset in run.datasets:
+        folder = read.get(dataset.key)
+        pictures = [(image.width, image.height) for image in folder.images] if folder and not folder.more else []
+        for resolution in dataset.resolutions or (512,):
+            square = is_set(run, f"{dataset.key}/square_crop")  # enlarges what is smaller
+            shrunk = [] if square else [_shrink(width, height, resolution) for width, height in pictures]
+            found.append(max(shrunk, key=prod, default=(resolution, resolution)))
+    return found or [(512, 512)]
+
+
+def _shrink(width: int, height: int, resolution: int) -> tuple[int, int]:
+    scale = min(1.0, sqrt(resolution * resolution / (width * height)))
+    return max(16, int(width * scale) // 16 * 16), max(16, int(height * scale) // 16 * 16)
+
+
+def _activations(run: Run, sizes: Sizes, image: int, text: int) -> int:
+    """Bytes that forward and backward keep for `image` and `text` tokens per sample, at their highest."""
+    wide = 1.0 if WIDTHS[run.dtype] <= 2 else 1.6
+    together = image + text
+    through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
+    if run.gradient_checkpointing:
+        kept = max(2, WIDTHS[run.dtype]) * through + together * (sizes.kind.kept + sizes.kind.moment) * wide
+        written = run.settings.get("train/gradient_checkpointing_interval")
+        interval = written.value if written is not None and type(written.value) is int else 1
+        kept += sizes.kind.kept * wide * together * (sizes.layers - -(-sizes.layers // max(1, interval)))
+    else:
+        kept = sizes.kind.kept * wide * through
+    return int(run.batch_size * sizes.width * kept)
+
+
+def _scores(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
+    """Attention scores in full: cards before Ampere have no fused attention kernel for bf16."""
+    old = card is not None and card.capability is not None and card.capability < (8, 0)
+    if not old or run.dtype not in ("bf16", "bfloat16"):
+        return 0
+    return sizes.heads * tokens * tokens * 4 * run.batch_size
+
+
+def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
+    width = WIDTHS[run.dtype]
+    base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
+    transformer = _on_card(sizes, run) if card else weights_of(sizes, run)
+    encoder = _text_encoder(sizes, run)
+    vae = width * sizes.vae
+    trained = trained_weights(run, sizes.linears)
+    lora = {
+        "LoRA weights": 4 * trained * (2 if run.use_ema else 1),
+        "optimizer": int(state_bytes(run.optimizer) * trained),
+    }
+    adapter = {"adapter kept for sampling": 2 * run.rank * sizes.lora_sides} if run.adapter else {}
+    text_gone = run.cache_text_embeddings or is_set(run, "train/unload_text_encoder")
+    resident_text = {} if text_gone else {"text encoder": encoder}
+    cached = bool(run.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in run.datasets)
+    resident_vae = {} if cached else {"VAE": vae}
+    pictures = buckets(run, datasets)
+    pixels = max(prod(picture) for picture in pictures)
+    image, text = _sequence(run, sizes, datasets)
+    vae_scale = (width / 2) * (sizes.vae_width / 128)
+
+    whole = width * sizes.text_encoder
+    alone = run.trainer == "SimpleTuner"  # it encodes everything before it loads the transformer
+    beside = {} if card or alone else {"transformer": transformer}
+    crowded = sizes.kind.beside and run.trainer == "ai-toolkit"
+    crowd = {"transformer": transformer} if crowded else beside
+    if card and crowded and run.quantization and not is_set(run, "model/low_vram"):
+        unquantized = width * (sizes.blocks + sizes.rest)
+        yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized})
+    yield Phase("loading the text encoder", {**base, **crowd, "text encoder before quantizing": whole})
+    if card and not alone and not is_set(run, "model/low_vram"):
+        together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
+        yield Phase("loading the models side by side", {**base, **together})
+    if run.cache_text_embeddings:
+        work = {"text encoder": encoder, "encoding": int(TEXT_ENCODER_WORK * sizes.text_encoder)}
+        yield Phase("caching the text embeddings", {**base, **beside, **work})
+    encode = int(VAE_ENCODE * pixels * vae_scale)
+    if cached:
+        yield Phase("caching the latents", {**base, **beside, "VAE": vae, "encoding": encode})
+    else:
+        held = {"transformer": transformer, **lora, **resident_text, "VAE": vae}
+        yield Phase("encoding a batch", {**base, **held, "encoding": encode * run.batch_size})
+    step = {"transformer": transformer, **lora, "gradients": 4 * trained, **resident_text, **resident_vae}
+    step["activations"] = _activations(run, sizes, image, text)
+    scores = _scores(run, sizes, image + text, card)
+    if scores:
+        step["attention scores"] = scores
+    yield Phase("training step", {**base, **step})
+    if run.samples and not run.disable_sampling:
+        wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
+        area = wide * high
+        tokens = _tokens(sizes, wide, high) + text
+        drawing = int(2 * sizes.kind.moment * width / 2 * sizes.width * tokens) + _scores(
+            replace(run, batch_size=1), sizes, tokens, card
+        )
+        decode = int(VAE_DECODE * area * vae_scale)
+        held = {"transformer": transformer, **lora, **adapter, **resident_text, "VAE": vae}
+        yield Phase("drawing samples", {**base, **held, "drawing or decoding": max(drawing, decode)})
+
+
+def value_of(run: Run, key: str) -> Any:
+    written = run.settings.get(key)
+    return None if written is None else written.value
+
+
+def is_set(run: Run, key: str) -> bool:
+    return value_of(run, key) is True
+
+
+def peak_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+    return max(phase.total for phase in phases_of(run, sizes, datasets, card))
+
+
+def highest_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+    """The high end of the estimate: context, allocator and LoRA copies at their worst."""
+    copies = int(LORA_COPIES * sizes.width * sum(_sequence(run, sizes, datasets)) * run.batch_size)
+    context = CONTEXT_RANGE if card else HOST_BASE // 2
+    return max(
+        int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
+        + context
+        + copies * ("activations" in phase.items)
+        for phase in phases_of(run, sizes, datasets, card)
+    )
