@@ -17,6 +17,7 @@ from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError, refuse
 from zdoctor.doctor.train.data import Item, batches, load_pixels, read_items
 from zdoctor.doctor.train.encode import Cache, Latents, Texts
+from zdoctor.doctor.train.explain import explain
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.pictures import Picture
 from zdoctor.doctor.train.preview import sample_controls
@@ -156,3 +157,9 @@ def test_what_it_can_do_is_not_refused() -> None:
     settings = written(datasets__0__control_path="/a", datasets__0__control_transparent_color=[0, 0, 0])
     assert refuse(kontext(Path("/a"), settings=settings)) == []
     assert refuse(run_with(architecture="flux", settings=settings))
+
+
+def test_where_its_noise_levels_differ_from_ai_toolkits_is_said() -> None:
+    assert any("four times as many" in note for note in explain(kontext(timestep_type="shift")))
+    for run in (kontext(timestep_type="weighted"), run_with(architecture="flux", timestep_type="shift")):
+        assert not any("four times as many" in note for note in explain(run))
