@@ -36,13 +36,13 @@ def compile_blocks(model: nn.Module) -> None:
 def cannot_compile(place: torch.device) -> str:
     """Why torch.compile cannot work at this place; empty when it may."""
     if place.type == "cuda":
-        return "" if find_spec("triton") else "compile needs Triton, which is not here. Type: pip install triton"
+        return "" if find_spec("triton") else "The setting compile needs Triton. Type: pip install triton"
     if place.type != "cpu":
-        return f"compile is not supported on {place.type}. Take it out."
+        return f"The setting compile is not supported on {place.type}. Take it out."
     compilers = [os.environ.get("CXX") or "", "g++", "clang++", "cl"]
     if any(shutil.which(name) for name in compilers if name):
         return ""
-    return "compile needs a C++ compiler (g++ or clang++), and none is found. Take it out, or install one."
+    return "The setting compile needs a C++ compiler (g++, clang++), and none is found. Take it out, or install one."
 
 
 def checkpointing(

@@ -85,7 +85,7 @@ def run_training(
     if compiled and (reason := cannot_compile(place)):
         raise TrainError(reason)
     if compiled and (arithmetic.half or ranks.sharded):
-        progress.note("compile is left out: it goes neither with float16 nor with weights shared among GPUs.")
+        progress.note("Blocks are not compiled: that goes neither with float16 nor with weights shared among GPUs.")
         compiled = False
     output = Path(output_folder)
 
