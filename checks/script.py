@@ -180,7 +180,13 @@ def peft_without_input_gradients(script: Script, packages: Mapping[str, str]) ->
             )
 
 
-@rule("SRC015", "note", "deepspeed-hides-overflow", trainers=(SCRIPT,))
+@rule(
+    "SRC015",
+    "note",
+    "deepspeed-hides-overflow",
+    prevents=(("RuntimeError", r"vector_norm.*Got Long"),),
+    trainers=(SCRIPT,),
+)
 def deepspeed_hides_overflow(script: Script, packages: Mapping[str, str]) -> Iterator[Finding]:
     """A DeepSpeed that answers gradients which are not finite with a message about Long.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
         from ..reports import json as json_report
 
         measured = None if isinstance(step, Unknown) else asdict(step)
+        if measured is not None and not math.isfinite(measured["loss"] or 0.0):
+            measured["loss"] = str(measured["loss"])  # JSON has no word for it
         text = json_report.dumps({**json_report.as_data(report), "microstep": measured})
     else:
         from ..reports import terminal

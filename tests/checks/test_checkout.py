@@ -17,10 +17,14 @@ from zdoctor.checks.checkout import checkout_older_than_layout, meta_tensor_patc
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.model import Checkout, Finding, ModelFolder, ReplaceText, WritePlace, Writes
+from zdoctor.doctor.probe.gather import gather
+from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.source.checkout import read_checkout
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.doctor.probe import checkout_sources as sources
+from zdoctor.tests.machines import load
 from zdoctor.tests.models import healthy, run_of
+from zdoctor.tests.test_laws import first_look
 
 
 def read(root: Path) -> Checkout:
@@ -239,3 +243,17 @@ def test_the_command_offers_shows_applies_and_takes_back(
     assert "nothing found" in capsys.readouterr().out
     assert main(["undo"]) == 0 and file.read_text() == text
     assert main(["fix", "config.yaml", "--allow", "asked"]) == 2
+
+
+def test_a_guarded_checkout_does_not_end_at_a_read_only_folder(tmp_path: Path) -> None:
+    """PTH001 then says nothing of the file of sizes, and still names the caches."""
+    reading = first_look("kaggle_t4x2", "kaggle_zimage.yaml").reading
+    world = RecordedWorld(load("kaggle_t4x2"))
+
+    def whats(checkout: Checkout | None) -> set[str]:
+        facts = gather(world, reading.config, reading.runs[0], ["writes"], shared={"checkout": checkout})
+        assert isinstance(facts.writes, Writes)
+        return {place.what for place in facts.writes.places}
+
+    guarded = read(sources.write(tmp_path, data_loader=GUARDED))
+    assert whats(None) - whats(guarded) == {".aitk_size.json"} and "_t_e_cache" in whats(guarded)
