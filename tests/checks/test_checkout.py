@@ -247,8 +247,8 @@ def test_the_command_offers_shows_applies_and_takes_back(
 
 def test_a_guarded_checkout_does_not_end_at_a_read_only_folder(tmp_path: Path) -> None:
     """PTH001 then says nothing of the file of sizes, and still names the caches."""
-    reading = first_look("kaggle_t4x2", "kaggle_zimage.yaml").reading
-    world = RecordedWorld(load("kaggle_t4x2"))
+    reading = first_look("kaggle_healthy", "kaggle_healthy.yaml").reading
+    world = RecordedWorld(load("kaggle_healthy"))
 
     def whats(checkout: Checkout | None) -> set[str]:
         facts = gather(world, reading.config, reading.runs[0], ["writes"], shared={"checkout": checkout})

@@ -119,7 +119,7 @@ def _is_model(module: Module, node: ast.expr, scope: Scope) -> bool:
     last = name.rpartition(".")[2]
     if not name or scope.of_block or name in scope.parameters:
         return False
-    if name == "self" or (name.startswith("module.") and FORWARD.match(last)):
+    if name == "self" or (name.startswith("self.") and FORWARD.match(last)):
         return True
     return bool(MODEL.search(last)) and not BLOCK.search(last)
 

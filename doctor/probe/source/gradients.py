@@ -78,7 +78,7 @@ def _handed_to_a_model(name: str, site: ast.AST, scope: Scope) -> bool:
         if isinstance(call, ast.Call) and call.lineno > getattr(site, "lineno", 0):
             callee = dotted(call.func)
             last = callee.rpartition(".")[2]
-            if callee.startswith("module.") or MODEL.search(last) or BLOCK.search(last):
+            if callee.startswith("self.") or MODEL.search(last) or BLOCK.search(last):
                 given = (*call.args, *(k.value for k in call.keywords))
                 if any(isinstance(n, ast.Name) and n.id == name for argument in given for n in ast.walk(argument)):
                     return True
