@@ -24,6 +24,7 @@ PRELOAD = [
 ]
 # From where pytest's name of this module is found, whatever the checkout's folder is called.
 ROOT = str(Path(__file__).parents[__name__.count(".")])
+PATIENCE = 240.0
 Work = Callable[..., Any]
 
 
@@ -49,15 +50,20 @@ class Together:
 
     def answers(self) -> list[Any]:
         """What each returned, or the text of what it raised; None for one that was killed."""
-        found = []
-        for end in self.ends:
-            try:
-                found.append(end.recv())
-            except EOFError:
-                found.append(None)
+        found = [self.answer(rank) for rank in range(len(self.ends))]
         for process in self.processes:
             process.join()
         return found
+
+    def answer(self, rank: int) -> Any:
+        """A hang fails the test: the limits of a run are hours."""
+        if not self.ends[rank].poll(PATIENCE):
+            self.end()
+            raise AssertionError(f"Process {rank} does not answer.")
+        try:
+            return self.ends[rank].recv()
+        except EOFError:
+            return None
 
     def end(self) -> None:
         for process in self.processes:

@@ -202,7 +202,7 @@ def test_a_process_that_goes_costs_one_step_at_most(
     run = run_with(steps=100, batch_size=2, save_every=every)
     encoded(run, tiny, circles, tmp_path / "out")
     together = Together(2, hit, run, name, rank, (tiny, circles, tmp_path / "out"), patience=5.0)
-    said = together.ends[1 - rank].recv()
+    said = together.answer(1 - rank)
     together.end()
     assert f"Another process of this run {words}" in said and "The run is saved at step 2" in said
     assert (tmp_path / "out" / "circles_000000002.safetensors").is_file()
