@@ -186,7 +186,7 @@ def _named(rule: Rule, word: str) -> bool:
 
 def _near(file: Path) -> str:
     try:
-        names = [p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml", ".json", ".toml")]
+        names = [p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml", ".json", ".toml", ".py")]
     except OSError:
         return f"The folder {file.parent} does not exist either."
     close = difflib.get_close_matches(file.name, names, 1)

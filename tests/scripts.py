@@ -252,6 +252,18 @@ def build_model(batch=2):
         OK,
     ),
     Case(
+        "all blocks but the first, which is not trained: only a step tells",
+        """
+    def forward(self, x):
+        self.blocks[0].requires_grad_(False)
+        for index, block in enumerate(self.blocks):
+            x = block(x) if index == 0 else checkpoint(block, x, use_reentrant=True)
+        return x
+""",
+        {},
+        "error",
+    ),
+    Case(
         "a full fine-tune behind a trained embedder, re-entrant",
         """
     def forward(self, x):

@@ -45,6 +45,7 @@ def main() -> None:
             made["failed"] = traceback.format_exception_only(error)[-1].strip()
             made["trace"] = traceback.format_exc()
         made["seconds"] = time.perf_counter() - started
+        made["peak_bytes"] = _peak()
         _say(answer_to, {"done": made})
 
 
@@ -91,7 +92,6 @@ def step(question: Mapping[str, Any], made: dict[str, Any], begin: Callable[[str
     made["unmoved"] = [n for n, p in trained.items() if n not in still and _bits(p) == before[n]]
     broken = [n for n, p in trained.items() if not bool(torch.isfinite(p).all())]
     made["infinite"] = list(dict.fromkeys((*made["infinite"], *broken)))
-    made["peak_bytes"] = _peak()
 
 
 def _module(script: str) -> Any:
@@ -142,7 +142,6 @@ def _backward(
     graded = {name: p.grad for name, p in trained.items() if p.grad is not None}
     made["zero"] = [name for name, grad in graded.items() if not bool(grad.any())]
     made["infinite"] = [name for name, grad in graded.items() if not bool(torch.isfinite(grad).all())]
-    made["peak_bytes"] = _peak()
     return True
 
 
@@ -214,9 +213,8 @@ def _bits(parameter: Any) -> int:
 
 def _peak() -> int:
     """The most bytes so far: of the card where one is used, else of this process."""
-    import torch
-
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
     try:
         import resource

@@ -46,8 +46,7 @@ def _partials(module: Module) -> Iterator[tuple[str, tuple[str, ast.Call]]]:
             made = node.value
             name = meaning(made.args[0], module.known)
             if meaning(made.func, module.known) in ("functools.partial", "partial") and name in CHECKPOINTS:
-                for target in node.targets:
-                    yield dotted(target), (name, made)
+                yield from ((dotted(target), (name, made)) for target in node.targets if dotted(target))
 
 
 def _checkpoint(module: Module, call: ast.Call, presets: dict[str, tuple[str, ast.Call]]) -> Checkpoint | None:
