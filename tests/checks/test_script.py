@@ -275,3 +275,36 @@ def test_peft_by_what_transformers_does_itself(model: str, version: str, found: 
     body = PEFT_CASES["after"][0]
     script = read_script("train.py", PEFT.replace("ViTModel", model).replace("ViTConfig", "Config") + body)
     assert bool(list(peft_without_input_gradients(script, {"transformers": version}))) is found
+
+
+GOT_LONG = """Traceback (most recent call last):
+  File "/app/train.py", line 88, in <module>
+    engine.step()
+  File "/opt/lib/python3.10/dist-packages/deepspeed/runtime/zero/stage_1_and_2.py", line 1750, in norm
+    return torch.norm(torch.stack(norm_groups), p=norm_type)
+  File "/usr/local/lib/python3.10/dist-packages/torch/functional.py", line 1626, in norm
+    return torch.linalg.vector_norm(input, _p, _dim, keepdim, dtype=dtype)
+RuntimeError: linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long
+"""
+
+
+def test_the_logs_of_these_failures_lead_back_to_the_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DeepSpeed's by its recorded words, torch's by what it says here and now."""
+    script, log = tmp_path / "train.py", tmp_path / "train.log"
+    script.write_text(CASES[0].text, encoding="utf-8")
+    log.write_text(GOT_LONG, encoding="utf-8")
+    assert main(["explain", str(log)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "SRC015" in said and "not finite" in said
+
+    model, batch = built(CASES[0].text)
+    with pytest.raises((RuntimeError, NotImplementedError)) as raised, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model(batch).sum().backward()
+    trace = f'Traceback (most recent call last):\n  File "{script}", line 9, in step\n    loss.backward()\n'
+    log.write_text(f"{trace}{raised.type.__name__}: {raised.value}\n", encoding="utf-8")
+    assert main(["explain", str(log), str(script)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "SRC010" in said and "confirmed" in said

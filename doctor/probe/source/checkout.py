@@ -10,12 +10,13 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from ...configs.python_tree import Source, Unparsable, constant, dotted, keyword, parsed
 from ...model import Schema, Unknown
-from ...model.checkout import Checkout, Edit, Patch, SizeFile
+from ...model.checkout import Checkout, Edit, SizeFile
 from ..world import World
+from .patches import patches
 
 Z_IMAGE = "extensions_built_in/diffusion_models/z_image/z_image.py"
 MIXIN = "toolkit/models/v2/_mixin.py"
@@ -42,7 +43,6 @@ _MARKS = re.compile(
 _WORDS = (b"low_cpu_mem_usage", b"ignore_mismatched_sizes", b"to_empty", b"is_meta", b'"meta"', b"'meta'")  # quicker
 _METHOD = re.compile(rb"^(?=(?:    )?(?:async )?def |class |@)", re.M)
 _GUARDS = ("OSError", "IOError", "PermissionError", "EnvironmentError", "Exception", "BaseException")
-_REASON = "this model has tensors without data: its files lack them"
 
 Piece = tuple[Source, ast.AST]
 
@@ -80,7 +80,7 @@ def read_checkout(root: str, commit: str, read: Callable[[str], bytes | None]) -
             generation = "A"
     for _, tree in pieces(Z_IMAGE, _SINGLE):
         single = single or any(_reads_single_files(node) for node in ast.walk(tree))
-    patches = [patch for path in PATCHED for piece in pieces(path, _MARKS) for patch in _patches(*piece)]
+    carried = [patch for path in PATCHED for piece in pieces(path, _MARKS) for patch in patches(*piece)]
     sizes = [
         found
         for piece in pieces(DATA_LOADER, re.compile(re.escape(SIZE_FILE).encode()))
@@ -91,7 +91,7 @@ def read_checkout(root: str, commit: str, read: Callable[[str], bytes | None]) -
         commit=commit,
         generation=generation,
         single_files=single,
-        patches=tuple(dict.fromkeys(patches)),
+        patches=tuple(dict.fromkeys(carried)),
         size_file=sizes[0] if sizes else None,
         is_git=read(".git/HEAD") is not None,
         unparsed=unparsed,
@@ -136,117 +136,6 @@ def _reads_single_files(node: ast.AST) -> bool:
         and "output" not in dotted(node.func.value)
         and any(constant(argument) == ".safetensors" for argument in node.args)
     )
-
-
-def _patches(source: Source, tree: ast.AST) -> Iterator[Patch]:
-    parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield from _loads_anything(source, node, parents)
-            if isinstance(node.func, ast.Attribute) and node.func.attr == "to_empty":
-                code, edit = source.code(node), _to(source, node)
-                yield Patch("to-empty", source.where(node), _function(node, parents), code, edit)
-        elif isinstance(node, ast.If):
-            skipped = _skips_meta(node, parents)
-            if skipped is not None:
-                edit = _raise(source, skipped) if not _swallowed(node, parents) else None
-                code = f"if {source.code(node.test)}"
-                yield Patch("meta-skipped", source.where(node), _function(node, parents), code, edit)
-
-
-def _loads_anything(source: Source, call: ast.Call, parents: dict[int, ast.AST]) -> Iterator[Patch]:
-    if not isinstance(call.func, ast.Attribute) or not re.match(
-        r"(?:aitk_)?from_pretrained|load_model", call.func.attr
-    ):
-        return
-    for name, value, kind in (
-        ("low_cpu_mem_usage", False, "random-weights"),
-        ("ignore_mismatched_sizes", True, "mismatch-ignored"),
-    ):
-        said = keyword(call, name)
-        if said is not None and constant(said.value) is value:
-            start, end = source.span(said.value)
-            edit = Edit(start, end, str(value), str(not value))
-            made: Any = kind
-            yield Patch(made, source.where(said.value), _function(call, parents), f"{name}={value}", edit)
-
-
-def _to(source: Source, call: ast.Call) -> Edit | None:
-    """`x.to_empty(device=d)` as `x.to(device=d)`, which refuses what has no data."""
-    if not isinstance(call.func, ast.Attribute) or any(k.arg != "device" for k in call.keywords):
-        return None
-    end = source.span(call.func)[1]
-    return Edit(end - len("to_empty"), end, "to_empty", "to")
-
-
-def _skips_meta(node: ast.If, parents: dict[int, ast.AST]) -> ast.stmt | None:
-    """The statement with which an `if` leaves tensors without data as they are; None when it does no such thing."""
-    negated, about = _about_meta(node.test, node, parents)
-    if not about:
-        return None
-    branch = node.orelse if negated else node.body
-    if any(isinstance(inner, ast.Raise) for statement in branch for inner in ast.walk(statement)):
-        return None
-    if not branch:
-        return node if negated else None
-    last = branch[-1]
-    leaves = isinstance(last, ast.Continue | ast.Return | ast.Pass)
-    only_says = all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Call | ast.Constant) for s in branch)
-    return last if leaves or (negated and only_says) else None
-
-
-def _about_meta(test: ast.expr, at: ast.AST, parents: dict[int, ast.AST]) -> tuple[bool, bool]:
-    """(whether the test holds for tensors that do have data, whether it is about the meta device at all)."""
-    negated = False
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        negated, test = not negated, test.operand
-    if isinstance(test, ast.Name):  # is_meta = any(p.device.type == "meta" for p in …)
-        up: ast.AST | None = at
-        while up is not None and not isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef):
-            up = parents.get(id(up))
-        for node in ast.walk(up) if up is not None else ():
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if any(isinstance(target, ast.Name) and target.id == test.id for target in targets):
-                assert isinstance(node, ast.Assign)
-                inner, about = _about_meta(node.value, at, {})
-                if about:
-                    return inner != negated, True
-        return negated, False
-    for node in ast.walk(test):
-        if isinstance(node, ast.Attribute) and node.attr == "is_meta":
-            return negated, True
-        if isinstance(node, ast.Compare) and any(constant(side) == "meta" for side in (node.left, *node.comparators)):
-            return negated != isinstance(node.ops[0], ast.NotEq | ast.NotIn), True
-    return negated, False
-
-
-def _raise(source: Source, skipped: ast.stmt) -> Edit | None:
-    """An error in the place of the statement that skips."""
-    if isinstance(skipped, ast.If):  # `if not is_meta: move()` without an else
-        return None
-    start, end = source.span(skipped)
-    return Edit(start, end, source.text(skipped), f'raise RuntimeError("{_REASON}")')
-
-
-def _swallowed(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Whether an error that is raised here would be caught and only printed, inside of its function."""
-    child, up = node, parents.get(id(node))
-    while up is not None and not isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef):
-        if isinstance(up, ast.Try) and child in up.body and any(not _raises(handler) for handler in up.handlers):
-            return True
-        child, up = up, parents.get(id(up))
-    return False
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement))
-
-
-def _function(node: ast.AST, parents: dict[int, ast.AST]) -> str:
-    up = parents.get(id(node))
-    while up is not None and not isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef):
-        up = parents.get(id(up))
-    return up.name if up is not None else ""
 
 
 def _size_files(source: Source, tree: ast.AST) -> Iterator[SizeFile]:

@@ -199,6 +199,33 @@ PATCHES: dict[str, tuple[str, str, tuple[str, ...], bool]] = {
             ),
         ),
         ("meta-skipped",),
+        True,
+    ),
+    "not moved, without a word": (
+        "z_image",
+        patched(
+            Z_IMAGE_A,
+            (
+                "        pipe.transformer = pipe.transformer.to(self.device_torch)\n",
+                "        if not next(pipe.transformer.parameters()).is_meta:\n"
+                "            pipe.transformer = pipe.transformer.to(self.device_torch)\n",
+            ),
+        ),
+        ("meta-skipped",),
+        True,
+    ),
+    "not moved, between other things that may fail": (
+        "z_image",
+        patched(
+            Z_IMAGE_A,
+            (
+                "        pipe.transformer = pipe.transformer.to(self.device_torch)\n",
+                "        try:\n            prepare(pipe)\n            if not pipe.transformer.weight.is_meta:\n"
+                "                pipe.transformer = pipe.transformer.to(self.device_torch)\n"
+                "        except Exception as e:\n            print(e)\n",
+            ),
+        ),
+        ("meta-skipped",),
         False,
     ),
     "given empty memory": (
