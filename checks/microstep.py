@@ -122,24 +122,35 @@ def step_not_finite(config: Config, microstep: MicroStep) -> Iterator[Finding]:
     What: One step with the batch that the script gives has a loss, gradients or, after the optimizer, parameters
     that are NaN or infinite.
     Why: From then on every step is, and the model with it. fp16 overflows beyond 65504; a division by zero or the
-    logarithm of zero in the loss do the same; DeepSpeed before 0.17.1 reports it as: Got Long.
+    logarithm of zero in the loss do the same; DeepSpeed before 0.17.1 reports it as: Got Long. Trained
+    parameters in fp16 break in Adam, whose epsilon of 1e-8 is zero there.
     Repair: None by zdoctor; bf16 instead of fp16, and torch.autograd.set_detect_anomaly(True) names the operation.
     Signature: loss is nan
     """
     loss = microstep.loss
-    bad_loss = _is_broken(loss)
-    if not bad_loss and not microstep.infinite:
+    names = microstep.infinite or microstep.broken
+    if _is_broken(loss):
+        message = "The loss is {loss} at the first step."
+    elif microstep.infinite:
+        message = "The gradients of {count} trainable tensors are not finite: {names}."
+    elif microstep.broken and set(microstep.broken) <= set(microstep.half):
+        message = (
+            "The first step of {optimizer} leaves {count} trainable tensors without finite values: {names}. They are "
+            "fp16, in which Adam's epsilon of 1e-8 is zero; what is trained belongs in fp32."
+        )
+    elif microstep.broken:
+        message = "The first step of {optimizer} leaves {count} trainable tensors without finite values: {names}."
+    else:
         return
     yield found(
         Where(config.path),
-        "The loss is {loss} at the first step."
-        if bad_loss
-        else "{count} trainable tensors hold gradients or values that are not finite: {names}.",
+        message,
         otherwise="Every later step is not finite either, and what is saved is garbage.",
-        evidence={"infinite": list(microstep.infinite), "loss": loss},
+        evidence={"infinite": list(microstep.infinite), "broken": list(microstep.broken), "loss": loss},
         loss=loss,
-        count=len(microstep.infinite),
-        names=_some(microstep.infinite),
+        count=len(names),
+        names=_some(names),
+        optimizer=microstep.optimizer,
     )
 
 
@@ -154,7 +165,7 @@ def parameters_unmoved(config: Config, microstep: MicroStep) -> Iterator[Finding
     Repair: None by zdoctor; make the optimizer after the adapter, from the parameters that require gradients.
     Signature: None; the parameter never changes.
     """
-    if microstep.infinite or _is_broken(microstep.loss):
+    if microstep.infinite or microstep.broken or _is_broken(microstep.loss):
         return
     for names, message in (
         (

@@ -11,10 +11,10 @@ class MicroStep:
 
     `why`, `do` and `avoid` explain the failure where it is known, `line` is that of the script where it happened.
     `trainable` are the names of all parameters with requires_grad, the other tuples are some of them: `missing` got
-    no gradient (None), `zero` only zeros, in two steps, `infinite` a gradient or, after the step, a value that is not
-    finite, `unmoved` had a gradient and were not changed by the optimizer. `loss` is None when there was none;
-    `detached` when no parameter is in its graph, `forced` when it was made to require a gradient all the same,
-    `stand_in` when the script gave no loss. Bytes are measured.
+    no gradient (None), `zero` only zeros, in two steps, `infinite` a gradient that is not finite, `broken` a value
+    after the step that is not; `unmoved` had a gradient and were not changed by the optimizer, `half` are in fp16.
+    `loss` is None when there was none; `detached` when no parameter is in its graph, `forced` when it was made to
+    require a gradient all the same, `stand_in` when the script gave no loss. Bytes are measured.
     """
 
     target: str
@@ -29,6 +29,8 @@ class MicroStep:
     missing: tuple[str, ...] = ()
     zero: tuple[str, ...] = ()
     infinite: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    half: tuple[str, ...] = ()
     unmoved: tuple[str, ...] = ()
     loss: float | None = None
     detached: bool = False

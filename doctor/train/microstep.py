@@ -70,6 +70,7 @@ def step(question: Mapping[str, Any], made: dict[str, Any], begin: Callable[[str
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     made["trainable"] = list(trained)
     made["parameters"] = sum(p.numel() for p in trained.values())
+    made["half"] = [name for name, p in trained.items() if p.dtype == torch.float16]
     made["device"] = str(next((p.device for p in module.parameters()), "cpu"))
     module.train()
     if not trained:
@@ -90,8 +91,7 @@ def step(question: Mapping[str, Any], made: dict[str, Any], begin: Callable[[str
             made["infinite"] += again["infinite"]
     still = {*made["missing"], *made["zero"]}
     made["unmoved"] = [n for n, p in trained.items() if n not in still and _bits(p) == before[n]]
-    broken = [n for n, p in trained.items() if not bool(torch.isfinite(p).all())]
-    made["infinite"] = list(dict.fromkeys((*made["infinite"], *broken)))
+    made["broken"] = [n for n, p in trained.items() if not bool(torch.isfinite(p).all())]
 
 
 def _module(script: str) -> Any:

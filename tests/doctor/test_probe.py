@@ -115,6 +115,15 @@ ENDS = {
         "net = Net().used; return net, lambda m: (m(torch.full((2, 4), 6e4)).half() * 9).float().mean()",
         {"SRC023": "error"},
     ),
+    "what is trained is fp16": (
+        "net = Net().used; nn.init.zeros_(net.weight); net.half(); "
+        "return net, lambda m: (m(torch.ones(2, 4, dtype=torch.float16)) * torch.tensor([0.0, 1, 1, 1])).sum()",
+        {"SRC023": "error"},
+    ),
+    "the same in fp32": (
+        "net = Net().used; return net, lambda m: (m(torch.ones(2, 4)) * torch.tensor([0.0, 1, 1, 1])).sum()",
+        {},
+    ),
     "a model that gives its loss in a dictionary, for a batch by names": (
         "class Own(nn.Linear):\n        def forward(self, input): return {'loss': super().forward(input).sum()}\n"
         "    return Own(4, 4), {'input': torch.ones(2, 4)}",
