@@ -170,6 +170,15 @@ CASES = (
         (2, 8),
     ),
     Case(
+        "blocks in segments, nothing said",
+        """
+    def forward(self, x):
+        return ckpt.checkpoint_sequential(self.blocks, 2, x)
+""",
+        {"SRC013": "warning"},
+        (4, 8),
+    ),
+    Case(
         "a gradient forced on the loss",
         """
     def forward(self, x):
