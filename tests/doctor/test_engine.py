@@ -119,6 +119,22 @@ def test_only_what_is_safe_and_allowed_is_chosen(
     assert [f.title for f in plan.shown] == shown
 
 
+@pytest.mark.parametrize(
+    ("fixes", "chosen"),
+    [
+        ([fix("a", 1, safety="ask")], ["a"]),
+        ([fix("a", 1, safety="ask"), fix("b", 2, safety="ask")], []),  # which of them is still a question
+        ([fix("a", 1, safety="ask"), Fix("type this", (), safety="show", command="ls")], ["a"]),
+        ([fix("a", 1, safety="ask", training_effect="changes-result")], []),
+        ([fix("a", 1, safety="show")], []),
+    ],
+)
+def test_a_decision_that_was_taken_is_carried_out(fixes: list[Fix], chosen: list[str]) -> None:
+    finding = Finding("m", severity="error", rule="TST001", fixes=tuple(fixes))
+    plan = prescribe(Report("c.yaml", None, (finding,)), asked=True)
+    assert [f.title for f in plan.fixes] == chosen
+
+
 def test_two_fixes_never_write_the_same_key() -> None:
     findings = tuple(Finding("m", severity="error", rule=f"TST00{n}", fixes=(fix(str(n), n),)) for n in (1, 2))
     assert [f.title for f in prescribe(Report("c.yaml", None, findings)).fixes] == ["1"]
