@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
+from ..reports import FORMATS, render
 from . import console, extract_command, probe_command, run_command, schema_command, train_command
 from .errors import USER_MISTAKE, UserError, guarded, printable
 
@@ -77,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 
     made = command("check", _check, "say what would go wrong; changes nothing")
     with_config(made)
-    made.add_argument("--format", choices=("text", "json"), default="text")
+    made.add_argument("--format", choices=FORMATS, default="text")
     made.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
     made.add_argument("--select", metavar="IDS", type=_words, default=[], help="only these rules (PTH001,MDL)")
     made.add_argument("--ignore", metavar="IDS", type=_words, default=[], help="all but these rules")
@@ -167,14 +168,15 @@ def _checked(options: argparse.Namespace) -> int:
     )
     report = seen.report
     state.remember(config)
-    if options.format == "json":
-        from ..reports import json
-
-        text = json.render(report)
-    else:
-        from ..reports import terminal
-
-        text = terminal.render(report, width=console.width(), color=options.output is None and console.color())
+    text = render(
+        options.format,
+        report,
+        rules=seen.rules,
+        version=__version__,
+        config=seen.written,
+        width=console.width(),
+        color=options.output is None and console.color(),
+    )
     console.emit(text, options.output)
     if options.deep:
         sys.stdout.flush()

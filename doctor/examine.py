@@ -17,7 +17,7 @@ from typing import Any
 from .configs import Beside, Found, Reading, read_config
 from .engine import examine, merge, prescribe
 from .errors import UserError
-from .model import Facts, ReplaceText, Report, Run, Unknown
+from .model import Config, Facts, ReplaceText, Report, Run, Unknown
 from .model.families import BY_FILES, TRAINED
 from .model.microstep import MicroStep
 from .model.record import dataclass
@@ -33,12 +33,16 @@ MACHINE_FACTS = {*TEXT_FACTS, "gpus", "packages"}
 
 @dataclass(frozen=True)
 class Examination:
-    """A report with what it rests on: the facts of each run, and the reading that the rules saw."""
+    """A report with what it rests on: the facts of each run, and the reading that the rules saw.
+
+    `written` is the config as it lies on disk, where `reading` may be of its repaired text.
+    """
 
     report: Report
     facts: tuple[Facts, ...]
     reading: Reading
     rules: tuple[Rule, ...]
+    written: Config
 
 
 def load(path: str) -> bytes:
@@ -98,6 +102,7 @@ def examine_config(
         return read_config(path, data, world.variables, trainer=trainer, beside=beside(path))
 
     reading = read(load(path) if text is None else text)
+    written = reading.config
     of = reading.config.trainer
     chosen = tuple(rule for rule in (all_rules() if rules is None else rules) if rule.suits(of))
     if microstep is None:
@@ -129,7 +134,7 @@ def examine_config(
         trainable=of not in (SCRIPT, *BY_FILES) and all(run.architecture in TRAINED for run in reading.runs),
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
-    return Examination(report, tuple(facts), reading, chosen)
+    return Examination(report, tuple(facts), reading, chosen, written)
 
 
 def _examine(

@@ -9,16 +9,14 @@ import io
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
-from ..doctor.model.script import SCRIPT
+from ..doctor.model import Finding, Fix, Outcome, Plan, Report
+from . import words
 
 Span = tuple[str, str]
 Line = Sequence[Span]
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 CONTROLS = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)), "�")
-PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
-EFFECTS = {"none": "", "equivalent": ", same training", "changes-result": ", changes the training result"}
 
 
 def render(report: Report, *, width: int = 100, color: bool = False) -> str:
@@ -52,11 +50,7 @@ def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
 
 
 def _report(report: Report, width: int) -> Iterator[Line]:
-    head = f"zdoctor {report.command} {report.config}{_deep(report)}"
-    who = [report.trainer or "trainer not recognised"]
-    if report.machine:
-        who.append(f"machine: {report.machine}")
-    yield [("bold", head), ("dim", f"   {' · '.join(who)}")]
+    yield [("bold", words.heading(report)), ("dim", f"   {' · '.join(words.who(report))}")]
     for output in report.outputs:
         yield [("dim", f"the run is written to {output}")]
     yield []
@@ -64,15 +58,11 @@ def _report(report: Report, width: int) -> Iterator[Line]:
         yield from _finding(finding, width)
         yield []
     yield from _outcomes("not known", report.unknown, width)
-    yield from _outcomes("crashed (our bug, please report)", report.crashed, width)
+    yield from _outcomes(words.CRASHED, report.crashed, width)
     yield _summary(report)
-    command, about = _next(report)
+    command, about = words.next_step(report)
     if command:
         yield [("bold", "next: "), ("", command), ("dim", f"   {about}" if about else "")]
-
-
-def _deep(report: Report) -> str:
-    return " --deep" if report.deep else ""
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
@@ -92,62 +82,26 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
 
 
 def _how(fix: Fix) -> str:
-    if not fix.steps:
-        return ""
-    safety = {"safe": "safe", "ask": "your decision", "show": "by hand"}[fix.safety]
-    return f"  [{safety}{EFFECTS[fix.training_effect]}]"
+    said = words.how(fix)
+    return f"  [{said}]" if said else ""
 
 
 def _place(finding: Finding) -> str:
-    where = finding.where
-    if where is None:
-        return ""
-    text = where.path
-    if where.line is not None:
-        text += f":{where.line}"
-        if where.column is not None:
-            text += f":{where.column}"
-    if where.pointer:
-        text += f"  {where.pointer.rsplit('/', 1)[-1]}"
-    return text
+    return f"{words.place(finding)}  {words.key(finding)}".rstrip()
 
 
 def _outcomes(title: str, outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
-    """Outcomes grouped by reason, so that one missing fact is said once."""
-    by_reason: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        by_reason.setdefault(outcome.reason, []).append(outcome.rule)
-    for reason, rules in by_reason.items():
+    for reason, rules in words.by_reason(outcomes).items():
         yield from wrap(f"{' '.join(rules)}: {reason}", width, f"{title}: ", style="magenta")
-    if by_reason:
+    if outcomes:
         yield []
 
 
 def _summary(report: Report) -> Line:
-    counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
-    parts = [f"{n} {severity if n == 1 else PLURALS[severity]}" for severity, n in counts.items() if n]
-    text = ", ".join(parts) or "nothing found"
-    rest = f" · {len(report.passed)} rules passed"
-    if report.unknown:
-        rest += f", {len(report.unknown)} not known"
-    if report.crashed:
-        rest += f", {len(report.crashed)} crashed"
-    style = "bold red" if report.errors else "bold yellow" if not report.ok or counts["warning"] else "bold green"
-    return [(style, text), ("dim", f"{rest} · {report.elapsed_ms:.0f} ms")]
-
-
-def _next(report: Report) -> tuple[str, str]:
-    """What to type next, and what it does."""
-    ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}
-    if any(fix.training_effect == "none" for fix in ready):
-        return f"zdoctor fix {report.config}{_deep(report)}", "shows the plan; --apply carries it out"
-    if ready and report.errors:
-        return f"zdoctor fix {report.config}{_deep(report)} --allow result", "shows the repairs that change training"
-    if report.errors:
-        return f"zdoctor explain {report.errors[0].rule}", ""
-    if report.trainer == SCRIPT and report.command == "check" and not report.crashed:
-        return f"zdoctor probe {report.config}:build_model", "runs one step and says what of it is not trained"
-    return (f"zdoctor train {report.config}", "") if report.trainable and not report.crashed else ("", "")
+    found, rest = words.summary(report)
+    doubt = not report.ok or report.unknown or any(f.severity == "warning" for f in report.findings)
+    style = "bold red" if report.errors else "bold yellow" if doubt else "bold green"
+    return [(style, found), ("dim", f" · {rest} · {report.elapsed_ms:.0f} ms")]
 
 
 def _diff(text: str, lead: str = "") -> Iterator[Line]:

@@ -60,7 +60,7 @@ def test_only_the_runner_is_heavy(file: Path) -> None:
     names = imports(file)
     assert not {name.split(".")[0] for name in names} & HEAVY
     if any(name.startswith("zdoctor.doctor.train") for name in names):
-        assert place in ("doctor/commands.py", "doctor/train_command.py")
+        assert place in ("doctor/commands.py", "doctor/train_command.py", "doctor/translate.py")
 
 
 def test_every_folder_is_packaged() -> None:
@@ -85,7 +85,7 @@ def test_every_repair_belongs_to_a_rule() -> None:
 
 
 def test_check_imports_nothing_heavy() -> None:
-    """In a process of its own: a JSON check of the example imports neither torch nor numpy nor rich."""
+    """In a process of its own: a JSON check of the example imports no torch, numpy or rich, and no other format."""
     script = textwrap.dedent(
         """
         import sys
@@ -93,6 +93,8 @@ def test_check_imports_nothing_heavy() -> None:
         code = main(["check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json",
                      "--format", "json", "-o", sys.argv[1]])
         heavy = {"torch", "numpy", "diffusers", "transformers", "rich", "huggingface_hub"} & set(sys.modules)
+        others = ("markdown", "html", "sarif", "junit", "github", "terminal")
+        heavy |= {f"zdoctor.reports.{other}" for other in others} & set(sys.modules)
         assert code == 1 and not heavy, (code, heavy)
         """
     )

@@ -13,9 +13,10 @@ from zdoctor.doctor.examine import Examination, examine_config
 from zdoctor.doctor.model import SEVERITIES, Facts, FetchFile, Finding, Plan, Report, TrainingEffect, Unknown
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import FACT_NAMES, all_repairs, all_rules
+from zdoctor.reports import FORMATS, render, terminal
 from zdoctor.reports import json as json_report
-from zdoctor.reports import terminal
 from zdoctor.tests.machines import MACHINES, load
+from zdoctor.tests.reports.read_back import READERS, of
 from zdoctor.tests.simulate import Record, carry_out
 
 ROOT = Path(__file__).parent.parent
@@ -79,8 +80,12 @@ def test_a_cure_cures_harms_nothing_and_is_done_once(machine: str, config: str, 
 
 @pytest.mark.parametrize(("machine", "config"), PAIRS)
 def test_nothing_crashes_and_formats_agree_on_the_exit_code(machine: str, config: str) -> None:
-    report = first_look(machine, config).report
+    seen = first_look(machine, config)
+    report = seen.report
     assert not report.crashed
+    for format in FORMATS:
+        page = render(format, report, rules=seen.rules, version="0.1.0", config=seen.written)
+        assert READERS[format](page) == of(report), format
     data = json_report.as_data(report)
     assert data["ok"] == (report.exit_code == 0)
     assert len(data["findings"]) == len(report.findings)
@@ -99,6 +104,8 @@ def test_unknown_is_never_green(fact: str) -> None:
     silent = {rule.id for rule in all_rules() if fact in rule.needs}
     assert silent <= {outcome.rule for outcome in report.unknown}
     assert not silent & set(report.passed)
+    for format in FORMATS:
+        assert silent <= set(READERS[format](render(format, report, rules=all_rules())).unknown), format
 
 
 @pytest.mark.parametrize(("machine", "config"), HEALTHY)

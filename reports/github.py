@@ -1,0 +1,62 @@
+"""The report as GitHub's workflow commands: annotations at the lines of the files, and one line for the log.
+
+The runner undoes the escapes below (actions/runner, ActionCommand.cs). It shows ten annotations of each level in a
+step, so what is not known is grouped by its reason. Paths count from the folder where zdoctor ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from ..doctor.model import Finding, Report
+from . import words
+
+LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def render(report: Report) -> str:
+    """One command a line; the last line is the summary."""
+    return words.clean("".join(f"{line}\n" for line in _report(report)))
+
+
+def _report(report: Report) -> Iterator[str]:
+    for finding in report.findings:
+        yield _finding(finding, report.config)
+    if report.cut_short:
+        yield command("error", report.cut_short, file=report.config, title="cut short")
+    for reason, rules in words.by_reason(report.crashed).items():
+        yield command("error", reason, file=report.config, title=f"{' '.join(rules)} {words.CRASHED}")
+    for reason, rules in words.by_reason(report.unknown).items():
+        yield command("notice", reason, file=report.config, title=f"{' '.join(rules)} not known")
+    found, rest = words.summary(report)
+    yield f"zdoctor {report.command}: {found} · {rest} · exit code {report.exit_code}"
+
+
+def _finding(finding: Finding, config: str) -> str:
+    where = finding.where
+    return command(
+        LEVELS[finding.severity or "note"],
+        words.told(finding),
+        file=where.path if where is not None else config,
+        line=where.line if where is not None else None,
+        col=where.column if where is not None else None,
+        title=f"{finding.rule} {finding.name}",
+    )
+
+
+def command(
+    name: str, message: str, *, file: str, title: str, line: int | None = None, col: int | None = None
+) -> str:
+    """`::name file=…,line=…,col=…,title=…::message`, escaped."""
+    properties = {"file": PurePath(file).as_posix(), "line": line, "col": col, "title": title}
+    said = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
+    return f"::{name} {said}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,92 @@
+"""The report as Markdown, for an issue or a chat. Paths, keys and marks are code spans; the rest is plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..doctor.model import Finding, Fix, Report
+from . import words
+
+# Such a word means nothing to any dialect of Markdown, nor to what turns names and numbers into links.
+PLAIN = re.compile(r"(?:[^\W_]+(?:[.,;'’%+=-][^\W_]+)*%?|[—–·…])?")
+LINKED = re.compile(r"www\.|GH-\d", re.I)
+BEFORE, AFTER = "(\"'", ".,:;!?)\"'…"
+
+
+def render(report: Report, version: str = "") -> str:
+    """The whole report, ending with what to type next."""
+    return "\n\n".join(_report(report, version)) + "\n"
+
+
+def _report(report: Report, version: str) -> Iterator[str]:
+    found, rest = words.summary(report)
+    yield f"## {code(words.heading(report))}: {found}"
+    yield prose(" · ".join([f"zdoctor {version}".strip(), *words.who(report), rest]))
+    for output in report.outputs:
+        yield f"The run is written to {code(output)}"
+    if report.cut_short:
+        yield f"**Cut short:** {prose(report.cut_short)}"
+    for finding in report.findings:
+        yield from _finding(finding)
+    for title, outcomes in (("Not known", report.unknown), (words.CRASHED.capitalize(), report.crashed)):
+        if outcomes:
+            yield f"### {title}"
+            grouped = words.by_reason(outcomes).items()
+            yield "\n".join(f"- **{' '.join(rules)}**: {prose(reason)}" for reason, rules in grouped)
+    command, about = words.next_step(report)
+    if command:
+        yield "### Next"
+        yield fence(command, "sh")
+        if about:
+            yield prose(about)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"### {finding.severity or 'note'}: {finding.rule} {finding.name}"
+    if finding.where is not None:
+        yield " ".join(code(part) for part in (words.place(finding), words.key(finding)) if part)
+    text = words.clean(finding.text()).strip()
+    yield fence(text) if "\n" in text else prose(text)
+    if finding.otherwise:
+        yield f"*Otherwise:* {prose(finding.consequence())}"
+    for fix in finding.fixes:
+        yield from _fix(fix)
+
+
+def _fix(fix: Fix) -> Iterator[str]:
+    how = words.how(fix)
+    yield f"**Fix**{f' ({how})' if how else ''}: {prose(fix.title)}"
+    if fix.command:
+        yield fence(fix.command, "sh")
+
+
+def prose(text: str) -> str:
+    """One line of text that reads as it is written, whatever is in it."""
+    return " ".join(_word(word, first=number == 0) for number, word in enumerate(words.clean(text).split()))
+
+
+def _word(word: str, first: bool) -> str:
+    inner = word.lstrip(BEFORE)
+    core = inner.rstrip(AFTER)
+    begins_list = first and core.isdigit() and core != word
+    if PLAIN.fullmatch(core) and not LINKED.match(core) and not begins_list:
+        return word
+    return f"{word[: len(word) - len(inner)]}{code(core)}{inner[len(core) :]}"
+
+
+def code(text: str) -> str:
+    """A code span, closed by more backticks in a row than the text has."""
+    text = " ".join(words.clean(text).split())
+    marks = "`" * (_longest(text) + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{marks}{space}{text}{space}{marks}" if text else ""
+
+
+def fence(text: str, language: str = "text") -> str:
+    marks = "`" * max(3, _longest(text) + 1)
+    return f"{marks}{language}\n{words.clean(text).strip()}\n{marks}"
+
+
+def _longest(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

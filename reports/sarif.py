@@ -1,0 +1,192 @@
+"""The report as SARIF 2.1.0 (OASIS), for code scanning and editors.
+
+Findings are results. Rules that are not known or crashed are notifications of the invocation, not results of the kind
+"open": GitHub makes an alert of every result, whatever its kind, and refuses a file with a result without a location.
+A repair is among the fixes where it replaces text of the config; the others are named in the message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from ..doctor.model import Config, Finding, Fix, Outcome, ReplaceText, Report
+from ..doctor.rules import Rule
+from . import words
+from .json import dumps
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+NOT_KNOWN, CRASHED, CUT_SHORT = "not-known", "crashed", "cut-short"
+NOTIFICATIONS = {
+    NOT_KNOWN: "What the rule looks at could not be established, so it neither found anything nor passed.",
+    CRASHED: "The rule ended with an exception, which is a bug of zdoctor.",
+    CUT_SHORT: "A deadline ended the check.",
+}
+Data = dict[str, Any]
+
+
+def render(report: Report, rules: Sequence[Rule] = (), version: str = "", config: Config | None = None) -> str:
+    """One JSON object, one trailing newline. `rules` are those that were asked, for their documentation; `config` is
+    the text that the repairs count their offsets in."""
+    named = {*(f.rule for f in report.findings), *(o.rule for o in (*report.unknown, *report.crashed))}
+    described = [_rule(rule) for rule in rules if rule.id in named]
+    index = {rule["id"]: number for number, rule in enumerate(described)}
+    driver = {
+        "name": "zdoctor",
+        **({"version": version, "semanticVersion": version} if version else {}),
+        "rules": described,
+        "notifications": [{"id": id, "shortDescription": _message(text)} for id, text in NOTIFICATIONS.items()],
+    }
+    run = {
+        "tool": {"driver": driver},
+        # uploads of several configs in one workflow must differ in their category, which ends at the last slash
+        "automationDetails": {"id": words.clean(f"zdoctor/{report.config}/")},
+        "invocations": [_invocation(report, index)],
+        "columnKind": "unicodeCodePoints",
+        "results": _results(report, index, config),
+        "properties": {"trainer": report.trainer, "machine": report.machine, "passed": list(report.passed)},
+    }
+    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _rule(rule: Rule) -> Data:
+    told = dict(words.sections(rule))
+    markdown = "\n\n".join([_escaped(rule.title), *(f"**{name}.** {_escaped(text)}" for name, text in told.items())])
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "shortDescription": _message(rule.title or rule.name),
+        "fullDescription": _message(" ".join(told.get("What", rule.title or rule.name).split())),
+        "help": {"text": words.clean(rule.doc or rule.name), "markdown": words.clean(markdown or rule.name)},
+        "defaultConfiguration": {"level": rule.severity},
+    }
+
+
+def _escaped(text: str) -> str:
+    """Text of a docstring as Markdown: a "<" outside its code spans would begin a tag."""
+    return "".join(part if part.startswith("`") else part.replace("<", "\\<") for part in re.split("(`[^`]*`)", text))
+
+
+def _invocation(report: Report, index: dict[str, int]) -> Data:
+    crashed = [_notification(CRASHED, "error", outcome, index) for outcome in report.crashed]
+    unknown = [_notification(NOT_KNOWN, "note", outcome, index) for outcome in report.unknown]
+    cut: list[Data] = []
+    if report.cut_short:
+        cut = [{"descriptor": {"id": CUT_SHORT}, "level": "error", "message": _message(report.cut_short)}]
+    return {
+        "executionSuccessful": not crashed and not cut,
+        "exitCode": report.exit_code,
+        "toolExecutionNotifications": [*cut, *crashed, *unknown],
+    }
+
+
+def _notification(kind: str, level: str, outcome: Outcome, index: dict[str, int]) -> Data:
+    return {
+        "descriptor": {"id": kind},
+        "associatedRule": _reference(outcome.rule, index),
+        "level": level,
+        "message": _message(outcome.reason),
+    }
+
+
+def _reference(rule: str, index: dict[str, int]) -> Data:
+    return {"id": rule, "index": index[rule]} if rule in index else {"id": rule}
+
+
+def _results(report: Report, index: dict[str, int], config: Config | None) -> list[Data]:
+    results: list[Data] = []
+    seen: dict[str, int] = {}
+    for finding in report.findings:
+        same = _fingerprint(finding)
+        seen[same] = seen.get(same, 0) + 1
+        result = {
+            "ruleId": finding.rule,
+            **({"ruleIndex": index[finding.rule]} if finding.rule in index else {}),
+            "level": finding.severity or "note",
+            "message": _message(words.told(finding)),
+            "locations": [_location(finding, report.config)],
+            "partialFingerprints": {"ruleAndKey/v1": f"{same}:{seen[same]}"},
+        }
+        fixes = [fix for fix in (_fix(fix, config) for fix in finding.fixes) if fix]
+        results.append({**result, "fixes": fixes} if fixes else result)
+    return results
+
+
+def _fingerprint(finding: Finding) -> str:
+    """The same while the rule says the same of the same key, wherever that stands and whatever its numbers are."""
+    pointer = finding.where.pointer if finding.where is not None else None
+    said = "\n".join((finding.rule, pointer or "", finding.message))
+    return sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _location(finding: Finding, config: str) -> Data:
+    where = finding.where
+    physical: Data = {"artifactLocation": {"uri": uri(config if where is None else where.path)}}
+    if where is not None and where.line is not None:
+        column = {"startColumn": where.column} if where.column is not None else {}
+        physical["region"] = {"startLine": where.line, **column}
+    location: Data = {"physicalLocation": physical}
+    if where is not None and where.pointer:
+        name, pointer = words.clean(words.key(finding)), words.clean(where.pointer)
+        location["logicalLocations"] = [{"name": name, "fullyQualifiedName": pointer}]
+    return location
+
+
+def _fix(fix: Fix, config: Config | None) -> Data | None:
+    """A repair as replaced text; None for one that does something else, or whose text cannot be said so."""
+    changes: dict[str, list[Data]] = {}
+    for step in fix.steps:
+        file = None if config is None or not isinstance(step, ReplaceText) else config.file(step.path)
+        if file is None or not isinstance(step, ReplaceText) or file.path != step.path:
+            return None
+        known = file.text[step.start : step.end] == step.old and words.clean(step.new) == step.new
+        if not known or "\ufeff" in step.old:  # regions take no notice of a byte-order mark
+            return None
+        start_line, start_column = _position(file.text, step.start)
+        end_line, end_column = _position(file.text, step.end)
+        region = {
+            "startLine": start_line,
+            "startColumn": start_column,
+            "endLine": end_line,
+            "endColumn": end_column,
+        }
+        changes.setdefault(step.path, []).append({"deletedRegion": region, "insertedContent": {"text": step.new}})
+    if not changes:
+        return None
+    return {
+        "description": _message(f"{fix.title} [{words.how(fix)}]"),
+        "artifactChanges": [
+            {"artifactLocation": {"uri": uri(path)}, "replacements": replacements}
+            for path, replacements in changes.items()
+        ],
+    }
+
+
+def _position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column from 1, a byte-order mark not counted."""
+    line = text.count("\n", 0, offset)
+    column = offset - (text.rfind("\n", 0, offset) + 1)
+    return line + 1, column + 1 - (line == 0 and offset > 0 and text.startswith("\ufeff"))
+
+
+def uri(path: str) -> str:
+    """A relative reference, or a file URI for a path that is absolute on any system."""
+    if re.match(r"[A-Za-z]:[\\/]", path):
+        return "file:///" + path[0] + ":" + _quoted(path[2:].replace("\\", "/"))
+    if path.startswith("\\\\"):
+        return "file:" + _quoted(path.replace("\\", "/"))
+    path = PurePath(path).as_posix()
+    return f"file://{_quoted(path)}" if path.startswith("/") else _quoted(path)
+
+
+def _quoted(path: str) -> str:
+    return quote(path, safe="/", errors="replace")
+
+
+def _message(text: str) -> Data:
+    """A message; "[…](…)" in it would be a link."""
+    return {"text": words.clean(text).replace("](", "] (")}

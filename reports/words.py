@@ -1,0 +1,108 @@
+"""What the formats say alike: counts, places, how safe a repair is, what to type next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Report
+from ..doctor.model.script import SCRIPT
+from ..doctor.rules import Rule
+
+PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
+SAFETY = {"safe": "safe", "ask": "your decision", "show": "by hand"}
+EFFECTS = {"none": "", "equivalent": ", same training", "changes-result": ", changes the training result"}
+CRASHED = "crashed (our bug, please report)"
+# What no page, log or parser should get from a file name: control characters but tab and newline, overrides of the
+# writing direction, halves of characters, and what is no character.
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+SECTION = re.compile(r"^(What|Why|Repair|Upstream|Signature):[ \n]*", re.M)
+
+
+def clean(text: str) -> str:
+    """`text` with a replacement character for each that is unprintable, and one kind of line end."""
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", re.sub("\r\n?", "\n", text))
+
+
+def heading(report: Report) -> str:
+    return f"zdoctor {report.command} {report.config}{deep(report)}"
+
+
+def deep(report: Report) -> str:
+    return " --deep" if report.deep else ""
+
+
+def who(report: Report) -> list[str]:
+    """Whose config it is, and the recorded machine that it was held against."""
+    return [report.trainer or "trainer not recognised", *([f"machine: {report.machine}"] if report.machine else [])]
+
+
+def summary(report: Report) -> tuple[str, str]:
+    """What was found, by severity; and how the other rules ended."""
+    counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
+    parts = [f"{n} {severity if n == 1 else PLURALS[severity]}" for severity, n in counts.items() if n]
+    rest = f"{len(report.passed)} rules passed"
+    if report.unknown:
+        rest += f", {len(report.unknown)} not known"
+    if report.crashed:
+        rest += f", {len(report.crashed)} crashed"
+    return ", ".join(parts) or "nothing found", rest
+
+
+def how(fix: Fix) -> str:
+    """How safe a repair is and what it does to the training, "" where there is nothing to carry out."""
+    return f"{SAFETY[fix.safety]}{EFFECTS[fix.training_effect]}" if fix.steps else ""
+
+
+def told(finding: Finding) -> str:
+    """All that is said of a finding, line by line."""
+    lines = [finding.text()]
+    if finding.otherwise:
+        lines.append(f"otherwise: {finding.consequence()}")
+    for fix in finding.fixes:
+        lines.append(f"fix: {fix.title}{f' [{how(fix)}]' if how(fix) else ''}")
+        if fix.command:
+            lines.append(f"$ {fix.command}")
+    return "\n".join(lines)
+
+
+def place(finding: Finding) -> str:
+    """path:line:column, as far as they are known."""
+    where = finding.where
+    return "" if where is None else ":".join(str(p) for p in (where.path, where.line, where.column) if p is not None)
+
+
+def key(finding: Finding) -> str:
+    """The last part of the finding's pointer: the key or the number of the entry."""
+    where = finding.where
+    return where.pointer.rsplit("/", 1)[-1] if where is not None and where.pointer else ""
+
+
+def by_reason(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+    """The rules of each reason, so that one missing fact is said once."""
+    found: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        found.setdefault(outcome.reason, []).append(outcome.rule)
+    return found
+
+
+def sections(rule: Rule) -> Iterator[tuple[str, str]]:
+    """What the docstring says under each of its headings."""
+    parts = SECTION.split(rule.doc)
+    yield from ((name, text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True))
+
+
+def next_step(report: Report) -> tuple[str, str]:
+    """What to type next, and what it does."""
+    ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}
+    if any(fix.training_effect == "none" for fix in ready):
+        return f"zdoctor fix {report.config}{deep(report)}", "shows the plan; --apply carries it out"
+    if ready and report.errors:
+        return f"zdoctor fix {report.config}{deep(report)} --allow result", "shows the repairs that change training"
+    if report.errors:
+        return f"zdoctor explain {report.errors[0].rule}", ""
+    if report.trainer == SCRIPT and report.command == "check" and not report.crashed:
+        return f"zdoctor probe {report.config}:build_model", "runs one step and says what of it is not trained"
+    return (f"zdoctor train {report.config}", "") if report.trainable and not report.crashed else ("", "")
