@@ -63,7 +63,7 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
     "DAT002",
     "warning",
     "unreadable-images",
-    prevents=(("OSError", r"image file is truncated"),),
+    prevents=(("OSError", r"image file is truncated"), ("UnidentifiedImageError", r"cannot identify image file")),
     trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
 )
 def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from .windows_paths import escaped_paths
         ("yaml.scanner.ScannerError", "expected escape sequence of \\d+ hexadecimal"),
         ("json.decoder.JSONDecodeError", "Invalid .?(escape|u)"),
         ("toml.decoder.TomlDecodeError", "Reserved escape sequence used"),
+        ("OSError", r"couldn't connect to 'https://huggingface\.co'.*looks like [A-Za-z]:\s"),
     ),
 )
 def windows_path_escape(config: Config) -> Iterator[Finding]:

@@ -36,6 +36,7 @@ HIDDEN = "{file} of {repo} is in the cache, but noted as non-existent (.no_exist
     "corrupt-cache-file",
     prevents=(
         ("SafetensorError", "incomplete metadata, file not fully covered|header too large|MetadataIncomplete"),
+        ("OSError", r"Unable to load weights from (pytorch )?checkpoint file"),
     ),
 )
 def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
@@ -113,6 +114,8 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
         ("IncompleteSnapshotError", "is incomplete"),
         ("LocalEntryNotFoundError", "Cannot find (an appropriate cached snapshot folder|the requested files)"),
         ("OSError", "does not appear to have a file named"),
+        ("FileNotFoundError", "does not appear to have a file named"),
+        ("OSError", r"Can't load (config|tokenizer) for"),
     ),
 )
 def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:

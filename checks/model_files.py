@@ -24,7 +24,18 @@ _WORDLESS = (
 )
 
 
-@rule("MDL003", "error", "incomplete-model-folder")
+@rule(
+    "MDL003",
+    "error",
+    "incomplete-model-folder",
+    prevents=(
+        ("FileNotFoundError", r"^(/|[A-Za-z]:|\.)\S* does not appear to have a file named"),
+        ("OSError", r"does not appear to have a file named|Error no file named .* found in directory"),
+        ("OSError", r"Can't load (tokenizer|config|the configuration|the model) (for|of) "),
+        ("ValueError", r"Couldn't instantiate the backend tokenizer from one of"),
+        ("FileNotFoundError", r"No such file or directory: \S*model-\d+-of-\d+\.safetensors"),
+    ),
+)
 def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """A local model folder that lacks a part the loader will ask for.
 
@@ -156,7 +167,16 @@ def _absence_of(part: Component, file: str) -> str:
     return f"OSError: Error no file named diffusion_pytorch_model.bin found in directory {_parent(part.folder)}"
 
 
-@rule("MDL004", "error", "unreadable-weight-file")
+@rule(
+    "MDL004",
+    "error",
+    "unreadable-weight-file",
+    prevents=(
+        ("SafetensorError", ""),
+        ("OSError", r"Unable to load weights from (pytorch )?checkpoint file"),
+        ("UnpicklingError", r"invalid load key"),
+    ),
+)
 def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """A weight file that cannot be opened as weights.
 

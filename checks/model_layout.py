@@ -16,7 +16,16 @@ _PREFIX = "model.diffusion_model."
 _HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
 
 
-@rule("MDL002", "error", "checkpoint-layout-mismatch", trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"))
+@rule(
+    "MDL002",
+    "error",
+    "checkpoint-layout-mismatch",
+    prevents=(
+        ("RuntimeError", r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)"),
+        ("ValueError", r"because \S+ expected shape .*, but got"),
+    ),
+    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+)
 def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Weights of another kind than the trainer opens here.
 

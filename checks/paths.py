@@ -116,7 +116,10 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     "missing-path",
     prevents=(
         ("FileNotFoundError", r"No such file or directory"),
+        ("FileNotFoundError", r"The following dataset directories do not exist:"),
         ("HFValidationError", r"Repo id must"),
+        ("ValueError", r"is not a local file or a hub file reference|Failed to download assistant LoRA from"),
+        ("OSError", r"couldn't connect to 'https://huggingface\.co'.*looks like (/|[A-Za-z]:\S|\.|~)"),
     ),
 )
 def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from .errors import UserError
 if TYPE_CHECKING:
     from .model.crashes import Explanation
 
-MOST_BYTES = 16 << 20  # what is read of a log: its end, where the failure is
+MOST_BYTES = 8 << 20  # what is read of a log: its end, where the failure is
 INCOMPLETE = 3
 
 
@@ -62,7 +62,7 @@ def explained(log: str, config: str | None, *, color: bool) -> tuple[Explanation
     from .rules import all_rules
 
     rules = {rule.id: rule for rule in all_rules()}
-    signatures = [Signature(rule.id, *pair) for rule in rules.values() for pair in rule.prevents]
+    signatures = [Signature(rule.id, *pair, rule.trainers) for rule in rules.values() for pair in rule.prevents]
     told = explain(log, signatures)
     confirmed = _confirm(config, told.rules) if config and told.rules else {}
     named = {id: (rule.name, rule.title) for id, rule in rules.items()}

@@ -22,7 +22,26 @@ _LOOKED_AT = keys.words("""
     """)
 
 
-@rule("CFG004", "error", "invalid-value")
+@rule(
+    "CFG004",
+    "error",
+    "invalid-value",
+    prevents=(
+        ("ArgumentError", r"invalid choice: |invalid \w+ value: |following arguments are required"),
+        ("ValueError", r"Unknown optimizer type |Scheduler must be cosine, |Invalid timestep type: "),
+        ("ValueError", r"Unknown content_or_style |Unknown job type |Unknown process type: |invalid dataset type: "),
+        ("ValueError", r"name_or_path must be specified|poi is deprecated and is no longer supported"),
+        ("ValueError", r"Cannot use accuracy recovery adapter and assistant lora at the same time"),
+        ("ValueError", r"Cannot unload text encoder if training text encoder"),
+        ("ValueError", r"gradient_accumulation and gradient_accumulation_steps are mutually exclusive"),
+        ("ValueError", r"There are not any lora modules in this network"),
+        ("ValueError", r"Pipeline <class '.*StableDiffusion\w*Pipeline'> expected .*, but only .* were passed"),
+        ("ValueError", r"Control image is required for Flux Kontext model generation"),
+        ("TypeError", r"__init__\(\) got an unexpected keyword argument 'total_iters'"),
+        ("TypeError", r"can't multiply sequence by non-int of type 'float'"),
+        ("TypeError", r"'<=' not supported between instances of 'float' and 'str'"),
+    ),
+)
 def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A value that the trainer refuses or replaces.
 

@@ -28,7 +28,15 @@ _SILENT = "The trainer starts without a word and uses its default"
 _STOPS = "The trainer stops at the start, before it loads anything"
 
 
-@rule("CFG002", "warning", "unknown-key")
+@rule(
+    "CFG002",
+    "warning",
+    "unknown-key",
+    prevents=(
+        ("ArgumentError", r"unrecognized arguments: "),
+        ("voluptuous.error.MultipleInvalid", r"extra keys not allowed"),
+    ),
+)
 def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A key that the trainer never reads.
 

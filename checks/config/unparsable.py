@@ -39,7 +39,14 @@ _HINTS = (
     "CFG001",
     "error",
     "unparsable-config",
-    prevents=(("yaml.scanner.ScannerError", ""), ("yaml.parser.ParserError", "")),
+    prevents=(
+        ("yaml.scanner.ScannerError", ""),
+        ("yaml.parser.ParserError", ""),
+        ("json.decoder.JSONDecodeError", r"^(?!Expecting value: line 1 column 1 \(char 0\))"),
+        ("toml.decoder.TomlDecodeError", ""),
+        ("ValueError", r"Environment variable \S+ not set\. Please ensure it's defined"),
+        ("ValueError", r"config file must have a (job key|config section|config\.name key)"),
+    ),
 )
 def unparsable_config(config: Config) -> Iterator[Finding]:
     """The config cannot be read.

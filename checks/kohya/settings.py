@@ -37,6 +37,7 @@ _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
         ("ValueError", r"SageAttention doesn't support training"),
         ("ValueError", r"either --sdpa, --flash-attn"),
         ("ValueError", r"cache directory should be unique"),
+        ("ValueError", r"Unsupported fp8 model dtype"),
     ),
     trainers=TRAINERS,
 )

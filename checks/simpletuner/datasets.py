@@ -45,6 +45,11 @@ _PICTURES = ("image", "video", "conditioning", "eval")
         ("ValueError", r"Only one text embed backend can be marked as default"),
         ("ValueError", r"A local backend requires instance_data_dir"),
         ("ValueError", r"Unsupported caption strategy"),
+        ("ValueError", r"Text embed backend \S+ not found in data backend config file"),
+        ("ValueError", r"VAE image embed cache directory \S+ is the same as"),
+        ("ValueError", r"disable_vae_cache has been removed"),
+        ("ValueError", r"caption_strategy=instanceprompt, but no instance_prompt was provided"),
+        ("ValueError", r"must contain at least one image dataset AND at least one text_embed dataset"),
     ),
     trainers=TRAINER,
 )

@@ -45,7 +45,13 @@ def inert_option(config: Config, run: Run) -> Iterator[Finding]:
         yield inert("lora_init_type", "LoftQ is replaced by the default for a quantized model")
 
 
-@rule("SIM005", "warning", "group-offload-with-quanto", trainers=TRAINER)
+@rule(
+    "SIM005",
+    "warning",
+    "group-offload-with-quanto",
+    prevents=(("RuntimeError", r"Expected all tensors to be on the same device"),),
+    trainers=TRAINER,
+)
 def group_offload_with_quanto(run: Run) -> Iterator[Finding]:
     """Group offloading of a model that Quanto quantized.
 

@@ -168,7 +168,23 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("SIM003", "error", "refused-options", trainers=TRAINER)
+@rule(
+    "SIM003",
+    "error",
+    "refused-options",
+    prevents=(
+        ("ValueError", r"Model is not using bf16 precision, but the optimizer \S+ requires it"),
+        ("ValueError", r"quantize_via=pipeline cannot be combined with"),
+        ("ValueError", r"quantization_config is only supported for LoRA training"),
+        ("ValueError", r"You cannot use --mixed_precision=fp8 (with a quantized base model|without a CUDA device)"),
+        ("ValueError", r"--ramtorch cannot be used together with --enable_group_offload"),
+        ("ValueError", r"Cannot enable FSDP when a DeepSpeed configuration is also provided"),
+        ("ValueError", r"When providing --maximum_image_size, you must also provide"),
+        ("ValueError", r"When using --resolution_type=(area|pixel), --\w+ must be"),
+        ("ValueError", r"Cannot enable Quanto and TorchAO together"),
+    ),
+    trainers=TRAINER,
+)
 def refused_options(run: Run) -> Iterator[Finding]:
     """Options that the trainer refuses, alone or together.
 

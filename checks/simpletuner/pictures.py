@@ -22,6 +22,8 @@ from .options import TRAINER, number, on, text
         ("ValueError", r"Dataset configuration will produce zero usable batches"),
         ("Exception", r"No images were discovered by the bucket manager"),
         ("ValueError", r"Dataset produced no usable samples"),
+        ("Exception", r"^(Dataset '[^']*' produced no usable samples|No images found in the dataset)"),
+        ("Exception", r"Cannot train using a dataset that has a single bucket with fewer than"),
     ),
     trainers=TRAINER,
 )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..model.crashes import Changed, Comparison
 from .failure import START, failures
-from .lines import clean
+from .lines import bare, clean
 
 # Bars, rates and steps, which are of no two runs the same.
 _PROGRESS = re.compile(
@@ -36,7 +36,7 @@ class _Told(NamedTuple):
 
 def compare(good: str, bad: str) -> Comparison:
     """What the second log has that the first has not, up to the failure that ended it. Pure."""
-    lines, failed = clean(good), clean(bad)
+    lines, failed = ([bare(line) for line in clean(text)] for text in (good, bad))
     worked, before = list(_told(lines)), list(_told(failed[: _end(failed)]))
     known, seen = _by_mask(worked), _by_mask(before)
     last = next((told for told in reversed(before) if told.mask in known), None)

@@ -6,50 +6,135 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..model.crashes import Explanation, Failure, Signature
+from ..model.script import SCRIPT
+from .endings import REPORTED, SAID
 from .failure import failures
 from .known import KNOWN
 from .lines import clean
+from .tracebacks import CUT_OFF
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
-    ("the text encoder", re.compile(r"text_encoder|t5xxl|clip_l|qwen", re.I)),
+    ("T5", re.compile(r"t5xxl|\bt5\b", re.I)),
+    ("CLIP", re.compile(r"clip_l\b", re.I)),
+    ("the text encoder", re.compile(r"text_encoder|qwen", re.I)),
     ("the VAE", re.compile(r"\bvae\b|\bae\.to\b|autoencoder", re.I)),
     ("the transformer", re.compile(r"transformer|unet|\bdit\b|flux\.to|model\.to", re.I)),
 )
+# Rules whose finding is about one component.
+_SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
+_TRAINERS = (
+    ("musubi-tuner", re.compile(r"musubi", re.I)),
+    ("SimpleTuner", re.compile(r"simpletuner", re.I)),
+    ("ai-toolkit", re.compile(r"ai-toolkit|extensions_built_in|[/\\]toolkit[/\\]|BaseSDTrainProcess|SDTrainer")),
+    ("sd-scripts", re.compile(r"sd-scripts|sd_scripts|kohya|[/\\](?:flux_|sdxl_|sd3_)?train_network\.py", re.I)),
+)
+# A launcher's own traceback only says that a child failed; what a process says whose partner died is no cause either.
+_LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
+_PARTNER = re.compile(
+    r"NCCL (?:communicator was aborted|error: remote process exited|operation .* timed out)"
+    r"|remote process exited or there "
+    r"was a network error|Connection (?:closed|reset) by peer|Broken pipe"
+)
+_WORKER = re.compile(r"Caught \w+ in DataLoader worker process")
+_BAR = re.compile(r"(\d+)/(\d+) \[")
+_LOSS = re.compile(r"\bloss\b", re.I)
+_DIGIT = re.compile(r"\d")
+_WHILE = 50
 
 
 def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     """The last failure of the log that ended the run, explained. Pure: nothing is read but `text`."""
-    found = failures(clean(text))
-    if not found:
-        return Explanation(None)
-    failure = _decisive(found)
+    lines = clean(text)
+    found = failures(lines)
+    ended = [failure for failure in found if not _survived(failure, found, lines)]
+    if not ended:
+        return Explanation(None, others=len(found))
+    failure = _decisive(ended)
     told = ((known, part) for part in failure.chain for known in KNOWN)
     known = next((known for known, part in told if known.matches(part)), None)
-    rules = _rules(failure, tuple(signatures))
+    rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
-    return Explanation(failure, known, rules, _site(failure) if "MDL001" in rules else "", len(found) - 1)
+    elif known is not None and (known.alone or known.line):
+        rules = ()
+    others = sum(other is not failure and _is_cause(other) for other in found)
+    return Explanation(failure, known, rules, _site(failure) if _SITED & {*rules[:1]} else "", others)
+
+
+def _survived(failure: Failure, found: Sequence[Failure], lines: Sequence[str]) -> bool:
+    """Whether the run went on after a traceback: bars that moved, or losses.
+
+    Where a launcher gave up later, other processes may have gone on for a while, so that takes many of them.
+    """
+    if not failure.frames or failure.name in _LAUNCHER:
+        return False
+    ends = [other for other in found if other.at > failure.at and (other.name in _LAUNCHER or _ends(other))]
+    needed = _WHILE if any(end.name in _LAUNCHER for end in ends) else 1
+    return _progress(lines[failure.at : ends[0].at if ends else None], needed) >= needed
+
+
+def _progress(lines: Sequence[str], needed: int) -> int:
+    """How many steps these lines show, as far as `needed`."""
+    states: dict[str, int] = {}
+    losses: set[str] = set()
+    steps = 0
+    for line in lines:
+        bar = _BAR.search(line)
+        if bar is not None:
+            steps += int(bar[1]) > states.get(bar[2], int(bar[1]))
+            states[bar[2]] = int(bar[1])
+        elif _LOSS.search(line) and _DIGIT.search(line):
+            steps += line not in losses and bool(losses)
+            losses.add(line)
+        if steps >= needed:
+            break
+    return steps
+
+
+def _ends(failure: Failure) -> bool:
+    """A process that the system ended; a trainer's own word may come after any failure."""
+    return not failure.frames and failure.name not in (SAID, REPORTED, "Interrupted", "ArgumentError")
 
 
 def _decisive(found: Sequence[Failure]) -> Failure:
-    """The last failure with a traceback: what follows it are the launcher's words about a process that ended.
+    """The last failure with a traceback: what follows it are the launcher's words about a process that ended."""
+    told = [
+        f for f in found if (f.frames and f.name not in _LAUNCHER and f.name != CUT_OFF) or f.name == "ArgumentError"
+    ]
+    causes = [f for f in told if f.name == "ArgumentError" or _is_cause(f)]
+    if causes or told:
+        return (causes or told)[-1]
+    for kind in (lambda f: f.name in (SAID, REPORTED), _ends, lambda f: f.name == CUT_OFF):
+        kept = [failure for failure in found if kind(failure)]
+        if kept:
+            return kept[-1]
+    return found[-1]
 
-    A launcher's own traceback only says that a child failed.
-    """
-    told = [f for f in found if f.frames and f.name not in ("ChildFailedError", "CalledProcessError", "SystemExit")]
-    return (told or list(found))[-1]
+
+def _is_cause(failure: Failure) -> bool:
+    """A traceback that speaks of itself, not of a child, a partner or a worker."""
+    words = (_PARTNER.search(part.message) or _WORKER.match(part.message) for part in failure.chain)
+    return bool(failure.frames) and failure.name not in _LAUNCHER and not any(words)
 
 
-def _rules(failure: Failure, signatures: Sequence[Signature]) -> tuple[str, ...]:
+def _rules(failure: Failure, signatures: Sequence[Signature], trainer: str) -> tuple[str, ...]:
     """The rules that know this failure, the one with the longest word for it first."""
     hits = [
         (len(signature.text), signature.rule)
         for part in failure.chain
         for signature in signatures
-        if signature.error.rpartition(".")[2] == part.name and re.search(signature.text, part.message)
+        if (not trainer or not signature.trainers or trainer in signature.trainers) and signature.matches(part)
     ]
     return tuple(dict.fromkeys(rule for _, rule in sorted(hits, key=lambda hit: -hit[0])))
+
+
+def _trainer(found: Sequence[Failure]) -> str:
+    """Whose code the frames are of; "" where there is none but of libraries."""
+    frames = [frame for failure in found for part in failure.chain for frame in part.frames]
+    files = "\n".join(frame.file for frame in frames)
+    own = any(not frame.is_library for frame in frames)
+    return next((name for name, pattern in _TRAINERS if pattern.search(files)), SCRIPT if own else "")
 
 
 def _site(failure: Failure) -> str:

@@ -6,7 +6,9 @@ import re
 
 from .record import dataclass
 
-_LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3?[\d.]*[/\\]|^<frozen ")
+_LIBRARY = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3?[\d.]*[/\\]|^<frozen |^[A-Za-z]:.*\\[Ll]ib\\"
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Known:
-    """`error` is the last part of the exception's type, "" for any; `text` is looked for in its message."""
+    """`error` is the last part of the exception's type, "" for any; `text` is looked for in its message, `where` in
+    its frames.
+
+    `line` is for what a trainer prints without an exception: words that the line has, at least `least` times.
+    `alone` tells that this is another failure than the rules with the same words look for.
+    """
 
     error: str
     text: str
@@ -63,18 +70,42 @@ class Known:
     do: str
     avoid: str = ""
     rule: str = ""
+    where: str = ""
+    line: str = ""
+    least: int = 1
+    alone: bool = False
 
     def matches(self, failure: Failure) -> bool:
-        return self.error in ("", failure.name) and re.search(self.text, failure.message) is not None
+        if self.line:
+            return failure.name == "Said" and self.line in failure.message and _in(self.text, failure.message)
+        named = _named(self.error, failure) and (bool(self.text) or failure.name != "Reported")
+        if not (named and _in(self.text, failure.message)):
+            return False
+        return not self.where or any(_in(self.where, f"{f.file} {f.function} {f.code}") for f in failure.frames)
 
 
 @dataclass(frozen=True)
 class Signature:
-    """How the failure that a rule prevents looks in a log."""
+    """How the failure that a rule prevents looks in a log, and in the logs of which trainers (none: of all)."""
 
     rule: str
     error: str
     text: str
+    trainers: tuple[str, ...] = ()
+
+    def matches(self, failure: Failure) -> bool:
+        named = _named(self.error.rpartition(".")[2], failure) and (bool(self.text) or failure.name != "Reported")
+        return named and _in(self.text, failure.message)
+
+
+def _named(error: str, failure: Failure) -> bool:
+    """A message that was only reported may be of any exception."""
+    return error in ("", failure.name) or failure.name == "Reported"
+
+
+def _in(pattern: str, text: str) -> bool:
+    """Messages are broken into lines by their writers, and by panels as wide as the window."""
+    return re.search(pattern, " ".join(text.split())) is not None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from zdoctor.doctor.model.crashes import Explanation, Signature
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.configs_on_disk import write_config
 
-SIGNATURES = [Signature(rule.id, *pair) for rule in all_rules() for pair in rule.prevents]
+SIGNATURES = [Signature(rule.id, *pair, rule.trainers) for rule in all_rules() for pair in rule.prevents]
 TORCH = "/usr/lib/python3/dist-packages/torch/nn/modules/module.py"
 
 
@@ -79,7 +79,7 @@ LOGS: dict[str, tuple[str, str]] = {
     "full disk": ("OSError: [Errno 28] No space left on device", "DSK002"),
     "deepspeed": (
         "RuntimeError: linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
-        "",
+        "SRC015",
     ),
     "no gradient": ("RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn", ""),
     "no gradient, newer torch": (
@@ -123,7 +123,6 @@ NOISE = (
     "huggingface/tokenizers: The current process just got forked. Disabling parallelism\n",
     "\x00\x01\x02 binary \xff\xfe rubbish",
     "Traceback (most recent call last):\n",
-    'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n',
 )
 
 

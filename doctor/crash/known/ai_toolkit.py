@@ -1,0 +1,138 @@
+"""ai-toolkit."""
+
+from __future__ import annotations
+
+from ...model.crashes import Known
+
+_TOOLKIT = r"toolkit|extensions_built_in|BaseSDTrainProcess|SDTrainer"
+
+KNOWN = (
+    Known(
+        "KeyError",
+        r"^'[\w.|-]*'$",
+        "qtype or qtype_te names a quantization that ai-toolkit does not know.",
+        "The usual ones are qfloat8, float8, int8 and uint4; zdoctor check CONFIG lists all of them.",
+        rule="CFG004",
+        where=r"get_qtype",
+    ),
+    Known(
+        "IndexError",
+        r"list index out of range",
+        "The accuracy recovery adapter (the part of qtype after '|') is neither a file here nor of the form "
+        "user/repository/file.safetensors.",
+        "Write all three parts, or the path of a file that is there.",
+        rule="CFG004",
+        where=r"path_split",
+    ),
+    Known(
+        "FileNotFoundError",
+        r"No such file or directory",
+        "assistant_lora_path names a folder, or a file that is not there; ai-toolkit opens it as one file.",
+        "Name the .safetensors file itself.",
+        rule="PTH003",
+        where=r"assistant_lora|load_training_adapter|load_assistant",
+    ),
+    Known(
+        "FileNotFoundError",
+        r"No such file or directory: ''",
+        "The log file (-l) is named without a folder, and ai-toolkit tries to make the folder ''.",
+        "Write -l ./train.log",
+        where=r"setup_log_to_file",
+        alone=True,
+    ),
+    Known(
+        "TypeError",
+        r"expected str, bytes or os\.PathLike object, not NoneType",
+        "training_folder is missing in the config.",
+        "Name the folder that the LoRA is to be written to.",
+        rule="CFG004",
+        where=r"BaseTrainProcess",
+    ),
+    Known(
+        "TypeError",
+        r"'NoneType' object is not iterable",
+        "cache_text_embeddings is on, and the process has no datasets.",
+        "Write the datasets, beside train and model, indented like these.",
+        rule="CFG004",
+        where=r"raw_datasets",
+    ),
+    Known(
+        "AttributeError",
+        r"'NoneType' object has no attribute 'is_active'",
+        "inference_lora_path is set, but this architecture has no place for such a LoRA.",
+        "Remove inference_lora_path.",
+        rule="CFG004",
+    ),
+    Known(
+        "UnicodeDecodeError",
+        r"codec can't decode",
+        "A caption file is not written in UTF-8; the log does not name it. The position in the message is the place "
+        "in "
+        "that file.",
+        "In the dataset's folder type grep -laxv '.*' *.txt to list such files; save each again as UTF-8.",
+        where=r"data_loader|dataloader_mixins|load_caption|get_caption",
+        alone=True,
+    ),
+    Known(
+        "RuntimeError",
+        r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)",
+        "The cached text embeddings (_t_e_cache) are not as wide as this model takes them: they were made with "
+        "another "
+        "text encoder.",
+        "Move the folder _t_e_cache away from beside the pictures; it is made again.",
+        where=r"cap_embedder|cap_feats",
+    ),
+    Known(
+        "RuntimeError",
+        r"Expected all tensors to be on the same device",
+        "Parts of the model lie on the card and others in RAM. With layer_offloading and Z-Image this is a defect of "
+        "ai-toolkit before December 2025.",
+        "Update the checkout (git pull), or switch layer_offloading off.",
+        where=_TOOLKIT,
+    ),
+    Known(
+        "ValueError",
+        r"Could not find config file",
+        "ai-toolkit found no such file; if one of that name lies in its own config folder, it refuses the bare name.",
+        "Name the config with its whole path.",
+        alone=True,
+    ),
+    Known(
+        "EOFError",
+        r"EOF when reading a line",
+        "The hub asked for a token, and nobody could answer: push_to_hub is on, and HF_TOKEN is not set.",
+        "The LoRA is saved. Set HF_TOKEN before the next start, or push_to_hub: false.",
+        where=r"interpreter_login|push_to_hub",
+    ),
+    Known(
+        "",
+        "",
+        "The loss was not a finite number for several steps. ai-toolkit puts 0 in its place and goes on, so these "
+        "steps "
+        "trained nothing.",
+        "With Z-Image set dtype: bf16, for fp16 overflows; elsewhere lower the learning rate, and begin again from a "
+        "checkpoint from before.",
+        "Samples after such a stretch may look right: the weights are those from before it.",
+        rule="TRN003",
+        line="loss is nan",
+        least=3,
+    ),
+    Known(
+        "",
+        r"^Failed to quantize \S+: ",
+        "Layers could not be quantized. ai-toolkit goes on with them as they are, which takes the memory of the "
+        "whole "
+        "model.",
+        "The words after the last colon say why; most often quanto or torchao do not go with this PyTorch.",
+        line="Failed to quantize ",
+    ),
+    Known(
+        "",
+        "",
+        "unload_text_encoder is on without cache_text_embeddings: the captions are not read, and every picture is "
+        "trained with the same prompt.",
+        "Set cache_text_embeddings: true, or unload_text_encoder: false.",
+        rule="TRN006",
+        line="This will train only with a blank prompt or trigger word",
+    ),
+)

@@ -1,0 +1,97 @@
+"""The machine: its file systems, its processes, its driver."""
+
+from __future__ import annotations
+
+from ...model.crashes import Known
+
+_WHERE = "Set PYTHONFAULTHANDLER=1 and start again: the log then shows the line of Python at which it happens."
+
+KNOWN = (
+    Known(
+        "FileNotFoundError",
+        r"No such file or directory|WinError 2\b",
+        "A program that is to be started is not installed, or not found in PATH.",
+        "Install the program that the message names.",
+        where=r"_execute_child|subprocess\.py",
+        alone=True,
+    ),
+    Known(
+        "OSError",
+        r"\[Errno 24\] Too many open files",
+        "The process may not open more files.",
+        "ulimit -n 65536 before the start, or fewer workers that read pictures.",
+    ),
+    Known(
+        "OSError",
+        r"\[Errno 122\] Disk quota exceeded",
+        "What this account may write is used up, though the disk may have room.",
+        "Remove what is not needed, or let the run and HF_HOME write elsewhere.",
+        rule="DSK002",
+    ),
+    Known(
+        "OSError",
+        r"\[Errno 107\] Transport endpoint is not connected|\[Errno 116\] Stale file handle",
+        "A network drive was disconnected while it was read.",
+        "Mount it again, and copy model and pictures to a local disk before the start.",
+    ),
+    Known(
+        "",
+        r"being used by another process|WinError 32\b",
+        "Another program holds the file open: a second run, a viewer, a virus scanner or a synchronized folder.",
+        "Close it, or let the run write into a folder that nothing else watches.",
+        alone=True,
+    ),
+    Known(
+        "",
+        r"device-side assert triggered",
+        "An index was out of range on the card; the place that the traceback shows is later than the cause.",
+        "CUDA_LAUNCH_BLOCKING=1 makes it show the right one.",
+    ),
+    Known(
+        "OverflowError",
+        "",
+        "A backslash path in double quotes holds \\U and eight digits, which YAML reads as a character.",
+        "Put the path in single quotes, or write forward slashes.",
+        rule="PTH002",
+        where=r"yaml",
+    ),
+    Known(
+        "SegmentationFault",
+        "",
+        "A compiled library touched memory that was not its own; the log does not tell which. PyTorch, its "
+        "extensions "
+        "and the driver are such libraries.",
+        _WHERE,
+    ),
+    Known("Aborted", "", "A compiled library ended the process; its own words stand above.", _WHERE),
+    Known(
+        "IllegalInstruction",
+        "",
+        "A compiled library uses instructions that this processor does not have.",
+        _WHERE + " Then install a build of that library for older processors.",
+    ),
+    Known(
+        "StackOverflow",
+        "",
+        "Windows ended the process because its stack was full (0xC00000FD).",
+        _WHERE,
+    ),
+    Known(
+        "MissingLibrary",
+        "",
+        "Windows did not find a library (DLL) that the program needs (0xC0000135).",
+        "Install the Microsoft Visual C++ Redistributable, and the trainer's environment anew.",
+    ),
+    Known(
+        "KeyboardInterrupt",
+        "",
+        "Somebody stopped the run, by Ctrl-C or by the button of a notebook.",
+        "Nothing has to be repaired.",
+    ),
+    Known(
+        "CutOff",
+        "",
+        "The log ends amid a traceback, before it says what went wrong.",
+        "Look at the end of the output where it was made; the line that names the error comes after the last frame.",
+    ),
+)

@@ -1,0 +1,48 @@
+"""SimpleTuner: what it logs before it ends with code 1, without an exception."""
+
+from __future__ import annotations
+
+from ...model.crashes import Known
+
+
+def _refused(line: str, cause: str, do: str) -> Known:
+    return Known("", "", cause, do, rule="SIM003", line=line)
+
+
+KNOWN = (
+    _refused(
+        "LoRA can not be trained with DeepSpeed",
+        "SimpleTuner trains no LoRA with DeepSpeed.",
+        "Remove deepspeed_config, and answer no to DeepSpeed in accelerate config; FSDP2 shares a LoRA run out.",
+    ),
+    _refused(
+        "RamTorch is incompatible with Musubi block swap",
+        "ramtorch and musubi_blocks_to_swap exclude each other.",
+        "Set musubi_blocks_to_swap: 0, or ramtorch: false.",
+    ),
+    _refused(
+        "LyCORIS training is not meant to be combined with --train_text_encoder",
+        "With lora_type: lycoris the text encoder is not trained.",
+        "Set train_text_encoder: false.",
+    ),
+    _refused(
+        "Schnell requires --flux_fast_schedule",
+        "Flux schnell is trained with its own schedule only.",
+        "Set flux_fast_schedule: true.",
+    ),
+    _refused(
+        "tuning is not compatible with quantisation",
+        "Only a LoRA is trained on a quantized model.",
+        "Set model_type: lora, or base_model_precision: no_change.",
+    ),
+    Known(
+        "RuntimeError",
+        r"Expected all tensors to be on the same device",
+        "Group offloading of a model that Quanto quantized leaves parts of it on another device; nothing in "
+        "SimpleTuner "
+        "refuses the two together.",
+        "Quantize with int8-torchao in the place of int8-quanto, or switch enable_group_offload off.",
+        rule="SIM005",
+        where=r"group_offload|optimum.quanto",
+    ),
+)
