@@ -1,4 +1,4 @@
-"""What the rules about training scripts (SRC010 to SRC016) say of code that works: all Python files below some folders.
+"""What the rules about training scripts (SRC010 to SRC016) say of code that works: Python files below some folders.
 
     python benchmarks/scripts.py path/to/diffusers path/to/sd-scripts …
 
