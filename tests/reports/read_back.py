@@ -51,11 +51,11 @@ def concluded(errors: list[str], unknown: list[str], crashed: list[str], cut: bo
 
 def text(page: str) -> Told:
     page = re.sub(r"\n {5,}", " ", page)  # ids and reasons are wrapped
-    outcomes = [
-        re.findall(rf"^{kind}: ({IDS}): ", page, re.M)
-        for kind in ("not known", r"crashed \(our bug, please report\)")
-    ]
-    unknown, crashed = (" ".join(found).split() for found in outcomes)
+
+    def outcomes(kind: str) -> list[str]:
+        return [id for ids in re.findall(rf"^{kind}: ({IDS}): ", page, re.M) for id in str(ids).split()]
+
+    unknown, crashed = outcomes("not known"), outcomes(r"crashed \(our bug, please report\)")
     return concluded(re.findall(r"^error +([A-Z]{3}\d{3}) ", page, re.M), unknown, crashed, False, page)
 
 
@@ -108,8 +108,8 @@ class _Page(HTMLParser):
         self.rules: list[tuple[str, str]] = []
         self.verdict = self.said = ""
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        known = {name: value or "" for name, value in attributes}
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = {name: value or "" for name, value in attrs}
         assert tag not in ("script", "img", "link", "iframe", "a", "object")
         assert not {"src", "href", "style"} & set(known) and not any(name.startswith("on") for name in known)
         if tag not in self.VOID:
