@@ -245,7 +245,7 @@ class _Reader:
                 if text[self.index + 1 : self.index + 2] in ("\r", "\n"):
                     break
                 parts.append(text[self.index + 1 : self.index + 2])
-                self.index += 2
+                self.index = min(self.index + 2, len(text))
             elif character == '"' or (character == "'" and self.shell != "cmd"):
                 quotes += 1
                 parts.append(self.quoted(character))

@@ -300,14 +300,13 @@ def test_a_crowded_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("sd.toml", "[general]\nshuffle_caption = true\n", "This is a TOML file"),
-        ("config.env", "export MODEL_TYPE=lora\n", "SimpleTuner"),
-        ("wrapped.json", '{"config": {"--model_family": "flux", "--model_type": "lora"}}', "a SimpleTuner config"),
-        ("plain.json", '{"model_family": "flux", "model_type": "lora"}', "a SimpleTuner config"),
+        ("sd.toml", "[general]\nshuffle_caption = true\n", "This TOML file is no training config that zdoctor knows"),
+        ("config.env", "export MODEL_TYPE=lora\n", "This file of shell variables is no training config"),
+        ("mine.json", '{"model": "flux", "steps": 100}', "this one holds model, steps"),
         ("commented.jsonc", '{\n // a remark\n "job": "extension"}', "no comments"),
     ],
 )
-def test_the_config_of_another_trainer_is_one_clear_line(
+def test_a_file_that_is_no_config_is_one_clear_line(
     name: str, text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(text)

@@ -22,7 +22,8 @@ _OTHER_FILES = {"toml": "TOML file", "env": "file of shell variables", "shell": 
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
     """One Run for each process that trains."""
     if config.format in _OTHER_FILES:
-        message = f"This {_OTHER_FILES[config.format]} is no training config that zdoctor knows."
+        kind = _OTHER_FILES[config.format]
+        message = f"This {kind} is no training config that zdoctor knows; --trainer NAME says whose it is."
         return failed(replace(config, trainer=None), Problem(message, Where(config.path, 1, 1), "shape"))
     root = tree_of(config, environment)
     if isinstance(root, Problem):

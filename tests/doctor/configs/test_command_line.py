@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zdoctor.doctor.configs.command_line import Command, commands, shell_of
@@ -102,6 +102,7 @@ def test_the_shell(path: str, text: str, shell: str) -> None:
     assert shell_of(path, text) == shell
 
 
+@example("`", "ps1")
 @given(
     st.text(alphabet=st.sampled_from("ab -=\"'\\`^$%{}()@[]#~|;&<>,\r\n\t1é"), max_size=60),
     st.sampled_from(["sh", "ps1", "bat"]),
