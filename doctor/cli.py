@@ -8,12 +8,13 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
 from ..reports import FORMATS, render
-from . import console, extract_command, probe_command, run_command, schema_command, train_command
+from . import console
 from .errors import USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode shows "?" and is no reason to fail
         sys.stdout.reconfigure(errors="replace")
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
     run: Callable[[argparse.Namespace], int] = options.run
     return guarded(lambda: run(options) if _somewhere() else USER_MISTAKE)
 
@@ -49,7 +51,8 @@ def _somewhere() -> bool:
         raise UserError("The folder you are in does not exist any more.", "Go to one that exists, with cd.") from None
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(name: str = "") -> argparse.ArgumentParser:
+    """The words of every command; with a `name` those of the others are left out where they take time to import."""
     root = Parser(
         prog="zdoctor",
         description="Says what would go wrong in a LoRA training run and why, repairs it reversibly, and trains.",
@@ -66,10 +69,14 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
+    def with_words_of(module: str, made: argparse.ArgumentParser, asked: str) -> None:
+        if name in ("", asked):
+            import_module(f".{module}", __package__).arguments(made)
+
     def with_config(made: argparse.ArgumentParser) -> None:
         made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
         made.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine")
-        train_command.trainer_argument(made)
+        trainer_argument(made)
         made.add_argument(
             "--trainer-source",
             metavar="DIR",
@@ -99,18 +106,18 @@ def parser() -> argparse.ArgumentParser:
 
     made = command("train", _train, "check, and train when everything is green")
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
-
-    train_command.arguments(made)
+    trainer_argument(made)
+    with_words_of("train_command", made, "train")
 
     made = command("run", _run, "start any trainer: checked first, its output untouched, a crash explained")
-    run_command.arguments(made)
+    with_words_of("run_command", made, "run")
 
     made = command("undo", _undo, "take back the last repair, byte for byte")
     made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
     command("history", _history, "what was repaired, and when")
 
     made = command("extract", _extract, "copy a repository from the hub cache to a plain folder, verified")
-    extract_command.arguments(made)
+    with_words_of("extract_command", made, "extract")
 
     made = command("cache", _cache, "show every hub cache, its health and its waste; --fix repairs one repository")
     made.add_argument("repo", nargs="?", metavar="REPO", help="only this repository, org/name")
@@ -124,11 +131,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("config", nargs="?", metavar="CONFIG", help="the run's config, to confirm the cause")
     made.add_argument("--diff", metavar="LOGFILE", help="the log of a run that worked: what was not the same")
     made = command("probe", _probe, "run one step of a model of your own and say what of it is not trained")
-    probe_command.arguments(made)
+    with_words_of("probe_command", made, "probe")
     command("rules", _rules, "list every rule")
 
     made = command("schema", _schema, "a trainer's keys: as JSON schema for editors, or mined from a checkout")
-    schema_command.arguments(made)
+    with_words_of("schema_command", made, "schema")
 
     made = command("facts", _facts, "write what a check sees of this machine, redacted, as a machine file")
     made.add_argument("config", nargs="?", metavar="CONFIG")
@@ -138,6 +145,17 @@ def parser() -> argparse.ArgumentParser:
     made = command("demo", _demo, "break a tiny model in seven ways, then check, fix and train it")
     made.add_argument("folder", nargs="?", metavar="DIR", help="a new or empty folder (default: a temporary one)")
     return root
+
+
+def trainer_argument(made: argparse.ArgumentParser) -> None:
+    from .configs.dialects import TRAINERS
+
+    made.add_argument(
+        "--trainer",
+        metavar="NAME",
+        choices=TRAINERS,
+        help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -233,6 +251,8 @@ def _fix(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
+    from . import train_command
+
     if not train_command.is_follower():
         _recover()
     return train_command.run(options, _config(options.config))
@@ -240,6 +260,8 @@ def _train(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     _recover()
+    from . import run_command
+
     return run_command.run(options)
 
 
@@ -275,6 +297,8 @@ def _history(options: argparse.Namespace) -> int:
 
 def _extract(options: argparse.Namespace) -> int:
     _recover()
+    from . import extract_command
+
     return extract_command.run(options)
 
 
@@ -287,6 +311,8 @@ def _cache(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
+    from . import probe_command
+
     return probe_command.run(options)
 
 
@@ -306,6 +332,8 @@ def _rules(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
+    from . import schema_command
+
     return schema_command.run(options)
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    trainer_argument(parser)
     parser.add_argument("--max-minutes", metavar="N", type=_minutes, help="save and exit before N minutes are over")
     parser.add_argument("--eval", metavar="N", type=_count, help="hold N pictures out and measure the loss on them")
     parser.add_argument(
@@ -36,17 +35,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--shard",
         action="store_true",
         help="share the base model out over the processes, when no GPU can hold it",
-    )
-
-
-def trainer_argument(parser: argparse.ArgumentParser) -> None:
-    from .configs.dialects import TRAINERS
-
-    parser.add_argument(
-        "--trainer",
-        metavar="NAME",
-        choices=TRAINERS,
-        help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
     )
 
 
