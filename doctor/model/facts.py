@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from .checkout import Checkout
+from .environment import Environment
 from .hub import Hub
 from .microstep import MicroStep
 from .record import dataclass
@@ -25,7 +26,10 @@ from .unknown import Unknown
 
 @dataclass(frozen=True)
 class System:
-    """The computer. `environment` holds only the variables that change what a trainer does, never secrets."""
+    """The computer. `environment` holds only the variables that change what a trainer does, never secrets.
+
+    `interpreter` is the Python that looks, "" where it is not known.
+    """
 
     os: Literal["linux", "windows", "darwin"]
     release: str
@@ -37,6 +41,7 @@ class System:
     memory_available: int
     environment: Mapping[str, str] = field(default_factory=dict)
     recorded: str | None = None
+    interpreter: str = ""
 
     def join(self, *parts: str) -> str:
         """Path parts joined as this system joins them."""
@@ -268,6 +273,7 @@ class Facts:
     room: tuple[Room, ...] | Unknown = NOT_ASKED
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)
+    environment: Environment | Unknown = NOT_ASKED
     schema: Schema | Unknown = NOT_ASKED
     checkout: Checkout | Unknown | None = NOT_ASKED
     script: Script | Unknown = NOT_ASKED

@@ -18,6 +18,7 @@ from .dataset import probe_datasets
 from .files import probe_files
 from .hub import claimed, probe_hub
 from .model import probe_adapter, probe_model
+from .packages import probe_environment
 from .room import probe_room
 from .schema import probe_schema
 from .skeletons import with_skeletons
@@ -77,6 +78,7 @@ PROBES: Mapping[str, Probe] = {
     "system": lambda world: world.system,
     "gpus": lambda world: world.gpus(),
     "packages": lambda world: world.packages(PACKAGES),
+    "environment": probe_environment,
     "files": probe_files,
     "writes": _writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),

@@ -94,6 +94,7 @@ class LiveWorld:
             memory_total=total,
             memory_available=available,
             environment={name: self.variables[name] for name in VARIABLES if name in self.variables},
+            interpreter=sys.executable or "",
         )
 
     def now_ns(self) -> int:
@@ -284,19 +285,17 @@ class LiveWorld:
         return cards()
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
-        wanted = {name.lower().replace("-", "_"): name for name in names}
+        from .packages import build, named
+
         found: dict[str, str] = {}
         for folder in sys.path:
             try:
-                entries = os.listdir(folder or ".")
+                new = named(os.listdir(folder or "."), names)
             except OSError:
                 continue
-            for entry in entries:
-                if entry.endswith(".dist-info"):
-                    name, _, version = entry.removesuffix(".dist-info").rpartition("-")
-                    key = wanted.get(name.lower().replace("-", "_").replace(".", "_"))
-                    if key is not None:
-                        found.setdefault(key, version)
+            if "torch" in new and "torch" not in found:
+                new["torch"] = build(new["torch"], self.read(os.path.join(folder, "torch", "version.py"), 0, 4096))
+            found = new | found
         return found
 
 

@@ -16,6 +16,18 @@ from zdoctor.doctor.architectures import needed_tensors
 
 GIB = 1 << 30
 COMMIT = "5f" * 20
+# ai-toolkit's environment, installed for the card
+PACKAGES = {
+    "torch": "2.13.0+cu130",
+    "diffusers": "0.40.0",
+    "transformers": "5.5.3",
+    "huggingface_hub": "2.4.0",
+    "hf_xet": "1.8.0",
+    "bitsandbytes": "0.50.2",
+    "prodigyopt": "1.1.2",
+    "oyaml": "1.0",
+    "lycoris_lora": "1.8.3",
+}
 Record = dict[str, Any]
 
 FULL: dict[str, dict[str, Any]] = {
@@ -226,7 +238,7 @@ def machine(about: str, system: Record, files: dict[str, Any], **sections: Any) 
         "live": False,
         "complete": True,
         "system": system,
-        "packages": {"torch": "2.13.0", "huggingface_hub": "2.4.0", "hf_xet": "1.8.0"},
+        "packages": PACKAGES,
         **sections,
         "files": files,
     }

@@ -1,0 +1,291 @@
+"""The packages of the environment that the run will use: PyTorch for this card, and what the config needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from ..doctor.model import Finding, Gpu, Run, found
+from ..doctor.model.environment import Environment, Version, release
+from ..doctor.rules import rule
+
+Capability = tuple[int, int]
+
+# diffusers' src/diffusers/__init__.py by tag (v0.32.0 to v0.40.0); transformers: Qwen3's model cards.
+_ZIMAGE = (("diffusers", (0, 36), "ZImagePipeline"), ("transformers", (4, 51), "Qwen3ForCausalLM"))
+_WAN = (("diffusers", (0, 33), "WanPipeline"),)
+_QWEN = (("diffusers", (0, 35), "QwenImagePipeline"),)
+_SINCE: Mapping[str, tuple[tuple[str, Version, str], ...]] = {
+    "zimage": _ZIMAGE,
+    "zimage_l2p": _ZIMAGE,
+    "flux_kontext": (("diffusers", (0, 35), "FluxKontextPipeline"),),
+    "flux2_klein_4b": _ZIMAGE[1:],
+    "flux2_klein_9b": _ZIMAGE[1:],
+    "qwen_image": _QWEN,
+    "qwen_image_edit": _QWEN,
+    "qwen_image_edit_plus": (("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),
+    **dict.fromkeys(("wan21", "wan21_i2v", "wan22_5b", "wan22_14b", "wan22_14b_i2v"), _WAN),
+}
+_DRIVERS = {13: 580, 12: 525, 11: 450}  # NVIDIA: CUDA compatibility, minor version compatibility
+
+
+@rule(
+    "PKG001",
+    "error",
+    "cpu-build-of-torch",
+    prevents=(("AssertionError", r"Torch not compiled with CUDA enabled"),),
+)
+def cpu_build_of_torch(run: Run, environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """PyTorch was installed without CUDA, and there is a card.
+
+    What: The version of torch in the environment that the run will use ends in +cpu, and NVML sees an NVIDIA card.
+    Why: On Windows `pip install torch` gives the build without CUDA; a package that pins torch can bring it, too.
+    Repair: Install the same version from PyTorch's own index for CUDA; zdoctor shows the command.
+    Upstream: https://pytorch.org/get-started/locally/
+    Signature: AssertionError: Torch not compiled with CUDA enabled
+    """
+    if environment.cuda != () or not gpus or run.device == "cpu":
+        return
+    yield found(
+        None,
+        "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",
+        otherwise="The trainer ends at its first use of CUDA, or trains on the processor for days.",
+        evidence=_evidence(environment, gpus),
+        python=environment.python,
+        torch=environment.versions["torch"],
+        card=gpus[0].name,
+    )
+
+
+@rule(
+    "PKG002",
+    "error",
+    "torch-without-kernels",
+    prevents=(
+        ("RuntimeError", r"no kernel image is available for execution on the device"),
+        ("AcceleratorError", r"no kernel image is available for execution on the device"),
+    ),
+)
+def torch_without_kernels(environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """This build of PyTorch holds no code for this card.
+
+    What: The CUDA version of the torch wheel (from its version, such as 2.6.0+cu124) against the compute capability
+    of the cards. Wheels up to CUDA 12.6 hold code up to 9.0, so none for the RTX 50 series; those of CUDA 12.8 begin
+    at 7.0 (torch 2.7, and from 2.11 on: 7.5), those of CUDA 13 at 7.5, so none for the P100, V100 or GTX 10 series.
+    Only official wheels are judged, and only when no card of the machine is served.
+    Why: The import works and the card is found; the first kernel fails.
+    Repair: Install torch for another CUDA version; zdoctor shows the command where the same version of torch has one.
+    Upstream: https://github.com/pytorch/pytorch/blob/main/RELEASE.md (CUDA support matrix),
+    https://github.com/pytorch/pytorch/issues/157517 https://github.com/pytorch/pytorch/issues/172352
+    Signature: CUDA error: no kernel image is available for execution on the device; … is not compatible with the
+    current PyTorch installation
+    """
+    cuda, torch = environment.cuda, release(environment.versions.get("torch", ""))
+    if not cuda or not gpus:
+        return
+    lowest, highest = _served(cuda, torch)
+    known = [card.capability for card in gpus if card.capability is not None]
+    if len(known) < len(gpus) or any(lowest <= capability <= highest for capability in known):
+        return
+    yield found(
+        None,
+        "{python} has torch {torch}, which holds no code for the {card} (compute capability {capability}): wheels "
+        "for CUDA {cuda} reach from {lowest} to {highest}."
+        if known[0] > highest
+        else "{python} has torch {torch}, which holds no code for the {card} (compute capability {capability}): "
+        "wheels for CUDA {cuda} begin at {lowest}.",
+        otherwise="The first computation on the card ends with: no kernel image is available for execution on the "
+        "device.",
+        evidence=_evidence(environment, gpus),
+        python=environment.python,
+        torch=environment.versions["torch"],
+        card=gpus[0].name,
+        capability=_dotted(known[0]),
+        cuda=_dotted(cuda),
+        lowest=_dotted(lowest),
+        highest=_dotted(highest),
+    )
+
+
+@rule(
+    "PKG003",
+    "warning",
+    "driver-older-than-torch",
+    prevents=(("RuntimeError", r"The NVIDIA driver on your system is too old"),),
+)
+def driver_older_than_torch(environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """The NVIDIA driver is older than the CUDA version of PyTorch asks for.
+
+    What: Wheels for CUDA 13 need driver 580 or newer, those for CUDA 12 driver 525, those for CUDA 11 driver 450.
+    Why: `pip install -U torch` brings the newest CUDA, whatever the driver. torch then reports no card at all. A
+    machine with NVIDIA's forward-compatibility package (cuda-compat) works with the older driver, which cannot be
+    seen from here; hence a warning.
+    Repair: Update the driver, or install torch for an older CUDA version; zdoctor shows the command.
+    Upstream: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    Signature: The NVIDIA driver on your system is too old (found version …)
+    """
+    driver = re.match(r"\d+", gpus[0].driver) if gpus else None
+    if not environment.cuda or driver is None:
+        return
+    needed = _DRIVERS.get(environment.cuda[0])
+    if needed is None or int(driver.group()) >= needed:
+        return
+    yield found(
+        None,
+        "{python} has torch {torch}, which needs NVIDIA's driver {needed} or newer; this machine has {driver}.",
+        otherwise="PyTorch sees no card, unless NVIDIA's cuda-compat package is installed.",
+        evidence=_evidence(environment, gpus),
+        python=environment.python,
+        torch=environment.versions["torch"],
+        needed=needed,
+        driver=gpus[0].driver,
+    )
+
+
+@rule(
+    "PKG004",
+    "error",
+    "package-too-old",
+    prevents=(
+        ("ImportError", r"Diffusers is out of date"),
+        ("ImportError", r"cannot import name '\w+' from '(diffusers|transformers)'"),
+    ),
+    trainers=("ai-toolkit", "musubi-tuner", "zdoctor"),
+)
+def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
+    """diffusers or transformers is older than the model.
+
+    What: The class that the model is loaded with came with a later version than the one installed: Z-Image with
+    diffusers 0.36 and transformers 4.51 (Qwen3), Kontext and Qwen-Image with diffusers 0.35, Wan with 0.33.
+    Why: Another package, or another trainer in the same environment, pulled an older version in.
+    Repair: Update it. Trainers pin versions, so their own requirements come first.
+    Upstream: https://github.com/ostris/ai-toolkit/issues/490
+    Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
+    """
+    for package, minimum, name in _SINCE.get(run.architecture or "", ()):
+        if run.trainer == "musubi-tuner" and package == "diffusers":
+            continue  # it brings its own transformers
+        version = environment.versions.get(package)
+        if version is None or not release(version) or release(version) >= minimum:
+            continue
+        yield found(
+            run.where("architecture"),
+            "{python} has {package} {version}, which has no {name}: {architecture} needs {minimum} or newer.",
+            otherwise="The trainer ends with an ImportError at its start.",
+            evidence={
+                "package": package,
+                "version": version,
+                "minimum": _dotted(minimum),
+                "python": environment.python,
+            },
+            python=environment.python,
+            package=package,
+            version=version,
+            name=name,
+            architecture=run.architecture,
+            minimum=_dotted(minimum),
+        )
+
+
+@rule(
+    "PKG005",
+    "error",
+    "package-not-installed",
+    prevents=(
+        ("ModuleNotFoundError", r"No module named '(bitsandbytes|prodigyopt|dadaptation|lion_pytorch|wandb)'"),
+        (
+            "ImportError",
+            r"Please install lion_pytorch|Failed to import wandb|No (bitsandbytes|Prodigy|dadaptation|lion)",
+        ),
+    ),
+    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+)
+def package_not_installed(run: Run, environment: Environment) -> Iterator[Finding]:
+    """A setting needs a package that is not installed.
+
+    What: The optimizer, or logging to Weights & Biases, is imported by name only when it is used: bitsandbytes for
+    the 8-bit optimizers, prodigyopt for Prodigy, dadaptation for D-Adaptation, lion-pytorch for Lion, wandb. The
+    environment that the run will use does not have it. dadaptation and lion-pytorch are not among the requirements
+    of ai-toolkit.
+    Why: ai-toolkit builds the optimizer after the model was loaded and quantized, and starts wandb after all
+    latents and captions were encoded.
+    Repair: Install the package, or take another optimizer.
+    Upstream: ai-toolkit toolkit/optimizer.py, toolkit/logging_aitk.py; sd-scripts library/train_util.py
+    Signature: ModuleNotFoundError: No module named 'dadaptation'; Please install lion_pytorch to use Lion optimizer
+    """
+    if run.kind == "other" or not environment.has("torch"):
+        return
+    needed = [("optimizer", package) for package in _of_optimizer(run)]
+    if run.trainer == "ai-toolkit" and (wanted := run.written("logging/use_wandb")) and wanted.value is True:
+        needed.append(("logging/use_wandb", "wandb"))
+    for field, package in needed:
+        if environment.has(package):
+            continue
+        written = run.written(field)
+        yield found(
+            run.where(field),
+            "{key}: {value} needs the package {package}, and {python} does not have it.",
+            otherwise=_when(run, field),
+            evidence={"package": package, "python": environment.python},
+            key=run.keys.get(field, field).rpartition("/")[2],
+            value=run.optimizer if written is None else written.value,
+            package=package,
+            python=environment.python,
+        )
+
+
+def _of_optimizer(run: Run) -> Iterator[str]:
+    name = run.optimizer.lower()
+    prodigy = name == "prodigy" or (run.trainer == "ai-toolkit" and re.match(r"prodigy(?!8bit)", name))
+    if name in ("adam8bit", "adamw8bit", "ademamix8bit", "lion8bit", "pagedadamw8bit", "pagedlion8bit"):
+        yield "bitsandbytes"
+    elif run.trainer == "musubi-tuner":
+        return  # every other one is named by its module
+    elif name == "lion":
+        yield "lion_pytorch"
+    elif name.startswith("dadapt"):
+        yield "dadaptation"
+    elif prodigy:
+        yield "prodigyopt"
+
+
+def _when(run: Run, field: str) -> str:
+    if run.trainer != "ai-toolkit":
+        return "The trainer stops when it builds the optimizer, after the model was loaded."
+    if field == "optimizer":
+        return "The trainer stops when it builds the optimizer, after the model was loaded and quantized."
+    return "The trainer stops before the first step, after all latents and captions were encoded."
+
+
+def _served(cuda: Version, torch: Version) -> tuple[Capability, Capability]:
+    """The lowest and highest compute capability that the official wheels for a CUDA version serve."""
+    if cuda >= (13, 0):
+        return (7, 5), (99, 0)
+    if cuda >= (12, 8):
+        return ((7, 5) if torch[:2] == (2, 7) or torch >= (2, 11) else (7, 0)), (99, 0)
+    return (3, 7), ((9, 0) if cuda >= (11, 8) else (8, 9))
+
+
+def _index(torch: Version, capability: Capability, driver: int) -> Literal["cu130", "cu128", "cu126", "cu124"] | None:
+    """The index that has this version of torch for a card and a driver; None where none has."""
+    if capability >= (7, 5) and driver >= _DRIVERS[13] and torch >= (2, 9):
+        return "cu130"
+    if capability >= (7, 5) and driver >= _DRIVERS[12] and (2, 7) <= torch < (2, 12):
+        return "cu128"
+    if capability <= (9, 0) and driver >= _DRIVERS[12] and (2, 6) <= torch < (2, 15):
+        return "cu126"
+    return "cu124" if capability <= (9, 0) and driver >= _DRIVERS[12] and (2, 4) <= torch < (2, 7) else None
+
+
+def _evidence(environment: Environment, gpus: tuple[Gpu, ...]) -> dict[str, object]:
+    card, torch = gpus[0], release(environment.versions["torch"])
+    driver = re.match(r"\d+", card.driver)
+    index = _index(torch, card.capability, int(driver.group())) if card.capability and driver else None
+    seen: dict[str, object] = {"python": environment.python, "torch": environment.versions["torch"]}
+    seen |= {"capability": list(card.capability or ()), "driver": card.driver, "source": card.source}
+    return seen | ({"index": index, "version": _dotted(torch)} if index else {})
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))

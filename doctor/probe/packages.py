@@ -1,0 +1,92 @@
+"""What is installed, from the names of *.dist-info folders; no package is imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..model import Run, Schema, Unknown
+from ..model.environment import Environment
+from ..model.families import OWN
+from .world import Paths, World
+
+NAMES = (
+    "torch",
+    "diffusers",
+    "transformers",
+    "bitsandbytes",
+    "lion_pytorch",
+    "prodigyopt",
+    "dadaptation",
+    "wandb",
+    "huggingface_hub",
+)
+# What each trainer imports or installs as itself, and hardly anything else: where it is, that trainer can run.
+MARKS: Mapping[str, tuple[str, ...]] = {
+    "ai-toolkit": ("oyaml", "lycoris_lora"),
+    "SimpleTuner": ("simpletuner",),
+    "sd-scripts": ("library", "voluptuous"),
+    "musubi-tuner": ("musubi_tuner",),
+}
+_METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
+_BUILD = re.compile(rb"^__version__ = '([^']+)'", re.M)
+
+
+def named(entries: Iterable[str], names: Sequence[str]) -> dict[str, str]:
+    """The versions of the packages among `names` whose metadata is among the entries of a folder."""
+    wanted = {_plain(name): name for name in names}
+    found: dict[str, str] = {}
+    for entry in entries:
+        metadata = _METADATA.fullmatch(entry)
+        key = wanted.get(_plain(metadata["name"])) if metadata else None
+        if metadata and key is not None:
+            found.setdefault(key, metadata["version"])
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def build(version: str, source: object) -> str:
+    """The version of torch as its own version.py has it, which names the build; `version` where it has none."""
+    found = _BUILD.search(source) if isinstance(source, bytes) else None
+    return found.group(1).decode("ascii", "replace") if found else version
+
+
+def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Environment | Unknown:
+    """The Python that has the trainer's own packages: the one that asks, else the venv of the trainer's checkout."""
+    here = world.system.interpreter
+    marks = MARKS.get(run.trainer, ())
+    if run.trainer == OWN or marks:
+        versions = world.packages((*NAMES, *marks))
+        if all(mark in versions for mark in marks):
+            return Environment(here or "this Python", versions)
+    root = schema.source if isinstance(schema, Schema) else ""
+    for python, folder in _of_checkout(world, root) if root and marks else ():
+        entries = world.names(folder)
+        versions = {} if isinstance(entries, Unknown) else named(entries, (*NAMES, *marks))
+        if all(mark in versions for mark in marks):
+            if "torch" in versions:
+                source = world.read(Paths(world.system).join(folder, "torch", "version.py"), 0, 4096)
+                versions["torch"] = build(versions["torch"], source)
+            return Environment(python, versions)
+    return Unknown(
+        f"the packages that {run.trainer} will use were not found: {here or 'this Python'} does not have them. "
+        f"Start zdoctor with the Python that runs {run.trainer}: path/to/python -m zdoctor check {run.config}"
+    )
+
+
+def _of_checkout(world: World, root: str) -> Iterable[tuple[str, str]]:
+    """The virtual environments in a folder: (interpreter, its folder of packages)."""
+    paths = Paths(world.system)
+    for name in ("venv", ".venv"):
+        if world.system.os == "windows":
+            venv = paths.join(root, name)
+            yield paths.join(venv, "Scripts", "python.exe"), paths.join(venv, "Lib", "site-packages")
+            continue
+        libraries = world.names(paths.join(root, name, "lib"))
+        for library in () if isinstance(libraries, Unknown) else libraries:
+            if library.startswith("python3."):
+                folder = paths.join(root, name, "lib", library, "site-packages")
+                yield paths.join(root, name, "bin", "python"), folder

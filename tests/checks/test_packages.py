@@ -1,0 +1,237 @@
+"""PKG001, PKG002, PKG003, PKG004 and PKG005: environments made of *.dist-info folders, found, read and judged; nothing in them is imported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import diffusers
+import pytest
+import torch
+import transformers
+
+from zdoctor.checks import packages
+from zdoctor.doctor.model import Finding, Gpu, Run, Schema, Unknown, Value, Where
+from zdoctor.doctor.model.environment import Environment, release
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.packages import NAMES, build, named, probe_environment
+from zdoctor.fixes.packages import install_the_package, install_torch_for_this_card, update_the_package
+from zdoctor.tests.models import run_of
+
+VERSIONS = {
+    "oyaml": "1.0",
+    "lycoris-lora": "1.8.3",
+    "torch": "2.13.0",
+    "diffusers": "0.40.0",
+    "transformers": "5.5.3",
+    "bitsandbytes": "0.50.2",
+    "prodigyopt": "1.1.2",
+}
+
+
+def venv(root: Path, build_of_torch: str = "2.13.0+cu130", folder: str = "venv", **versions: str | None) -> Path:
+    """A checkout with a virtual environment in it."""
+    place = root / folder / "lib" / "python3.12" / "site-packages"
+    (place / "torch").mkdir(parents=True)
+    (place / "torch" / "version.py").write_text(f"__all__ = []\n__version__ = '{build_of_torch}'\ncuda = None\n")
+    for name, version in (VERSIONS | {key.replace("_", "-"): value for key, value in versions.items()}).items():
+        if version is not None:
+            (place / f"{name.replace('-', '_')}-{version}.dist-info").mkdir()
+    return root
+
+
+def environment(root: Path, run: Run | None = None) -> Environment | Unknown:
+    schema = Schema("ai-toolkit", "ostris/ai-toolkit", "", {}, source=str(root))
+    return probe_environment(LiveWorld(cwd=str(root)), run or run_of("m"), schema)
+
+
+def at(root: Path, **versions: str | None) -> Environment:
+    found = environment(venv(root, **versions))  # type: ignore[arg-type]
+    assert isinstance(found, Environment)
+    return found
+
+
+def card(capability: tuple[int, int] | None, driver: str = "580.65.06", name: str = "a card") -> Gpu:
+    return Gpu(0, name, 24 << 30, 23 << 30, capability, driver, "recorded")
+
+
+def test_the_venv_of_the_checkout_is_read_when_this_python_is_another(tmp_path: Path) -> None:
+    found = at(tmp_path)
+    assert found.python == str(tmp_path / "venv" / "bin" / "python")
+    assert found.versions["torch"] == "2.13.0+cu130" and found.cuda == (13, 0)
+    assert found.versions["lycoris_lora"] == "1.8.3"
+
+
+def test_an_environment_without_the_trainers_own_packages_is_none_of_its(tmp_path: Path) -> None:
+    found = environment(venv(tmp_path, oyaml=None))
+    assert isinstance(found, Unknown) and "-m zdoctor check" in found.reason
+    assert isinstance(environment(tmp_path / "nowhere"), Unknown)
+    assert isinstance(environment(tmp_path, replace(run_of("m"), trainer="SimpleTuner")), Unknown)
+
+
+def test_zdoctors_own_runner_uses_the_python_that_asks() -> None:
+    found = environment(Path("nowhere"), replace(run_of("m"), trainer="zdoctor"))
+    assert isinstance(found, Environment)
+    assert found.versions["torch"] == torch.__version__  # as the real one has it, its build included
+    assert found.versions["diffusers"] == diffusers.__version__
+    assert release(found.versions["transformers"]) == release(transformers.__version__)
+
+
+@pytest.mark.parametrize(
+    ("entry", "version"),
+    [
+        ("torch-2.6.0+cu124.dist-info", "2.6.0+cu124"),
+        ("Torch-2.5.1-py3.12.egg-info", "2.5.1"),
+        ("torch_geometric-2.6.0.dist-info", None),
+        ("torch.egg-info", None),
+        ("torch", None),
+    ],
+)
+def test_names_of_metadata(entry: str, version: str | None) -> None:
+    assert named([entry], NAMES).get("torch") == version
+
+
+def test_a_build_without_a_version_file_keeps_its_version() -> None:
+    assert build("2.5.1", Unknown("gone")) == build("2.5.1", b"cuda = None") == "2.5.1"
+    assert build("2.13.0", b"__version__ = '2.13.0+cpu'\n") == "2.13.0+cpu"
+
+
+BLACKWELL, TURING, VOLTA, PASCAL, ADA = (12, 0), (7, 5), (7, 0), (6, 1), (8, 9)
+
+
+@pytest.mark.parametrize(
+    ("build_of_torch", "capability", "driver", "rules", "index"),
+    [
+        ("2.13.0+cu130", ADA, "580.65", "", None),
+        ("2.13.0+cu130", BLACKWELL, "581.80", "", None),
+        ("2.13.0+cu130", TURING, "595", "", None),
+        ("2.8.0+cu128", VOLTA, "570", "", None),  # said of by the release notes in two ways
+        ("2.6.0+cu124", PASCAL, "560.35", "", None),
+        ("2.7.1", ADA, "450", "", None),  # conda's, or one's own
+        ("2.6.0a0+df5bbc09d1.nv24.12", PASCAL, "450", "", None),  # NVIDIA's containers
+        ("2.13.0+rocm7.1", ADA, "450", "", None),
+        ("2.13.0+cpu", ADA, "580.65", "PKG001", "cu130"),
+        ("2.13.0+cpu", ADA, "560.35", "PKG001", "cu126"),
+        ("2.8.0+cpu", BLACKWELL, "572.16", "PKG001", "cu128"),
+        ("2.13.0+cu126", BLACKWELL, "580.65", "PKG002", "cu130"),
+        ("2.6.0+cu124", BLACKWELL, "572.16", "PKG002", None),
+        ("2.0.1+cu117", (9, 0), "535", "PKG002", None),
+        ("2.13.0+cu130", VOLTA, "580.65", "PKG002", "cu126"),
+        ("2.8.0+cu128", PASCAL, "570", "PKG002", "cu126"),
+        ("2.11.0+cu128", VOLTA, "570", "PKG002", "cu126"),
+        ("2.13.0+cu130", TURING, "570.133.20", "PKG003", "cu126"),
+        ("2.6.0+cu124", TURING, "470.82", "PKG003", None),
+        ("2.13.0+cu130", PASCAL, "535", "PKG002 PKG003", "cu126"),
+    ],
+)
+def test_wheels_cards_and_drivers(
+    build_of_torch: str, capability: tuple[int, int], driver: str, rules: str, index: str | None, tmp_path: Path
+) -> None:
+    seen, gpus, run = at(tmp_path, build_of_torch=build_of_torch), (card(capability, driver),), run_of("m")
+    found = {
+        "PKG001": list(packages.cpu_build_of_torch(run, seen, gpus)),
+        "PKG002": list(packages.torch_without_kernels(seen, gpus)),
+        "PKG003": list(packages.driver_older_than_torch(seen, gpus)),
+    }
+    assert " ".join(name for name, findings in found.items() if findings) == rules
+    for finding in (finding for findings in found.values() for finding in findings):
+        assert str(tmp_path / "venv") in finding.text() and build_of_torch in finding.text()
+        commands = [fix.command for fix in install_torch_for_this_card(finding)]
+        assert commands == (
+            []
+            if index is None
+            else [
+                f"{seen.python} -m pip install --force-reinstall torch=={build_of_torch.partition('+')[0]} "
+                f"torchvision torchaudio --index-url https://download.pytorch.org/whl/{index}"
+            ]
+        )
+
+
+def test_cards_of_which_one_is_served_or_unknown_are_no_finding(tmp_path: Path) -> None:
+    seen = at(tmp_path, build_of_torch="2.13.0+cu130")
+    assert not list(packages.torch_without_kernels(seen, (card(PASCAL), card(ADA))))
+    assert not list(packages.torch_without_kernels(seen, (card(PASCAL), card(None))))
+    assert not list(packages.torch_without_kernels(seen, ()))
+    assert len(list(packages.torch_without_kernels(seen, (card(PASCAL), card(VOLTA))))) == 1
+
+
+def test_a_cpu_build_really_says_what_the_rule_says() -> None:
+    """The torch of these tests: where it is built without CUDA, its first use of a card fails as predicted."""
+    seen = environment(Path("nowhere"), replace(run_of("m"), trainer="zdoctor"))
+    assert isinstance(seen, Environment)
+    assert bool(list(packages.cpu_build_of_torch(run_of("m"), seen, (card(ADA),)))) is (torch.version.cuda is None)
+    if torch.version.cuda is None:
+        with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+            torch.zeros(1).to("cuda")
+    on_purpose = replace(run_of("m"), device="cpu")
+    assert not list(packages.cpu_build_of_torch(on_purpose, seen, (card(ADA),)))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "trainer", "versions", "old"),
+    [
+        ("zimage", "ai-toolkit", {}, []),
+        ("zimage", "ai-toolkit", {"diffusers": "0.36.0.dev0"}, []),  # a commit that has it, or one that has not
+        ("zimage", "ai-toolkit", {"diffusers": "0.35.2"}, ["diffusers"]),
+        ("zimage", "ai-toolkit", {"diffusers": "0.35.2", "transformers": "4.48.0"}, ["diffusers", "transformers"]),
+        ("zimage", "musubi-tuner", {"diffusers": "0.32.1", "transformers": "4.57.6"}, []),
+        ("flux", "ai-toolkit", {"diffusers": "0.30.0"}, []),
+        ("flux_kontext", "ai-toolkit", {"diffusers": "0.34.0"}, ["diffusers"]),
+        ("zimage", "ai-toolkit", {"diffusers": None}, []),
+    ],
+)
+def test_packages_older_than_the_model(
+    architecture: str, trainer: str, versions: dict[str, str | None], old: list[str], tmp_path: Path
+) -> None:
+    run = replace(run_of("m"), architecture=architecture, trainer=trainer)
+    found = list(packages.package_too_old(run, at(tmp_path, **versions)))
+    assert [finding.evidence["package"] for finding in found] == old
+    for finding in found:
+        (fix,) = update_the_package(finding)
+        assert fix.safety == "show" and f"{finding.evidence['package']}>=" in fix.command
+
+
+@pytest.mark.parametrize("name", sorted({name for needed in packages._SINCE.values() for _, _, name in needed}))
+def test_the_classes_are_in_the_installed_versions(name: str) -> None:
+    library = transformers if name.startswith("Qwen3") else diffusers
+    assert hasattr(library, name)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "trainer", "package"),
+    [
+        ("adamw8bit", "ai-toolkit", "bitsandbytes"),
+        ("lion", "ai-toolkit", "lion_pytorch"),
+        ("prodigy", "ai-toolkit", "prodigyopt"),
+        ("prodigy8bit", "ai-toolkit", None),
+        ("dadaptationadam", "ai-toolkit", "dadaptation"),
+        ("adam8", "ai-toolkit", None),
+        ("adamw", "ai-toolkit", None),
+        ("PagedAdamW8bit", "sd-scripts", "bitsandbytes"),
+        ("prodigyplus.ProdigyPlusScheduleFree", "sd-scripts", None),
+        ("DAdaptLion", "sd-scripts", "dadaptation"),
+        ("lion", "musubi-tuner", None),
+    ],
+)
+def test_an_optimizer_and_its_package(optimizer: str, trainer: str, package: str | None, tmp_path: Path) -> None:
+    run = replace(run_of("m"), optimizer=optimizer, trainer=trainer)
+    bare = at(tmp_path / "bare", bitsandbytes=None, prodigyopt=None)
+    found = list(packages.package_not_installed(run, bare))
+    assert [finding.evidence["package"] for finding in found] == ([package] if package else [])
+    if package is not None:
+        (fix,) = install_the_package(found[0])
+        assert fix.command.endswith(f"pip install {package.replace('_', '-')}")
+        with_it = at(tmp_path / "cured", **{package: "1.0"})
+        assert not list(packages.package_not_installed(run, with_it))
+
+
+def test_wandb_is_asked_for_only_where_it_is_used(tmp_path: Path) -> None:
+    def said(value: bool) -> list[Finding]:
+        run = run_of("m")
+        settings = {**run.settings, "logging/use_wandb": Value(value, Where("c"), 0, 0)}
+        return list(packages.package_not_installed(replace(run, settings=settings), seen))
+
+    seen = at(tmp_path)
+    assert not said(False)
+    (found,) = said(True)
+    assert "wandb" in found.text() and "before the first step" in found.consequence()
