@@ -179,10 +179,11 @@ def test_paths_become_uris(path: str, uri: str) -> None:
     assert sarif.uri(path) == uri
 
 
+@pytest.mark.parametrize("before", ["", "a: 1\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_fix_of_text_can_be_carried_out_from_the_sarif_alone(mark: str) -> None:
+def test_a_fix_of_text_can_be_carried_out_from_the_sarif_alone(mark: str, before: str) -> None:
     """An editor that knows lines and columns, and no byte-order mark, gets the text that zdoctor would write."""
-    text = f'{mark}a: 1\r\nb: "C:\\new"\r\nc: 3\r\n'
+    text = f'{mark}{before}b: "C:\\new"\r\nc: 3\r\n'
     start = text.index('"C')
     step = ReplaceText("c.yaml", start, start + 8, '"C:\\new"', "'C:\\new'")
     others = (
@@ -213,6 +214,17 @@ def test_the_fingerprint_outlives_a_moved_line_and_a_new_number() -> None:
     assert prints(3, 10) == prints(30, 11)
 
 
+def test_no_message_of_sarif_holds_a_link() -> None:
+    finding = replace(found(None, "{w}", w="[here](http://example.org)", severity="error"), rule="PTH001")
+    told = READERS["sarif"](render("sarif", Report("c.yaml", None, (finding,))))
+    assert told.said == "[here] (http://example.org)"
+
+
+def test_findings_that_say_the_same_have_fingerprints_of_their_own() -> None:
+    report = Report("c.yaml", None, (NOTE, NOTE, replace(NOTE, where=Where("c.yaml", 3))))
+    READERS["sarif"](render("sarif", report))
+
+
 def test_the_rules_of_sarif_carry_their_documentation() -> None:
     outcomes = tuple(Outcome(rule.id, "taken away") for rule in all_rules())
     data = json.loads(render("sarif", Report("c.yaml", None, unknown=outcomes), rules=all_rules()))
@@ -230,10 +242,31 @@ def test_the_rules_of_sarif_carry_their_documentation() -> None:
         ("1. is no list, and 2. neither", "`1`. is no list, and 2. neither"),
         ("ask @someone about #12", "ask `@someone` about `#12`"),
         ("a `b` c", "a `` `b` `` c"),
+        ("see www.example.org (GH-12)", "see `www.example.org` (`GH-12`)"),
     ],
 )
 def test_plain_words_stay_plain_in_markdown(text: str, shown: str) -> None:
     assert markdown.prose(text) == shown
+
+
+def test_a_message_that_closes_a_code_block_stays_in_it() -> None:
+    finding = found(None, "{text}", text="one\n```\n# two", severity="error")
+    told = READERS["markdown"](render("markdown", Report("c", None, (replace(finding, rule="CFG001"),))))
+    assert "one ``` # two" in told.said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\tb\r\nc\rd", "a\tb\nc\nd"),
+        ("\x00\x1b\x7f\x85\x9b", "\ufffd" * 5),
+        ("\u202a\u202e\u2066\u2069", "\ufffd" * 4),
+        ("\ud800\udcff\ufdd0\ufffe\uffff", "\ufffd" * 5),
+        ("é ש 中 😀 \u200f", "é ש 中 😀 \u200f"),
+    ],
+)
+def test_what_is_unprintable_is_replaced(text: str, shown: str) -> None:
+    assert words.clean(text) == shown
 
 
 def test_a_message_of_several_lines_keeps_them() -> None:
