@@ -41,8 +41,9 @@ def _rule(word: str) -> int:
 
 
 def _log(options: argparse.Namespace) -> int:
-    log = decode(read(options.what))
-    told, text = explained(log, options.config, color=console.color())
+    data = read(options.what)
+    log = decode(data)
+    told, text = explained(log, options.config, color=console.color(), part=len(data) >= MOST_BYTES)
     console.emit(text)
     if options.diff is not None:
         from ..reports import crash as report
@@ -54,8 +55,11 @@ def _log(options: argparse.Namespace) -> int:
     return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
 
 
-def explained(log: str, config: str | None, *, color: bool) -> tuple[Explanation, str]:
-    """Why a run ended, by its log, and the same in words; with `config`, what its rules say of it now."""
+def explained(log: str, config: str | None, *, color: bool, part: bool = False) -> tuple[Explanation, str]:
+    """Why a run ended, by its log, and the same in words; with `config`, what its rules say of it now.
+
+    `part` tells that `log` is only the end of one.
+    """
     from ..reports import crash as report
     from .crash import explain
     from .model.crashes import Signature
@@ -67,7 +71,7 @@ def explained(log: str, config: str | None, *, color: bool) -> tuple[Explanation
     confirmed = _confirm(config, told.rules) if config and told.rules else {}
     named = {id: (rule.name, rule.title) for id, rule in rules.items()}
     width = console.width()
-    return told, report.render(told, named, config=config, confirmed=confirmed, width=width, color=color)
+    return told, report.render(told, named, config=config, confirmed=confirmed, part=part, width=width, color=color)
 
 
 def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
@@ -86,10 +90,14 @@ def read(name: str) -> bytes:
     """The end of a log, "-" being standard input. Raises UserError."""
     try:
         if name == "-":
-            kept = b""
+            start, kept = b"", bytearray()
             while block := sys.stdin.buffer.read(1 << 20):
-                kept = (kept + block)[-MOST_BYTES:]
-            return kept
+                start = start or block[:4]
+                kept += block
+                if len(kept) > 2 * MOST_BYTES:
+                    del kept[: (len(kept) - MOST_BYTES) // 4 * 4]
+            rest = bytes(kept[max(0, len(kept) - MOST_BYTES) // 4 * 4 :])
+            return rest if rest.startswith(start) else _mark(start) + rest
         with Path(name).open("rb") as file:
             start = file.read(4)
             file.seek(max(0, Path(name).stat().st_size - MOST_BYTES) // 4 * 4)

@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
             command = shlex.split(Path(written).read_text(encoding="utf-8"))
         ended = _started(command)
         _say_end(ended, log := _kept(ended))
+        if ended.code == 0 and not ended.stopped:
+            _look_again(ended, config)
         if ended.code == 0 or ended.stopped:
             return INTERRUPTED if ended.stopped and ended.code == 0 else ended.code
         rules = _explained(ended, config, log)
@@ -174,6 +176,17 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
         return ()
     _write(text)
     return told.rules
+
+
+def _look_again(ended: Ended, config: str | None) -> None:
+    """A run can end well and say that it trained nothing."""
+    from . import explain_command
+    from .crash.endings import SAID
+
+    told, text = explain_command.explained(explain_command.decode(ended.tail), config, color=_color())
+    if told.failure is not None and told.failure.type == SAID:
+        _say("but its output holds something to look at:")
+        _write(text)
 
 
 def _kept(ended: Ended) -> str | None:

@@ -17,12 +17,14 @@ def render(
     *,
     config: str | None = None,
     confirmed: Mapping[str, str] | None = None,
+    part: bool = False,
     width: int = 100,
     color: bool = False,
 ) -> str:
     """The explanation. `rules` gives the name and the title of each rule; `confirmed` what a check of `config` with
-    these rules said of each ("found", "passed", or why it is not known)."""
-    return paint(_explanation(told, rules, config, confirmed or {}, min(width, 110)), color, width)
+    these rules said of each ("found", "passed", or why it is not known); `part` tells that only the end of the log
+    was read."""
+    return paint(_explanation(told, rules, config, confirmed or {}, part, min(width, 110)), color, width)
 
 
 def _explanation(
@@ -30,13 +32,20 @@ def _explanation(
     rules: Mapping[str, tuple[str, str]],
     config: str | None,
     confirmed: Mapping[str, str],
+    part: bool,
     width: int,
 ) -> Iterator[Line]:
     failure = told.failure
+    if failure is None and told.others:
+        count = f"{told.others} tracebacks stand" if told.others > 1 else "One traceback stands"
+        yield from wrap(
+            f"The log shows no failure that ended the run. {count} in it, and the run went on.", width, ""
+        )
+        return
     if failure is None:
         yield [("", "The log shows no failure: no traceback, and no process that was killed.")]
         return
-    yield from _failure(failure, told.site, width)
+    yield from _failure(failure, told.site, part, width)
     yield []
     if told.known is not None:
         yield from wrap(told.known.cause, width, "cause: ", style="bold")
@@ -63,19 +72,21 @@ def _explanation(
         yield [("dim", f"The log holds {count}; this one ended the run.")]
 
 
-def _failure(failure: Failure, site: str, width: int) -> Iterator[Line]:
+def _failure(failure: Failure, site: str, part: bool, width: int) -> Iterator[Line]:
     message = failure.message if len(failure.message) <= MOST_MESSAGE else failure.message[: MOST_MESSAGE - 1] + "…"
-    text = f"{failure.type}: {message}" if failure.frames else message
+    named = f"{failure.type}: {message}" if message else failure.type
+    text = "A traceback that is cut off" if failure.type == "CutOff" else named if failure.frames else message
     yield from wrap(text, width, "", style="bold red")
     frame = failure.frame
+    place = f"line {failure.at} of the end of the log" if part else f"line {failure.at} of the log"
     if frame is not None:
-        where = f"line {failure.at} of the log; {frame.file}:{frame.line}"
+        where = f"{place}; {frame.file}:{frame.line}"
         where += f" in {frame.function}" if frame.function else ""
         yield from wrap(where + (f", while {site} was loaded" if site else ""), width, "  ", style="dim")
         if frame.code:
             yield [("dim", f"    {frame.code}")]
     else:
-        yield [("dim", f"  line {failure.at} of the log")]
+        yield [("dim", f"  {place}")]
 
 
 def render_comparison(seen: Comparison, *, width: int = 100, color: bool = False) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..model.crashes import Failure
 from .endings import endings
 from .lines import Stream, streams
-from .tracebacks import CHAINED, START, traceback
+from .tracebacks import CHAINED, FATAL, START, traceback
 
 __all__ = ["START", "failures"]
 
@@ -22,7 +22,7 @@ def failures(lines: Sequence[str]) -> tuple[Failure, ...]:
 def _tracebacks(stream: Stream) -> list[Failure]:
     found: list[Failure] = []
     read = 0
-    for at in [at for at, line in enumerate(stream) if START in line]:
+    for at in [at for at, line in enumerate(stream) if START in line or (line[:1] in "FW" and FATAL.match(line))]:
         if at < read:
             continue
         failure, read = traceback(stream, at)

@@ -17,16 +17,28 @@ CHAINED = (
 )
 MOST_MESSAGE = 40
 MOST_LINES = 4000
+MOST_BETWEEN = 12
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<where>.+))?\s*$')
 _ERROR = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[a-z_]\w*\.)+\w+(?=:))(?:: ?(?P<message>.*)|)$")
 # What may stand before it on its line: nothing, a logger's words, a progress bar that was not ended.
 _PYTHON = re.compile(r"(?P<before>.*?)(?:Original )?Traceback \(most recent call last\):\s*$")
 _BEFORE = re.compile(r"\s*$|.*(?:\]|: |[|] |[-] )\s*$")
-_BAR = re.compile(r"it/s\b|s/it\b|\d+%\||\bloss[\"']?\s*[:=]\s*-?\d")
+_BAR = re.compile(r"it/s\b|s/it\b|\d+%\||\d+/\d+ \[\d|\bloss[\"']?\s*[:=]\s*-?\d")
 # A line that some logger wrote, which is not the exception's any more.
 _LOGGED = re.compile(
     r"\[?\d{4}-\d\d-\d\d[ T]|\[\d\d:\d\d:\d\d|[WEI]\d{4} \d\d:|wandb: |\[(?:RANK|rank|default|INFO|WARN|ERROR)|"
     r"(?:INFO|WARNING|ERROR|DEBUG)\b[ :]|={20}|-{20}"
+)
+
+FATAL = re.compile(r"^(?:Fatal Python error|Windows fatal exception): ")
+_FATAL_FRAME = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<where>.+)$')
+_FATAL_NAMES = (
+    ("Segmentation fault", "SegmentationFault"),
+    ("Bus error", "BusError"),
+    ("Aborted", "Aborted"),
+    ("Illegal instruction", "IllegalInstruction"),
+    ("access violation", "AccessViolation"),
+    ("stack overflow", "StackOverflow"),
 )
 
 _PANEL = re.compile(r"\s*[╭┏+][─━-]+.*" + re.escape(START) + r".*[─━-]+[╮┓+]\s*$")
@@ -49,6 +61,8 @@ _CELL_CODE = re.compile(r"-+> ?(?P<line>\d+) (?P<code>.*)$")
 def traceback(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
     """The traceback that begins at `at`, and where the log goes on. None where the line only speaks of one."""
     line = lines[at]
+    if FATAL.search(line):
+        return _fatal(lines, at)
     if _PANEL.match(line):
         return _panel(lines, at)
     if _CELL.match(line):
@@ -66,7 +80,7 @@ def traceback(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
 
 def _python(lines: Sequence[str], at: int, indent: int) -> tuple[Failure | None, int]:
     frames: list[Frame] = []
-    at += 1
+    at, begun = at + 1, at
     while at < len(lines):
         line = lines[at][indent:] if lines[at][:indent].isspace() else lines[at]
         frame = _FRAME.match(line)
@@ -74,14 +88,31 @@ def _python(lines: Sequence[str], at: int, indent: int) -> tuple[Failure | None,
             frames.append(Frame(frame["file"], int(frame["line"]), frame["where"] or ""))
         elif line.startswith("    ") and frames and not frames[-1].code:
             frames[-1] = replace(frames[-1], code=line.strip())
+        elif not frames and at - begun < MOST_BETWEEN:
+            pass  # PowerShell puts words of its own after the first line that goes to standard error
         elif line.strip() and not line[0].isspace() and not _BAR.search(line):
             error = _ERROR.match(line)
-            if error is None:
+            if error is None or not frames:
                 return None, at
             message, end = _message(lines, at, error["message"] or "")
             return Failure(error["type"], message, tuple(frames), end), end
         at += 1
-    return (Failure(CUT_OFF, "", tuple(frames), at) if frames else None), at
+    return (Failure(CUT_OFF, "", tuple(frames), at) if frames else None), begun + 1 if not frames else at
+
+
+def _fatal(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
+    """What faulthandler says of a process that the system ends: the last frame comes first."""
+    message = lines[at].strip()
+    name = next((name for word, name in _FATAL_NAMES if word in message), "")
+    frames: list[Frame] = []
+    begun = at
+    for at in range(begun + 1, len(lines)):
+        frame = _FATAL_FRAME.match(lines[at])
+        if frame is not None:
+            frames.insert(0, Frame(frame["file"], int(frame["line"]), frame["where"]))
+        elif frames or (lines[at].strip() and "most recent call first" not in lines[at]):
+            break
+    return (Failure(name, message, tuple(frames), at) if name and frames else None), at
 
 
 def _panel(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:

@@ -94,6 +94,14 @@ def test_a_killed_program_is_explained(tmp_path: Path) -> None:
     assert done.returncode == 137
 
 
+def test_a_run_that_ends_well_and_trained_nothing_is_told(tmp_path: Path) -> None:
+    done = start("--", sys.executable, program(tmp_path, "print('No data found. Please verify arguments')"))
+    assert done.returncode == 0
+    assert "KOH004 no-training-pictures" in said(done)
+    done = start("--", sys.executable, program(tmp_path, "print('Killed time. loss: 0.1')"))
+    assert done.returncode == 0 and "something to look at" not in said(done)
+
+
 def test_what_would_fail_is_not_started(config: Path) -> None:
     config.write_text(config.read_text().replace("training_folder: ", BAD + " # "), encoding="utf-8")
     file = program(config.parent, "print('started')")

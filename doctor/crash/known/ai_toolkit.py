@@ -112,7 +112,6 @@ KNOWN = (
         "trained nothing.",
         "With Z-Image set dtype: bf16, for fp16 overflows; elsewhere lower the learning rate, and begin again from a "
         "checkpoint from before.",
-        "Samples after such a stretch may look right: the weights are those from before it.",
         rule="TRN003",
         line="loss is nan",
         least=3,

@@ -16,7 +16,6 @@ KNOWN = (
         r"Torch not compiled with CUDA enabled|PyTorch is not linked with support for cuda devices",
         "This is the build of PyTorch without CUDA.",
         "Install the PyTorch wheel that its site names for this card and driver.",
-        rule="MEM003",
     ),
     Known(
         "",
@@ -71,7 +70,6 @@ KNOWN = (
         "A package is not installed in the environment that ran this: another environment, or an installation that "
         "was not finished.",
         "pip install -r requirements.txt in the trainer's folder, with the same python that starts the run.",
-        alone=True,
     ),
     Known(
         "ImportError",

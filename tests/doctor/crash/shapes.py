@@ -83,6 +83,20 @@ def script(error: str, code: str = "loss.backward()") -> str:
     return f"***** Running training *****\n{traceback(error, ('/home/li/train.py', 'main', code))}"
 
 
+def powershell(text: str) -> str:
+    """`python train.py 2>&1 > train.log` in Windows PowerShell 5: the first line is taken for an error of its own."""
+    first, _, rest = text.partition("\n")
+    words = "In Zeile:1 Zeichen:1\n+ python train.py 2>&1 > train.log\n+ ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
+    words += "    + CategoryInfo          : NotSpecified: (Traceback (most recent call last)::String) []\n"
+    return f"python : {first}\n{words}    + FullyQualifiedErrorId : NativeCommandError\n \n{rest}"
+
+
+def faulthandler(words: str, *frames: tuple[str, str]) -> str:
+    told = "".join(f'  File "{file}", line 7 in {function}\n' for file, function in frames)
+    head = f"Fatal Python error: {words}\n\nCurrent thread 0x00007f01 (most recent call first):\n"
+    return f"{head}{told}\nExtension modules: x\n"
+
+
 def launcher(code: int) -> str:
     """What accelerate launch adds."""
     root = "/usr/local/lib/python3.11/dist-packages/accelerate/commands/launch.py"

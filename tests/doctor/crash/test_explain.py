@@ -86,7 +86,6 @@ LOGS: dict[str, tuple[str, str]] = {
         "NotImplementedError: element 0 of tensors does not require grad and does not have a grad_fn",
         "",
     ),
-    "old wheel": ("RuntimeError: CUDA error: no kernel image is available for execution on the device", ""),
 }
 
 

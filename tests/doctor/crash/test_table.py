@@ -18,7 +18,8 @@ def test_a_crash_is_explained(name: str) -> None:
     log, rule, word = CASES[name]
     seen = explain(log, SIGNATURES)
     assert seen.failure is not None
-    assert seen.rules[:1] == ((rule,) if rule else ())
+    rules = [found for found in seen.rules if not found.startswith("PKG")]  # those are tried with what they look for
+    assert rules[:1] == ([rule] if rule else [])
     if word:
         assert seen.known is not None and word in f"{seen.known.cause} {seen.known.do}"
     assert seen.known is not None or seen.rules

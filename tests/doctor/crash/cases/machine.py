@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..shapes import META, OOM, notebook, script, sd_scripts, torchrun, traceback
+from ..shapes import META, OOM, faulthandler, notebook, powershell, script, sd_scripts, torchrun, traceback
 
 CASES: dict[str, tuple[str, str, str]] = {
     # the hub
@@ -113,9 +113,20 @@ CASES: dict[str, tuple[str, str, str]] = {
         "MEM003",
         "finds no card",
     ),
-    "built without CUDA": (script("AssertionError: Torch not compiled with CUDA enabled"), "MEM003", "without CUDA"),
+    "built without CUDA": (script("AssertionError: Torch not compiled with CUDA enabled"), "", "without CUDA"),
     "illegal instruction": ("Illegal instruction (core dumped)\n", "", "processor"),
     "segmentation fault": ("Segmentation fault (core dumped)\n", "", "not its own"),
+    "the line of a segmentation fault": (
+        faulthandler("Segmentation fault", ("/usr/lib/python3.11/mmap.py", "read"), ("/home/li/mine.py", "main"))
+        + "Segmentation fault (core dumped)\n",
+        "",
+        "not its own",
+    ),
+    "PowerShell": (
+        powershell(traceback("OSError: [Errno 28] No space left on device", ("C:\\z\\run.py", "main", "save(x)"))),
+        "DSK002",
+        "",
+    ),
     "full disk": (script("OSError: [Errno 28] No space left on device"), "DSK002", ""),
     "journal": (
         "".join(
