@@ -42,7 +42,8 @@ _HINTS = (
     prevents=(
         ("yaml.scanner.ScannerError", ""),
         ("yaml.parser.ParserError", ""),
-        ("json.decoder.JSONDecodeError", r"^(?!Expecting value: line 1 column 1 \(char 0\))"),
+        ("json.decoder.JSONDecodeError", r"Expecting (property name|'.' delimiter|value: line (?!1 column 1 ))"),
+        ("json.decoder.JSONDecodeError", r"Illegal trailing comma|Extra data: |Unterminated string|Invalid control"),
         ("toml.decoder.TomlDecodeError", ""),
         ("ValueError", r"Environment variable \S+ not set\. Please ensure it's defined"),
         ("ValueError", r"config file must have a (job key|config section|config\.name key)"),
