@@ -14,14 +14,14 @@ from ..encoders import load_encoder
 from ..pretrained import load_pretrained, load_tokenizer
 from ..quantize import Kind
 
-TITLE = "Flux"
-CLASS_NAME = "FluxTransformer2DModel"
-MODULE = "diffusers.models.transformers.transformer_flux"
+TITLE: str = "Flux"
+CLASS_NAME: str = "FluxTransformer2DModel"
+MODULE: str = "diffusers.models.transformers.transformer_flux"
 VERSIONS: Mapping[str, str] = {"flux": "flux.1", "flux_kontext": "flux.1_kontext"}
-PREFIX = "transformer."
+PREFIX: str = "transformer."
 TEXT_PARTS: tuple[str, ...] = ("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")
 BLOCKS: tuple[str, ...] = ("transformer_blocks", "single_transformer_blocks")
-GUIDED = True
+GUIDED: bool = True
 
 # T5's tokens, of schnell too: ai-toolkit asks for as many of both.
 PROMPT = 512

@@ -13,14 +13,14 @@ from ..encoders import load_encoder
 from ..pretrained import load_tokenizer
 from ..quantize import Kind
 
-TITLE = "Z-Image"
-CLASS_NAME = "ZImageTransformer2DModel"
-MODULE = "diffusers.models.transformers.transformer_z_image"
+TITLE: str = "Z-Image"
+CLASS_NAME: str = "ZImageTransformer2DModel"
+MODULE: str = "diffusers.models.transformers.transformer_z_image"
 VERSIONS: Mapping[str, str] = {"zimage": "zimage"}
-PREFIX = "diffusion_model."
+PREFIX: str = "diffusion_model."
 TEXT_PARTS: tuple[str, ...] = ("text_encoder", "tokenizer")
 BLOCKS: tuple[str, ...] = ("noise_refiner", "context_refiner", "layers")
-GUIDED = False
+GUIDED: bool = False
 
 LONGEST_PROMPT = 512
 SHIFT = 3.0
