@@ -36,7 +36,7 @@ def _tracebacks(stream: Stream) -> list[Failure]:
 
 def _chained(between: Sequence[str]) -> bool:
     """Whether the log says that two tracebacks belong together."""
-    return next((line.strip() for line in between if line.strip()), "") in CHAINED
+    return " ".join(" ".join(between).split()).startswith(CHAINED)
 
 
 def _placed(stream: Stream, failure: Failure) -> Failure:

@@ -122,7 +122,7 @@ def _panel(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
     at += 1
     while at < len(lines) and not _PANEL_END.match(lines[at]):
         inner = lines[at].strip().strip("│┃|").strip()
-        frame = _PANEL_FRAME.match(broken + inner)
+        frame = _PANEL_FRAME.match(broken + inner) or _PANEL_FRAME.match(f"{broken} {inner}")
         code = _PANEL_CODE.match(inner)
         if code is not None and frames:
             frames[-1] = replace(frames[-1], code=_GUIDES.sub("", code["code"]).strip())

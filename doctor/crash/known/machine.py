@@ -57,6 +57,14 @@ KNOWN = (
     ),
     Known(
         "SegmentationFault",
+        r"^Fatal Python error: ",
+        "A compiled library touched memory that was not its own. The place above is the line of Python that led "
+        "there.",
+        "Install the package that it calls anew, in the version that goes with this PyTorch; then look at the "
+        "driver.",
+    ),
+    Known(
+        "SegmentationFault",
         "",
         "A compiled library touched memory that was not its own; the log does not tell which. PyTorch, its "
         "extensions "
