@@ -119,7 +119,7 @@ def trained(folder: Path, steps: int, rate: float) -> tuple[Seen, Seen]:
     )
     before, loop.Steps = loop.Steps, Watched  # type: ignore[misc]
     try:
-        commands.run_training(commands.examination(str(config)))
+        commands.run_training(commands.examination(str(config), as_runner=True))
     finally:
         loop.Steps = before  # type: ignore[misc]
     return seen[0], seen[1]

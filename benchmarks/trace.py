@@ -1,10 +1,11 @@
 """Peaks of a training step of the full-size models, traced without their weights, beside what is predicted.
 
-    python benchmarks/trace.py [zimage | flux]
+    python benchmarks/trace.py [zimage | flux] [half]
 
 The real transformer with the runner's LoRA (rank 16) and AdamW runs two steps on tensors without data (FakeTensor),
-which takes no GPU and little memory. Counted are the bytes of all tensors that are alive, each rounded up to 512, and
-not CUDA's context, workspaces and fragmentation. Minutes on a CPU.
+which takes no GPU and little memory. `half`: an int8 base and the runner's float16, as on a card without bf16.
+Counted are the bytes of all tensors that are alive, each rounded up to 512, and not CUDA's context, workspaces and
+fragmentation. Minutes on a CPU.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from torch.utils._pytree import tree_iter
 from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
+from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.train.blocks import checkpointing
 from zdoctor.doctor.train.families import flux, zimage
+from zdoctor.doctor.train.half import use_half
+from zdoctor.doctor.train.load import linears
+from zdoctor.doctor.train.load import replace as put
 from zdoctor.doctor.train.lora import add_network, targets, trainable
+from zdoctor.doctor.train.quantize import QuantizedLinear
 
 RANK = 16
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
 CARD = Gpu(0, "a card", 200 * GIB, 190 * GIB, (9, 0), "1", "assumed")
+OLD_CARD = replace(CARD, capability=(7, 5))
 # (checkpointing, resolution, batch size, with control images)
 CASES = [
     (True, 512, 1, False),
@@ -71,7 +78,16 @@ class Alive(TorchDispatchMode):
         return found
 
 
-def traced(run: Run, size: int) -> int:
+def quantize(model: Any, family: Any) -> None:
+    """Put int8 Linears without data in the place of those that the runner quantizes."""
+    for name, (rows, columns) in linears(model).items():
+        if family.is_quantized(name):
+            codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
+            bias = model.get_submodule(name).bias
+            put(model, name, QuantizedLinear(codes, scale, None if bias is None else bias.data, columns))
+
+
+def traced(run: Run, size: int, half: bool) -> int:
     """Bytes at the peak of the second step."""
     from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
@@ -81,21 +97,25 @@ def traced(run: Run, size: int) -> int:
     make: Any = FluxTransformer2DModel if of_flux else ZImageTransformer2DModel
     options = {"guidance_embeds": True} if of_flux else {}
     with FakeTensorMode(allow_non_fake_inputs=True):
-        torch.set_default_dtype(torch.bfloat16)
+        kind = torch.float32 if half else torch.bfloat16
+        torch.set_default_dtype(kind)
         model = make(**options).eval().requires_grad_(False)
         torch.set_default_dtype(torch.float32)
+        if half:
+            quantize(model, family)
+            use_half(model)
         network = add_network(model, targets(model), run, 0)
         parameters = list(trainable(network, "").values())
         if run.gradient_checkpointing:
             model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))
         optimizer = torch.optim.AdamW(parameters, foreach=False)
-        latent = torch.zeros(run.batch_size, 16, size // 8, size // 8, dtype=torch.bfloat16)
+        latent = torch.zeros(run.batch_size, 16, size // 8, size // 8, dtype=kind)
         control = torch.zeros_like(latent) if run.architecture == "flux_kontext" else None
         states = torch.zeros(512, 4096) if of_flux else torch.zeros(256, 2560)
         text = {"states": states.bfloat16(), "pooled": torch.zeros(768, dtype=torch.bfloat16)}
         with Alive() as alive:
-            for parameter in model.parameters():
-                alive.add(parameter)
+            for tensor in (*model.parameters(), *model.buffers()):
+                alive.add(tensor)
             for _ in range(2):
                 alive.peak = alive.now
                 guess = family.predict(
@@ -110,8 +130,12 @@ def traced(run: Run, size: int) -> int:
     return alive.peak
 
 
-def predicted(run: Run) -> float:
-    memory = predict(run, ModelFolder(run.base_model or "", "absent", None), (), SYSTEM, (CARD,))
+def predicted(run: Run, half: bool) -> float:
+    if half:
+        run = replace(run, trainer=OWN, quantization="int8")
+    memory = predict(
+        run, ModelFolder(run.base_model or "", "absent", None), (), SYSTEM, (OLD_CARD if half else CARD,)
+    )
     assert isinstance(memory, Memory), memory
     step = next(phase for phase in memory.phases if phase.name == "training step")
     return (step.total - step.items["CUDA context (assumed)"]) / GIB
@@ -128,7 +152,7 @@ def run_of(architecture: str, model: str, size: int) -> Run:
     return read_config("t.yaml", text.encode(), {}).runs[0]
 
 
-def main(which: str) -> None:
+def main(which: str, half: bool) -> None:
     print(f"{'case':44} {'traced':>8} {'predicted':>9}  GiB of tensors, torch {torch.__version__}")
     for checkpointed, size, batch, edits in CASES:
         if which == "zimage":
@@ -142,7 +166,7 @@ def main(which: str) -> None:
             run = replace(run, datasets=tuple(replace(d, control_folders=("c",)) for d in run.datasets))
         run = replace(run, gradient_checkpointing=checkpointed, batch_size=batch)
         began = time.monotonic()
-        found, said = traced(run, size) / GIB, predicted(run)
+        found, said = traced(run, size, half) / GIB, predicted(run, half)
         words = f"{run.architecture} {size}, batch {batch}, {'' if checkpointed else 'not '}checkpointed"
         print(
             f"{words:44} {found:8.2f} {said:9.2f}  {said / found - 1:+.1%}, {time.monotonic() - began:.0f} s",
@@ -152,4 +176,4 @@ def main(which: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    main(sys.argv[1] if len(sys.argv) > 1 else "flux")
+    main("zimage" if "zimage" in sys.argv else "flux", "half" in sys.argv)

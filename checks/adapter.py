@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, ModelFolder, Run, WeightFile, found
-from ..doctor.model.families import family_of
+from ..doctor.model.families import OWN, family_of
 from ..doctor.rules import Unestablished, rule
 from .contents import contents
 from .model_files import PROBLEMS
@@ -22,7 +22,7 @@ _FLUX_BLOCKS = ("transformer.single_transformer_blocks.", "transformer.transform
         ("KeyError", r"transformer\.single_transformer_blocks\.0\."),
         ("ValueError", r"Unknown lora key: .* Cannot load this lora in low vram mode"),
     ),
-    trainers=("ai-toolkit",),
+    trainers=("ai-toolkit", OWN),
 )
 def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFolder) -> Iterator[Finding]:
     """A training adapter that does not fit the model.
@@ -33,6 +33,8 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     Why: ai-toolkit reads the adapter's rank from one fixed name, for Z-Image and for Flux each its own. It does so
     after the whole transformer has been loaded, for Flux after the text encoders and the VAE too. Before that,
     diffusers fuses the file into a Flux model by the names it knows and passes over all others without a word.
+
+    zdoctor's runner merges an adapter by the names of its Linears, and refuses one that does not fit.
 
     Repair: Use the adapter published for this model (for Z-Image-Turbo, a file of
     ostris/zimage_turbo_training_adapter; for FLUX.1-schnell, ostris/FLUX.1-schnell-training-adapter).

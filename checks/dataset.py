@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import DatasetFolder, Finding, Run, found
+from ..doctor.model.families import BY_FILES, OWN
 from ..doctor.rules import Unestablished, rule
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"
@@ -17,7 +18,7 @@ ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
     "error",
     "no-images",
     prevents=(("AssertionError", r"no images found in"),),
-    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+    trainers=("ai-toolkit", OWN, *BY_FILES),
 )
 def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A dataset folder without a picture that the trainer can open.
@@ -45,7 +46,9 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
         yield found(
             run.where(f"{folder.key}/folder_path"),
             _message(count, kind, number),
-            otherwise="The run ends with AssertionError: no images found in {folder}, after the model was loaded.",
+            otherwise="The run ends before anything is loaded."
+            if run.trainer == OWN
+            else "The run ends with AssertionError: no images found in {folder}, after the model was loaded.",
             evidence={"unreadable": dict(folder.unreadable), "others": dict(folder.others)},
             folder=folder.path,
             suffixes=SUFFIXES,
@@ -64,7 +67,7 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
     "warning",
     "unreadable-images",
     prevents=(("OSError", r"image file is truncated"), ("UnidentifiedImageError", r"cannot identify image file")),
-    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+    trainers=("ai-toolkit", OWN, *BY_FILES),
 )
 def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures that cannot be opened or that are cut off.
@@ -88,7 +91,9 @@ def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator
             "{first} {why}."
             if len(folder.unreadable) == 1
             else "{count} of {total} pictures in {folder} cannot be read; the first of them, {first}, {why}.",
-            otherwise="The trainer leaves out what it cannot open, and the LoRA is trained on the others.",
+            otherwise="The run ends before anything is loaded; with --skip-unreadable they are left out."
+            if run.trainer == OWN
+            else "The trainer leaves out what it cannot open, and the LoRA is trained on the others.",
             evidence={"unreadable": dict(folder.unreadable)},
             first=first,
             why=why,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
 from ..doctor.model.amounts import amount
+from ..doctor.model.families import OWN
 from ..doctor.rules import rule
 
 SHOWN = 10
@@ -146,8 +147,10 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
                     cache=repo.cache,
                 )
             continue
-        gaps = [f for f in repo.files if f.needed and (f.state in GAPS or f.hidden)]
-        heals = by_id and not hub.offline  # online the client downloads what is missing by itself
+        hides = run.trainer != OWN  # zdoctor's runner opens the snapshot by its path, where that note has no effect
+        gaps = [f for f in repo.files if f.needed and (f.state in GAPS or (f.hidden and hides))]
+        # online the client downloads what is missing by itself; zdoctor's runner downloads nothing
+        heals = by_id and not hub.offline and run.trainer != OWN
         if repo.update_of is not None:
             yield from _update(run, repo, heals)
             gaps = [f for f in gaps if f.state != "missing"]
@@ -159,7 +162,7 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
             gaps = [f for f in gaps if folder_of(f) in started or f.prefix is not None]
         otherwise = (
             "The run stops while it loads the model."
-            if hub.offline or not by_id
+            if not heals
             else "Online, each start first downloads what is missing; with the hub out of reach the run stops."
         )
         for file in gaps[:SHOWN]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..doctor.model import Finding, Hub, Run, found
 from ..doctor.model.amounts import amount
+from ..doctor.model.families import OWN
 from ..doctor.rules import rule
 from .hub import used
 
@@ -33,6 +34,8 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
         "absent": "{repo} is in the cache, but refs/main is missing, so an offline load does not find it.",
     }
     for repo in used(hub):
+        if run.trainer == OWN and repo.snapshot is not None:  # the runner opens the snapshot by its path
+            continue
         if repo.ref_state not in messages or not repo.snapshots or (repo.ref_state == "absent" and not hub.offline):
             continue
         yield found(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ..doctor.model.amounts import amount
-from ..doctor.model.families import family_of
+from ..doctor.model.families import OTHERS, OWN, family_of
 from ..doctor.rules import rule
 from .hub import folder_of, used
 
@@ -16,7 +16,7 @@ HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 SHARDED = re.compile(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
 
 
-@rule("HUB005", "warning", "hf-xet-missing")
+@rule("HUB005", "warning", "hf-xet-missing", trainers=OTHERS)
 def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
     """hf_xet is absent, or in a version that hangs, and there is something to download.
 
@@ -49,7 +49,7 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
             return
 
 
-@rule("HUB006", "warning", "online-model-source")
+@rule("HUB006", "warning", "online-model-source", trainers=OTHERS)
 def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     """The run asks the hub for its model at every start, although a complete copy is on this machine.
 
@@ -79,6 +79,7 @@ def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     "error",
     "offline-sharded-model",
     prevents=(("OfflineModeIsEnabled", r"Cannot reach .*/api/models/"),),
+    trainers=("ai-toolkit",),
 )
 def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
     """A model in several files cannot be loaded by its hub id offline, cached or not.
@@ -92,7 +93,7 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
     Signature: OfflineModeIsEnabled: Cannot reach https://huggingface.co/api/models/…: offline mode is enabled
     """
     repo = hub.repo(run.base_model)
-    if run.trainer != "ai-toolkit" or repo is None or not hub.offline or repo.ref_state == "pinned":
+    if repo is None or not hub.offline or repo.ref_state == "pinned":
         return
     index = next((f for f in repo.files if f.needed and SHARDED.fullmatch(f.name)), None)
     if index is None:
@@ -132,7 +133,9 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
             yield found(
                 run.where(repo.used_by[0]),
                 "{repo} is complete in {other}, but the run uses the cache {cache}, where nothing of it is.",
-                otherwise="It is downloaded again: {size} (from the sizes of the cached files).",
+                otherwise="It is not found there, and zdoctor downloads nothing itself."
+                if run.trainer == OWN
+                else "It is downloaded again: {size} (from the sizes of the cached files).",
                 evidence={"snapshot": other.snapshot, "caches": list(hub.caches)},
                 repo=repo.repo,
                 cache=repo.cache,

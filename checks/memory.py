@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
+from ..doctor.model.families import OWN
 from ..doctor.rules import Unestablished, rule
 
 _GIB = 1 << 30
@@ -34,6 +35,9 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
 
     Why: ai-toolkit skips a batch that does not fit and gives up after three in a row, which comes after everything
     has been loaded and cached.
+
+    `zdoctor train` is held against phases of its own: it drops the text encoder and the VAE before it loads the
+    transformer, which is quantized on its way to the card.
 
     Where several cards of one kind hold the base together, `zdoctor train` shares it out over them and goes on.
 
@@ -133,7 +137,9 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
     yield found(
         run.where("device"),
         "No GPU answers on this machine, and {model} has {billions} billion parameters ({source}).",
-        otherwise="The run goes on the processor without a word, and every step takes minutes.",
+        otherwise="The run goes on the processor, and every step takes minutes."
+        if run.trainer == OWN
+        else "The run goes on the processor without a word, and every step takes minutes.",
         evidence={"parameters": parameters},
         model=model.source,
         billions=f"{parameters / 1e9:.1f}",

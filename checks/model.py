@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import family_of
+from ..doctor.model.families import OWN, family_of
 from ..doctor.rules import Unestablished, rule
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
@@ -112,6 +112,8 @@ def _absent(run: Run, model: ModelFolder) -> list[str]:
 
 
 def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
+    if run.trainer == OWN:
+        return "The run ends with their names, when it looks at the headers of these files."
     if model.layout == "part-files" and run.trainer == "sd-scripts":
         return _AT_THE_MOVE.get(part.name, _META)
     if model.layout == "part-files":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import family_of
+from ..doctor.model.families import OWN, family_of
 from ..doctor.rules import rule
 
 PROBLEMS = {
@@ -22,6 +22,8 @@ _WORDLESS = (
     "With transformers 5 the tokenizer loads with an empty vocabulary, and the run trains on captions without words; "
     "older versions end with an OSError."
 )
+
+_ENDS = "The run ends with its name, before it trains."  # zdoctor's own
 
 
 @rule(
@@ -85,7 +87,11 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
         yield found(
             run.where("extras_model") if run.extras_model else place,
             "The model folder {folder} has no {parts}.",
-            otherwise=_WORDLESS if all(_wordless(run, part) for part in absent) else "Loading fails: {error}",
+            otherwise=_ENDS
+            if run.trainer == OWN
+            else _WORDLESS
+            if all(_wordless(run, part) for part in absent)
+            else "Loading fails: {error}",
             evidence={"components": [part.name for part in absent]},
             folder=_parent(absent[0].folder),
             parts=", ".join(f"{part.name}/" for part in absent),
@@ -102,7 +108,9 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 "{component} lacks {files} in {folder}."
                 if not instead
                 else "{component} lacks {files} in {folder}: {instead}.",
-                otherwise=_WORDLESS
+                otherwise=_ENDS
+                if run.trainer == OWN
+                else _WORDLESS
                 if _wordless(run, part) and gone[0] == "tokenizer.json"
                 else "Loading fails: {error}",
                 evidence={"component": part.name, "files": gone[:50]},

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import Family, architecture_of, family_of
+from ..doctor.model.families import BY_FILES, OWN, Family, architecture_of, family_of
 from ..doctor.rules import rule
 from .contents import contents
 from .model import files, foreign, grouped
@@ -24,7 +24,7 @@ _HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)
         ("RuntimeError", r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)"),
         ("ValueError", r"because \S+ expected shape .*, but got"),
     ),
-    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+    trainers=("ai-toolkit", OWN, *BY_FILES),
 )
 def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Weights of another kind than the trainer opens here.
@@ -37,7 +37,8 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     Why: The loader takes tensors by name and shape. Other names mean empty parameters; other shapes stop it; scales
     it does not know are dropped and leave every weight wrong by a factor; layers that config.json does not mention
     are left out without a word. ai-toolkit opens a single file for Z-Image only, loads it strictly, and strips no
-    prefix from its names; for Flux it looks for a folder transformer/ below whatever is named.
+    prefix from its names; for Flux it looks for a folder transformer/ below whatever is named. `zdoctor train` opens
+    single files of both, under either layout's names.
 
     Repair: Use the folder in the diffusers layout as its author published it, or let diffusers convert the file
     into one; a ComfyUI file of Z-Image goes into name_or_path as a file, not into transformer/.
@@ -92,7 +93,9 @@ def _refused_file(run: Run, model: ModelFolder, family: Family | None) -> Findin
     return found(
         run.where("base_model"),
         message,
-        otherwise="Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
+        otherwise="Loading fails at once."
+        if run.trainer == OWN
+        else "Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
         evidence={"file": model.source} | _flux_conversion(part, family),
         path=model.source,
         held=held,
@@ -163,7 +166,7 @@ def _another_kind(
             else "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops "
             "the scales.",
             otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict."
-            if strict
+            if strict and run.trainer != OWN
             else "Every scaled weight is wrong by its factor; the run trains on garbage without an error.",
             evidence=evidence,
             component=part.name,
@@ -182,7 +185,9 @@ def _another_kind(
         if held
         else "The tensors of {component} have another program's names, not those the trainer loads (such as "
         "{example}).",
-        otherwise="Loading ends with a RuntimeError: missing keys in the state_dict."
+        otherwise="The run ends with the names that are missing, when it looks at the headers of these files."
+        if run.trainer == OWN
+        else "Loading ends with a RuntimeError: missing keys in the state_dict."
         if strict
         else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
         if part.name.startswith("text_encoder") and model.layout != "part-files"
@@ -222,7 +227,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
         return
     more = _blocks_beyond(needed, tensors)
     beyond = [name for name in tensors if needed and name not in needed]
-    if beyond and model.layout == "single-file" and part.name == "transformer":
+    if beyond and model.layout == "single-file" and part.name == "transformer" and run.trainer != OWN:
         yield found(
             run.where("base_model"),
             "{component} holds {count} tensors that the model has no place for, such as {example}; {trainer} loads a "
@@ -238,7 +243,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             trainer=run.trainer,
         )
         return
-    guidance = [name for name in beyond if ".guidance_embedder." in name]
+    guidance = [name for name in beyond if ".guidance_embedder." in name or name.startswith("guidance_in.")]
     if guidance and not wrong:
         yield found(
             run.where("base_model"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
-from ..doctor.model.families import BY_FILES
+from ..doctor.model.families import BY_FILES, OWN
 from ..doctor.rules import Unestablished, rule
 
 PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
@@ -45,7 +45,9 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
         yield found(
             run.where(key),
             "{trainer} writes {what} into {folder}: {refusal}.",
-            otherwise="The run ends with an OSError {phase}, after the model was loaded.",
+            otherwise="The run ends at its start."
+            if run.trainer == OWN
+            else "The run ends with an OSError {phase}, after the model was loaded.",
             evidence={"writes": [place.what for place in places], "refusal": refusal},
             trainer=run.trainer,
             what=" and ".join(place.what for place in places),
@@ -64,7 +66,7 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
         ("OSError", r"No such device \(os error 19\)"),
         ("ValueError", r"is not a valid local path or hub path"),
     ),
-    trainers=("ai-toolkit",),
+    trainers=("ai-toolkit", OWN),
 )
 def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     """An adapter path names a folder or a repository where the trainer opens a file.
@@ -89,7 +91,9 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
         yield found(
             run.where("adapter"),
             "{adapter} is a folder; {trainer} opens it as one safetensors file." + _inside(weights),
-            otherwise="The run ends with OSError: No such device (os error 19), after the transformer was loaded.",
+            otherwise="The run ends before anything is loaded."
+            if run.trainer == OWN
+            else "The run ends with OSError: No such device (os error 19), after the transformer was loaded.",
             evidence={"safetensors_inside": weights},
             adapter=run.adapter,
             trainer=run.trainer,
@@ -97,7 +101,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             names=", ".join(weights[:3]),
             candidates=weights,
         )
-    elif entry.kind == "missing" and run.architecture == "zimage" and _is_repo(run.adapter):
+    elif entry.kind == "missing" and run.trainer != OWN and run.architecture == "zimage" and _is_repo(run.adapter):
         yield found(
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",

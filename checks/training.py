@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, Gpu, Run, found
+from ..doctor.model.families import OTHERS, OWN
 from ..doctor.rules import rule
 
 _HALF = ("fp16", "half", "float16")
@@ -50,13 +51,14 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("TRN002", "warning", "bf16-without-hardware")
+@rule("TRN002", "warning", "bf16-without-hardware", trainers=OTHERS)
 def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """bf16 on a card that has no bf16.
 
     What: The run computes in bf16, and the card is older than compute capability 8.0 (T4, V100, P100, GTX, RTX 20).
     Why: PyTorch emulates bf16 there: it works, slowly, and attention falls back to the kernel that needs memory for
-    the whole attention matrix. float16 is no way out for Z-Image: it overflows.
+    the whole attention matrix. float16 is no way out for Z-Image: it overflows. `zdoctor train` multiplies in
+    float16 there in a way that cannot overflow.
     Repair: A newer card, or fewer pixels (512 or 768) and patience.
     Signature: None; steps that take several times as long as expected.
     """
@@ -79,14 +81,15 @@ def _sizes(run: Run) -> list[int]:
     return sorted({size for dataset in run.datasets for size in dataset.resolutions})
 
 
-@rule("TRN003", "error", "fp16-overflow")
+@rule("TRN003", "error", "fp16-overflow", trainers=OTHERS)
 def fp16_overflow(run: Run) -> Iterator[Finding]:
     """Z-Image in float16.
 
     What: train.dtype is float16 for a Z-Image model.
     Why: Activations of Z-Image are larger than float16 can hold. The trainer prints "loss is nan", puts 0 in its
     place and goes on to the last step: hours for a LoRA that makes black images.
-    Repair: bf16 (or fp32, which needs twice the memory).
+    Repair: bf16 (or fp32, which needs twice the memory). `zdoctor train` takes the config as it is: its float16
+    cannot overflow.
     Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
     Signature: loss is nan
     """
@@ -105,7 +108,7 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("TRN004", "warning", "turbo-without-adapter", trainers=("ai-toolkit",))
+@rule("TRN004", "warning", "turbo-without-adapter", trainers=("ai-toolkit", OWN))
 def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     """A distilled model trained without its training adapter.
 

@@ -16,7 +16,6 @@ from .model.record import dataclass
 from .probe.live import LiveWorld
 from .probe.world import Paths, World
 from .rules import all_rules
-from .translate import for_runner
 
 if TYPE_CHECKING:
     from .apply import Applied
@@ -85,11 +84,12 @@ def examination(
     trainer: str | None = None,
     trainer_source: str | None = None,
     progress: Any = None,
+    as_runner: bool = False,
 ) -> Examination:
-    """Check with everything it rests on; `check` is the short form."""
+    """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`."""
     rules = select(all_rules(), selected, ignored)
     world = world_of(machine, deep=deep, progress=progress, trainer_source=trainer_source)
-    return examine_config(config, world, rules, deep=deep, trainer=trainer)
+    return examine_config(config, world, rules, deep=deep, trainer=trainer, as_runner=as_runner)
 
 
 def check(
@@ -265,11 +265,11 @@ def train(
     trainer: str | None = None,
     progress: Any = None,
 ) -> TrainResult:
-    """Train every run of a config with zdoctor's own runner, once its checks are green.
+    """Train every run of a config with zdoctor's own runner, once all that concerns it is green.
 
     Raises UserError with what is not green.
     """
-    seen = examination(config, trainer=trainer)
+    seen = examination(config, trainer=trainer, as_runner=True)
     why = not_green(seen)
     if why:
         raise UserError(
@@ -307,7 +307,7 @@ def run_training(
     ranks: Ranks | None = None,
     progress: Any = None,
 ) -> TrainResult:
-    """Hand a green examination to the runner: every path resolved, nothing looked up again.
+    """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
     `ranks` are the connected processes of the run when this is one of several.
     """
@@ -333,7 +333,7 @@ def run_training(
             raise UserError(f"the training adapter {run.adapter} cannot be used: {adapter.reason}.")
         datasets = {d.key: paths.absolute(d.folder) for d in run.datasets if d.folder is not None}
         result = runner.train(
-            for_runner(run, facts.schema),
+            run,
             model_folder=single.weights[0].path if single is not None else model.folder,
             extras_folder=paths.parent(component.folder) if component is not None else None,
             adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,

@@ -17,18 +17,22 @@ from typing import Any
 from .configs import Beside, Found, Reading, read_config
 from .engine import examine, merge, prescribe
 from .errors import UserError
-from .model import Config, Facts, ReplaceText, Report, Run, Unknown
-from .model.families import BY_FILES, TRAINED
+from .model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
+from .model.facts import NOT_ASKED
+from .model.families import BY_FILES, OWN
 from .model.microstep import MicroStep
 from .model.record import dataclass
 from .model.script import SCRIPT
 from .probe.gather import gather
 from .probe.world import World
 from .rules import Rule, all_repairs, all_rules
+from .translate import for_runner, obeyed
 
 READ_LIMIT = (2 << 20) + 1  # one byte past what a reader accepts, so that it can say "too large"
 TEXT_FACTS = {"config", "system"}
 MACHINE_FACTS = {*TEXT_FACTS, "gpus", "packages"}
+# What is another fact for another trainer.
+BY_TRAINER = {"config", "run", "environment", "model", "writes", "room", "memory", "script"}
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,13 @@ def examine_config(
     deep: bool = False,
     trainer: str | None = None,
     microstep: MicroStep | Unknown | None = None,
+    as_runner: bool = False,
 ) -> Examination:
     """Check one config on one machine. `text` stands in for the file's content (to look before writing).
 
     `deep` reads the model's files as a whole, to compare their content. `microstep` is what a training script did
-    when it was tried; without it the rules about that are left out.
+    when it was tried; without it the rules about that are left out. `as_runner` looks at the runs as those of
+    zdoctor's own runner; the facts then hold what it is given. Raises UserError with what it would not obey.
     """
     started = time.perf_counter()
 
@@ -104,17 +110,25 @@ def examine_config(
     reading = read(load(path) if text is None else text)
     written = reading.config
     of = reading.config.trainer
-    chosen = tuple(rule for rule in (all_rules() if rules is None else rules) if rule.suits(of))
-    if microstep is None:
-        chosen = tuple(rule for rule in chosen if "microstep" not in rule.needs)
-    on_text = [rule for rule in chosen if set(rule.needs) <= TEXT_FACTS]
-    about_runs = [rule for rule in chosen if rule not in on_text]
+    offered = [
+        rule
+        for rule in (all_rules() if rules is None else rules)
+        if microstep is not None or "microstep" not in rule.needs
+    ]
+    on_text = [rule for rule in offered if set(rule.needs) <= TEXT_FACTS and rule.suits(of)]
+    of_runner = [rule for rule in offered if not set(rule.needs) <= TEXT_FACTS and rule.suits(OWN)]
+    about_runs = of_runner
+    if not as_runner:
+        about_runs = [rule for rule in offered if rule not in on_text and rule.suits(of)]
 
     shared: dict[str, Any] = {} if microstep is None else {"microstep": microstep}
     reports = [_examine(on_text, world, reading, _no_run(reading), shared, False)[0]]
     facts: list[Facts] = []
     reading = _as_repaired(reports[0], reading, read)
     runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
+    if as_runner and reading.runs:
+        schema = gather(world, reading.config, runs[0], ("schema",), shared=shared).schema
+        runs = [for_runner(run, schema) for run in reading.runs]
     for run in runs:
         suited = about_runs
         if isinstance(run, Run) and run.kind == "other":  # such a job trains nothing: rules about training are moot
@@ -127,14 +141,40 @@ def examine_config(
     elapsed = (time.perf_counter() - started) * 1000
     report = replace(
         report,
-        trainer=reading.config.trainer,
+        trainer=OWN if as_runner else of,
+        command="train" if as_runner else report.command,
         elapsed_ms=elapsed,
         machine=world.system.recorded,
         deep=deep,
-        trainable=of not in (SCRIPT, *BY_FILES) and all(run.architecture in TRAINED for run in reading.runs),
+        trainable=not as_runner and not reports[0].errors and _trainable(world, reading, facts, of_runner, deep),
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
-    return Examination(report, tuple(facts), reading, chosen, written)
+    return Examination(
+        report, tuple(facts), reading, tuple(rule for rule in offered if rule in (*on_text, *about_runs)), written
+    )
+
+
+def _trainable(world: World, reading: Reading, seen: Sequence[Facts], rules: Sequence[Rule], deep: bool) -> bool:
+    """Whether `zdoctor train` would start. What is the same whoever trains is not looked at again."""
+    if reading.config.trainer in (None, SCRIPT, *BY_FILES) or not reading.runs:
+        return False
+    serious = {rule.id for rule in rules if rule.severity == "error"}
+    needed = {name for rule in rules for name in rule.needs}
+    for known in seen:
+        shared = {
+            name: fact for name, fact in vars(known).items() if name not in BY_TRAINER and fact is not NOT_ASKED
+        }
+        if isinstance(known.model, ModelFolder) and known.model.layout == "diffusers":
+            shared["model"] = known.model
+        schema = gather(world, reading.config, known.run, ("schema",), shared=shared).schema
+        run = None if isinstance(known.run, Unknown) else obeyed(known.run, schema)
+        if run is None:
+            return False
+        facts = gather(world, reading.config, run, needed, shared=shared, deep=deep)
+        report = examine(facts, rules, {}, config=reading.config.path, trainer=OWN)
+        if not report.ok or any(outcome.rule in serious for outcome in report.unknown):
+            return False
+    return True
 
 
 def _examine(

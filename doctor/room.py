@@ -1,7 +1,8 @@
 """How many bytes a run will surely write, and into which folder. Pure; every figure is a lower bound.
 
-What ai-toolkit writes when: its base trainer and cache mixins (27a03a91). Samples, logs and whatever cannot be
-computed count as nothing, and so does everything that an earlier run has written already.
+What ai-toolkit writes when: its base trainer and cache mixins (27a03a91). zdoctor's runner downloads nothing and has
+its caches in the run folder (doctor/train/encode.py). Samples, logs and whatever cannot be computed count as nothing,
+and so does everything that an earlier run has written already.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from math import sqrt
 from .architectures.bytes import WIDTHS, state_bytes
 from .architectures.sizes import sizes_of
 from .model import DatasetFolder, Hub, ModelFolder, Run, Unknown
+from .model.families import OWN
 from .model.record import dataclass
 
 BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8
@@ -36,13 +38,15 @@ def needs(
     output: str | None,
 ) -> Iterator[Need]:
     """Everything that is known to be written, in the order it happens. `output` is a run folder without old saves."""
-    if not isinstance(hub, Unknown) and not hub.offline:
+    if not isinstance(hub, Unknown) and not hub.offline and run.trainer != OWN:
         yield from _downloads(hub)
     # of the others, the size or the place of the caches is not known
     own = run.architecture in ("zimage", "z_image") and run.trainer == "ai-toolkit"
     if not isinstance(datasets, Unknown) and own:
         for folder in datasets:
             yield from _caches(run, folder, model)
+    if run.trainer == OWN and output is not None and not isinstance(datasets, Unknown):
+        yield from _latents(run, datasets, output)
     if output is not None and not isinstance(model, Unknown):
         yield from _checkpoints(run, model, output)
 
@@ -73,6 +77,19 @@ def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> It
     if run.cache_text_embeddings and isinstance(hidden, int):
         size = len(folder.images) * TEMPLATE_TOKENS * hidden * width
         yield Need("the text embeddings of the captions", folder.path, size, key)
+
+
+def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iterator[Need]:
+    """Those of zdoctor's runner, in 32 bits: one per picture, resolution and mirroring."""
+    pixels = 0
+    for folder in datasets:
+        dataset = next((d for d in run.datasets if d.key == folder.key), None)
+        if dataset is not None:
+            sizes = {(i.path, _cut(i.width, i.height, r)) for i in folder.images for r in dataset.resolutions}
+            turns = 2 ** (dataset.flip_x + dataset.flip_y)
+            pixels += turns * sum(width * height for _, (width, height) in sizes)
+    size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * 4
+    yield Need("the latents of the pictures", output, size, "output_folder")
 
 
 def _cut(width: int, height: int, resolution: int) -> tuple[int, int]:

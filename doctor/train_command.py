@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, config: str) -> int:
     several = int(os.environ.get("WORLD_SIZE") or 1) > 1
     if several:
         return _one_of_several(options, config)
-    seen = commands.examination(config, trainer=options.trainer)
+    seen = commands.examination(config, trainer=options.trainer, as_runner=True)
     state.remember(config)
     count = options.processes or _processes(seen)
     why = commands.not_green(seen, _too_large(seen, count))
@@ -90,7 +90,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
     try:
         seen: Examination | None = None
         try:
-            seen = commands.examination(config, trainer=options.trainer)
+            seen = commands.examination(config, trainer=options.trainer, as_runner=True)
             too_large = _too_large(seen, int(os.environ["WORLD_SIZE"]))
             said = _not_green_lines(seen, too_large)
             options.shard |= bool(too_large)

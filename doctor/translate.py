@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .errors import UserError
 from .model import Run, Schema, Unknown
+from .model.families import OWN
 
 
 def for_runner(run: Run, schema: Schema | Unknown) -> Run:
     """The run as the runner takes it. Raises UserError with every setting that it would not obey."""
     if run.trainer == "ai-toolkit":
-        return run
+        return replace(run, trainer=OWN)
     if run.trainer != "SimpleTuner":
         raise UserError(
             f"zdoctor train takes configs of ai-toolkit and SimpleTuner; this one is for {run.trainer}.",
@@ -22,7 +25,19 @@ def for_runner(run: Run, schema: Schema | Unknown) -> Run:
     reasons = refusals(run, schema)
     if reasons:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(reasons))
-    return as_trained(run)
+    return replace(as_trained(run), trainer=OWN)
+
+
+def obeyed(run: Run, schema: Schema | Unknown) -> Run | None:
+    """The run as the runner takes it; None where it would refuse it by its words."""
+    from .train.refuse import refuse
+    from .train.trackers import refused
+
+    try:
+        own = for_runner(run, schema)
+    except UserError:
+        return None
+    return None if refuse(own) or refused(own) else own
 
 
 def differences(run: Run) -> list[str]:

@@ -58,6 +58,8 @@ def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]
     command, about = words.next_step(report)
     if command:
         yield f"<p>Next: <code>{escape(command)}</code> {escape(about)}</p>"
+    if told := words.own_trainer(report):
+        yield f"<p>{escape(told)}</p>"
     yield "</header><main>"
     if report.cut_short:
         yield f'<article class="crashed"><h3>Cut short</h3><p class="said">{escape(report.cut_short)}</p></article>'

@@ -40,6 +40,8 @@ def _report(report: Report, version: str) -> Iterator[str]:
         yield fence(command, "sh")
         if about:
             yield prose(about)
+    if told := words.own_trainer(report):
+        yield prose(told)
 
 
 def _finding(finding: Finding) -> Iterator[str]:

@@ -63,6 +63,8 @@ def _report(report: Report, width: int) -> Iterator[Line]:
     command, about = words.next_step(report)
     if command:
         yield [("bold", "next: "), ("", command), ("dim", f"   {about}" if about else "")]
+    if told := words.own_trainer(report):
+        yield [("", told)]
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:

@@ -94,6 +94,13 @@ def sections(rule: Rule) -> Iterator[tuple[str, str]]:
     yield from ((name, text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True))
 
 
+def own_trainer(report: Report) -> str:
+    """That zdoctor's own trainer does without what the errors are about; "" where it does not."""
+    if not report.errors or not report.trainable or report.crashed:
+        return ""
+    return f"zdoctor's own trainer can run it as it is: zdoctor train {report.config}"
+
+
 def next_step(report: Report) -> tuple[str, str]:
     """What to type next, and what it does."""
     ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema, Severity
+from ...doctor.model.families import OWN
 from ...doctor.rules import rule
 from . import keys
 from .combinations import exclusive, missing
@@ -51,6 +52,7 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
     an unknown loss_type is mse, an unknown arch is Stable Diffusion 1. SimpleTuner, sd-scripts and musubi-tuner let
     argparse refuse what is none of an option's choices, at the start; a TOML config file goes past it.
+    `zdoctor train` says by itself which words it does not know, and takes some that ai-toolkit stops on.
     Repair: A misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
     have refused the old value, so no training changes.
     Upstream: toolkit/optimizer.py, toolkit/scheduler.py, toolkit/config_modules.py, toolkit/util/quantize.py
@@ -59,6 +61,9 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified;
     ValueError: Control image is required for Flux Kontext model generation
     """
+    if run.trainer == OWN:
+        yield from _unread(run, schema)
+        return
     if run.trainer != "ai-toolkit":
         yield from refused(config, run, schema)
         return
@@ -75,6 +80,18 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     yield from kinds(run, schema)
     yield from missing(run)
     yield from exclusive(run)
+
+
+def _unread(run: Run, schema: Schema) -> Iterator[Finding]:
+    """What would read as a default for zdoctor's runner; what it does not know otherwise, it refuses by itself."""
+    if schema.trainer != "ai-toolkit":
+        return
+    yield from kinds(run, schema)
+    yield from missing(run)
+    for key in sorted(_LOOKED_AT - {"type", "train/noise_scheduler", "sample/sampler", "model/dtype"}):
+        value = value_of(run, key)
+        if value is not None and not isinstance(value, str):
+            yield bad(run, key, "{key} is {value!r}, where a word belongs.", LOAD)
 
 
 def _spelling(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
+from ...doctor.model.families import OWN
 from ...doctor.model.schema import Section
 from ...doctor.rules import rule
 from .near import likeness
@@ -16,6 +17,7 @@ MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
 _INNER = frozenset(("name", "process", "device", "training_folder", "is_v2", "log_dir"))
 _HOMES = ("", "train", "model", "network", "datasets/*", "sample", "save", "logging")
+_OWN_KEYS = ("train/gradient_checkpointing_interval",)  # zdoctor's runner reads it beside ai-toolkit's
 _OF_DATASETS = ("general", "datasets/*", "datasets/*/subsets/*")
 # a run without these is another run: no network means a full fine-tune, no train section means fp32 and lr 1e-6
 _DECISIVE = {
@@ -53,6 +55,8 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     SimpleTuner simpletuner/helpers/configuration/cmd_args.py
     Signature: None where it is dropped; "unrecognized arguments", "extra keys not allowed" where the trainer stops.
     """
+    if run.trainer == OWN and schema.trainer != "ai-toolkit":
+        return  # zdoctor's runner refuses by name whatever it does not obey
     if schema.trainer == "ai-toolkit":
         yield from _outer(config, schema)
     looked_up = 0
@@ -60,6 +64,8 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
         keys = None if _chosen_in_a_gui(config, run, value) else _keys(schema, run, section)
+        if run.trainer == OWN and key in _OWN_KEYS:
+            continue
         if keys is None or name in keys or (section == "" and name in schema.renamed):
             continue
         looked_up += 1
@@ -96,7 +102,7 @@ def _keys(schema: Schema, run: Run, section: str) -> Section | None:
 
 def _weight(shell: bool, run: Run, section: str) -> tuple[Severity, str]:
     """How much an unknown key weighs, and what the trainer does with it."""
-    if run.trainer == "ai-toolkit":
+    if run.trainer in ("ai-toolkit", OWN):
         return "warning", _SILENT
     if run.trainer == "SimpleTuner":
         return ("warning", _SILENT) if section else ("error", _STOPS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...doctor.model import Finding, Run, Severity, found
+from ...doctor.model.families import OWN
 
 START = "at the start, before anything is loaded"
 LOAD = "after the model files were read"
@@ -46,7 +47,9 @@ def bad(
     return found(
         run.where(key),
         why + (" Did you mean {meant}?" if meant is not None else ""),
-        otherwise=("No message says so: " if silent else "The trainer stops ") + when + ".",
+        otherwise="The runner does not start on such a value."
+        if run.trainer == OWN
+        else ("No message says so: " if silent else "The trainer stops ") + when + ".",
         evidence=evidence,
         severity=severity,
         key=key,

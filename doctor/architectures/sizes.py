@@ -46,9 +46,10 @@ class Kind:
 
     `published` is a word in the names of its published models, `encoders` are part -> class and config of these.
     `kept` is what a block keeps for its backward, `moment` what it needs for a moment beside that: bytes per token
-    and unit of width in 16-bit training, fitted to traces of the full-size model. A prompt has `text` tokens, and
-    sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads the text encoders while the
-    transformer is on the card, and quantizes the transformer there.
+    and unit of width in 16-bit training; `half_kept` and `half_moment` are the same where zdoctor's runner multiplies
+    in float16 (doctor/train/half.py). All were fitted to traces of the full-size model (benchmarks/trace.py). A
+    prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
+    the text encoders while the transformer is on the card, and quantizes the transformer there.
     """
 
     class_name: str
@@ -56,6 +57,8 @@ class Kind:
     encoders: Mapping[str, tuple[str, Mapping[str, Any]]]
     kept: float
     moment: float
+    half_kept: float
+    half_moment: float
     text: int
     padding: int
     beside: bool
@@ -68,6 +71,8 @@ _ZIMAGE = Kind(
     encoders={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B)},
     kept=69.5,
     moment=14.0,
+    half_kept=96.6,
+    half_moment=14.4,
     text=256,
     padding=32,
     beside=False,
@@ -78,6 +83,8 @@ _FLUX = Kind(
     encoders={"text_encoder": ("CLIPTextModel", CLIP_L), "text_encoder_2": ("T5EncoderModel", T5_XXL)},
     kept=44.7,
     moment=16.6,
+    half_kept=73.5,
+    half_moment=26.5,
     text=512,
     padding=1,
     beside=True,
@@ -87,7 +94,10 @@ _KINDS = {"zimage": _ZIMAGE, "z_image": _ZIMAGE, "flux": _FLUX, "flux_kontext": 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What of the model matters for memory: counts are numbers of parameters, `linears` the sides of LoRA targets."""
+    """What of the model matters for memory: counts are numbers of parameters, `linears` the sides of LoRA targets.
+
+    `text_linears` are numbers in the Linears of the largest text encoder; it is stored in `text_stored` bytes each.
+    """
 
     kind: Kind
     width: int
@@ -99,6 +109,8 @@ class Sizes:
     rest: int
     linears: tuple[tuple[int, int], ...]
     text_encoder: int
+    text_linears: int
+    text_stored: int
     vae: int
     vae_width: int
     stored: int
@@ -130,10 +142,11 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     blocks = quantizable(shapes) if kind is _ZIMAGE else flux_block_linears(shapes)
     linears = lora_linears(shapes) if kind is _ZIMAGE else {name: shape[::-1] for name, shape in blocks.items()}
     in_blocks = sum(prod(shape) for shape in blocks.values())
-    encoders = {name: _parameters(model.components.get(name)) for name in kind.encoders}
+    encoders = {name: _shapes(model.components.get(name)) for name in kind.encoders}
     guessed = published or not all(encoders.values())
     for name, (class_name, published_config) in kind.encoders.items():
-        encoders[name] = encoders[name] or _count(needed_tensors(class_name, published_config) or {})
+        encoders[name] = encoders[name] or needed_tensors(class_name, published_config) or {}
+    largest = max(encoders, key=lambda name: _count(encoders[name]))  # CLIP, the other one of Flux, stays as it is
     vae = model.components.get("vae")
     widths = vae.config.get("block_out_channels") if vae is not None and vae.config else None
     first = widths[0] if isinstance(widths, list) and widths and isinstance(widths[0], int) else 128
@@ -144,7 +157,9 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=_count(shapes) - in_blocks,
         linears=tuple(linears.values()),
-        text_encoder=sum(encoders.values()),
+        text_encoder=sum(map(_count, encoders.values())),
+        text_linears=_count({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
+        text_stored=_stored_width(model.components.get(largest)),
         vae=_parameters(vae) or _VAE_PARAMETERS,
         vae_width=first,
         stored=_stored_width(transformer),
@@ -175,11 +190,20 @@ def _count(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return sum(prod(shape) for shape in shapes.values())
 
 
-def _parameters(component: Component | None) -> int:
+def _shapes(component: Component | None) -> Mapping[str, tuple[int, ...]]:
     if component is None:
-        return 0
-    shapes = component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
-    return _count(shapes)
+        return {}
+    return component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
+
+
+def _parameters(component: Component | None) -> int:
+    return _count(_shapes(component))
+
+
+def _is_linear(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether this is the weight of a Linear inside a text encoder, not of an embedding or a head."""
+    others = ("embed_tokens.weight", "shared.weight", "relative_attention_bias.weight", "lm_head.weight")
+    return len(shape) == 2 and name.endswith(".weight") and not name.endswith(others)
 
 
 def _stored_width(component: Component | None) -> int:

@@ -13,8 +13,11 @@ from ..architectures.bytes import QUANTIZED, WIDTHS
 from ..architectures.network import offloaded_share
 from ..architectures.sizes import Sizes, sizes_of
 from ..model import DatasetFolder, Gpu, Memory, ModelFolder, Run, System, Unknown
+from ..model.families import OWN
 from .ladder import alternatives_of
-from .phases import GIB, HOST_BASE, blocks_of, buckets, highest_of, phases_of, value_of, weights_of
+from .peaks import highest_of, phases_of
+from .phases import GIB, HOST_BASE, blocks_of, buckets, value_of, weights_of
+from .runner import host_peak, runner_blocks
 
 __all__ = ["GIB", "buckets", "predict"]
 
@@ -45,6 +48,7 @@ def predict(
     phases = tuple(phases_of(run, sizes, known, card))
     free = card.memory_free if card else system.memory_available
     peak = max(phases, key=lambda phase: phase.total)
+    blocks = runner_blocks(run, sizes, card) if run.trainer == OWN else blocks_of(sizes, run)
     return Memory(
         device=f"cuda:{card.index} {card.name}" if card else "cpu",
         phases=phases,
@@ -52,15 +56,14 @@ def predict(
         free=free,
         budget_source=card.source if card else "measured: the system's available memory",
         assumptions=_assumptions(sizes, card, datasets),
-        host_peak=_host_peak(run, sizes) if card else peak.total,
+        host_peak=_host_peak(run, sizes, card) if card else peak.total,
         host_free=system.memory_available,
-        # they are named and spelled as ai-toolkit's
-        alternatives=tuple(alternatives_of(run, sizes, known, card)) if run.trainer == "ai-toolkit" else (),
+        alternatives=tuple(alternatives_of(run, sizes, known, card)),
         margin=highest_of(run, sizes, known, card) - peak.total,
         cards=len(gpus) if card and len({gpu.name for gpu in gpus}) == 1 and not offloaded_share(run) else 1,
         least_free=min((gpu.memory_free for gpu in gpus), default=0),
-        blocks=blocks_of(sizes, run),
-        block=blocks_of(sizes, run) // max(1, sizes.layers + 2 * sizes.refiners),
+        blocks=blocks,
+        block=blocks // max(1, sizes.layers + 2 * sizes.refiners),
     )
 
 
@@ -69,21 +72,25 @@ def _not_covered(run: Run) -> str:
         return "memory is predicted for the training of a LoRA or LoKr only"
     if run.dtype not in WIDTHS:
         return f"dtype {run.dtype} has no known size"
-    for qtype in (run.quantization, run.text_encoder_quantization):
-        if qtype is not None and qtype.partition("|")[0] not in QUANTIZED:
+    for qtype in (run.quantization, None if run.trainer == OWN else run.text_encoder_quantization):
+        if qtype not in (None, "none") and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
+    if run.trainer == OWN:  # these are not its settings
+        return ""
     moved = next((name for name in OFFLOADING if value_of(run, name) not in (None, False, 0, "", "0", "none")), None)
     if moved is not None:
         return f"{moved} moves weights between card and host while it trains; that is not predicted"
     return ""
 
 
-def _host_peak(run: Run, sizes: Sizes) -> int:
+def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     """Host bytes that cannot be given back while a run for a card loads.
 
     Weights stored in another dtype are converted, merged ones rewritten, quantized ones built anew: all of them are
     then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
     """
+    if run.trainer == OWN:
+        return host_peak(run, sizes, card)
     width = WIDTHS[run.dtype]
     whole = width * (sizes.blocks + sizes.rest)
     waiting = int(offloaded_share(run) * blocks_of(sizes, run))

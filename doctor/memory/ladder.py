@@ -1,4 +1,4 @@
-"""What would lower the peak of a run, in ai-toolkit's words."""
+"""What would lower the peak of a run whose config is ai-toolkit's, in its words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 from ..architectures.sizes import Sizes
 from ..model import DatasetFolder, Gpu, Run, Value
-from .phases import highest_of, is_set, peak_of
+from ..model.families import OWN
+from .peaks import highest_of, peak_of
+from .phases import is_set
 
 
 def alternatives_of(
     run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None
 ) -> Iterator[tuple[str, Any, str, int]]:
     """Settings of ai-toolkit that lower the peak, the harmless first, each on top of the ones before it."""
-    if run.trainer != "ai-toolkit":
+    if run.trainer not in ("ai-toolkit", OWN) or run.keys.get("dtype") != "train/dtype":
         return
 
     margin = highest_of(run, sizes, datasets, card) - peak_of(run, sizes, datasets, card)

@@ -1,4 +1,4 @@
-"""The phases of a run, and what is held in each."""
+"""What is held in each phase of a run by ai-toolkit and SimpleTuner."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def blocks_of(sizes: Sizes, run: Run) -> int:
     return int(QUANTIZED[run.quantization.partition("|")[0]] * sizes.blocks + 2 * sizes.block_rows)
 
 
-def _on_card(sizes: Sizes, run: Run) -> int:
+def on_card(sizes: Sizes, run: Run, weights: int) -> int:
     """The weights on the card: of the blocks that wait in host memory, only the one that runs and the next."""
     away = int(offloaded_share(run) * blocks_of(sizes, run))
-    return weights_of(sizes, run) - away + min(away, 2 * blocks_of(sizes, run) // (sizes.layers + 2 * sizes.refiners))
+    return weights - away + min(away, 2 * blocks_of(sizes, run) // (sizes.layers + 2 * sizes.refiners))
 
 
 def _text_encoder(sizes: Sizes, run: Run) -> int:
@@ -51,7 +51,7 @@ def _text_encoder(sizes: Sizes, run: Run) -> int:
     return int(QUANTIZED[run.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
 
 
-def _tokens(sizes: Sizes, width: int, height: int) -> int:
+def tokens_of(sizes: Sizes, width: int, height: int) -> int:
     return _up(max(1, width // 16) * max(1, height // 16), sizes.kind.padding)
 
 
@@ -59,9 +59,9 @@ def _up(tokens: int, padding: int) -> int:
     return -(-tokens // padding) * padding
 
 
-def _sequence(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
+def sequence_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
     """(image, text) tokens of the largest sample; a control image has as many as its picture."""
-    image = max(_tokens(sizes, *picture) for picture in buckets(run, datasets))
+    image = max(tokens_of(sizes, *picture) for picture in buckets(run, datasets))
     edits = run.architecture in EDITING and any(dataset.control_folders for dataset in run.datasets)
     return image * (2 if edits else 1), _up(sizes.kind.text, sizes.kind.padding)
 
@@ -88,18 +88,24 @@ def _shrink(width: int, height: int, resolution: int) -> tuple[int, int]:
     return max(16, int(width * scale) // 16 * 16), max(16, int(height * scale) // 16 * 16)
 
 
-def _activations(run: Run, sizes: Sizes, image: int, text: int) -> int:
-    """Bytes that forward and backward keep for `image` and `text` tokens per sample, at their highest."""
+def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool = False) -> int:
+    """Bytes that forward and backward keep for `image` and `text` tokens per sample, at their highest.
+
+    `half`: as zdoctor's runner computes in float16.
+    """
     wide = 1.0 if WIDTHS[run.dtype] <= 2 else 1.6
+    of_block, moment = sizes.kind.kept * wide, sizes.kind.moment * wide
+    if half:
+        of_block, moment = sizes.kind.half_kept, sizes.kind.half_moment
     together = image + text
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
     if run.gradient_checkpointing:
-        kept = max(2, WIDTHS[run.dtype]) * through + together * (sizes.kind.kept + sizes.kind.moment) * wide
+        kept = (4 if half else max(2, WIDTHS[run.dtype])) * through + together * (of_block + moment)
         written = run.settings.get("train/gradient_checkpointing_interval")
         interval = written.value if written is not None and type(written.value) is int else 1
-        kept += sizes.kind.kept * wide * together * (sizes.layers - -(-sizes.layers // max(1, interval)))
+        kept += of_block * together * (sizes.layers - -(-sizes.layers // max(1, interval)))
     else:
-        kept = sizes.kind.kept * wide * through
+        kept = of_block * through
     return int(run.batch_size * sizes.width * kept)
 
 
@@ -111,10 +117,10 @@ def _scores(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
     return sizes.heads * tokens * tokens * 4 * run.batch_size
 
 
-def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
+def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
     width = WIDTHS[run.dtype]
     base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
-    transformer = _on_card(sizes, run) if card else weights_of(sizes, run)
+    transformer = on_card(sizes, run, weights_of(sizes, run)) if card else weights_of(sizes, run)
     encoder = _text_encoder(sizes, run)
     vae = width * sizes.vae
     trained = trained_weights(run, sizes.linears)
@@ -129,7 +135,7 @@ def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: G
     resident_vae = {} if cached else {"VAE": vae}
     pictures = buckets(run, datasets)
     pixels = max(prod(picture) for picture in pictures)
-    image, text = _sequence(run, sizes, datasets)
+    image, text = sequence_of(run, sizes, datasets)
     vae_scale = (width / 2) * (sizes.vae_width / 128)
 
     whole = width * sizes.text_encoder
@@ -154,7 +160,7 @@ def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: G
         held = {"transformer": transformer, **lora, **resident_text, "VAE": vae}
         yield Phase("encoding a batch", {**base, **held, "encoding": encode * run.batch_size})
     step = {"transformer": transformer, **lora, "gradients": 4 * trained, **resident_text, **resident_vae}
-    step["activations"] = _activations(run, sizes, image, text)
+    step["activations"] = activations_of(run, sizes, image, text)
     scores = _scores(run, sizes, image + text, card)
     if scores:
         step["attention scores"] = scores
@@ -162,7 +168,7 @@ def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: G
     if run.samples and not run.disable_sampling:
         wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
         area = wide * high
-        tokens = _tokens(sizes, wide, high) + text
+        tokens = tokens_of(sizes, wide, high) + text
         drawing = int(2 * sizes.kind.moment * width / 2 * sizes.width * tokens) + _scores(
             replace(run, batch_size=1), sizes, tokens, card
         )
@@ -178,19 +184,3 @@ def value_of(run: Run, key: str) -> Any:
 
 def is_set(run: Run, key: str) -> bool:
     return value_of(run, key) is True
-
-
-def peak_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
-    return max(phase.total for phase in phases_of(run, sizes, datasets, card))
-
-
-def highest_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
-    """The high end of the estimate: context, allocator and LoRA copies at their worst."""
-    copies = int(LORA_COPIES * sizes.width * sum(_sequence(run, sizes, datasets)) * run.batch_size)
-    context = CONTEXT_RANGE if card else HOST_BASE // 2
-    return max(
-        int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
-        + context
-        + copies * ("activations" in phase.items)
-        for phase in phases_of(run, sizes, datasets, card)
-    )

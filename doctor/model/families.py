@@ -1,4 +1,4 @@
-"""How ai-toolkit takes the parts of a model, one record for each architecture of its config (commit 27a03a91)."""
+"""How ai-toolkit (commit 27a03a91) and zdoctor's own runner take the parts of a model, a record an architecture."""
 
 from __future__ import annotations
 
@@ -95,22 +95,33 @@ _LATER = replace(
     adapter_key=None,
     vae_path=False,
 )
+_KONTEXT = replace(_LATER, name="Flux Kontext", extras=True)
 _FAMILIES = {
     "zimage": _ZIMAGE,
     "z_image": _ZIMAGE,
     "flux": _FLUX,
-    "flux_kontext": replace(_LATER, name="Flux Kontext", extras=True),
+    "flux_kontext": _KONTEXT,
     "flex2": replace(_LATER, name="Flex.2"),
 }
 
 
+OWN = "zdoctor"  # the trainer of a run that zdoctor's own runner is to train
 BY_FILES = ("sd-scripts", "musubi-tuner")  # see part_files
-TRAINED = ("zimage", "flux", "flux_kontext")  # the architectures of zdoctor's own runner
+OTHERS = ("ai-toolkit", "SimpleTuner", *BY_FILES)
+# The architectures of zdoctor's own runner, and what it opens of each: doctor/train/load.py, loop.py.
+_OWN = {
+    "zimage": _ZIMAGE,
+    "flux": replace(_LATER, name="Flux", single_file="black-forest-labs/FLUX.1-dev", bare=True, extras=True),
+    "flux_kontext": replace(_KONTEXT, single_file="black-forest-labs/FLUX.1-Kontext-dev", bare=True),
+}
+TRAINED = tuple(_OWN)
 EDITING = ("flux_kontext",)  # those of them that are given a control image
 
 
 def family_of(run: Run) -> Family | None:
     """How this run's architecture is loaded; None where that is not known here, or parts are files of their own."""
+    if run.trainer == OWN:
+        return _OWN.get(run.architecture or "")
     return None if run.trainer in BY_FILES else _FAMILIES.get(run.architecture or "")
 
 

@@ -65,7 +65,7 @@ class Outcome:
 @dataclass(frozen=True)
 class Report:
     """What a check found. `outputs` are the folders that the runs will write to, as the config names them; `deep`
-    when the model's files were read as a whole; `trainable` when zdoctor's own runner knows the architecture.
+    when the model's files were read as a whole; `trainable` when `zdoctor train` would start.
     `command` is what was asked for; `cut_short` says what a deadline ended, "" when nothing was.
     """
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ..architectures import Shapes, needed_tensors, why_not
 from ..architectures.single_file import original_layout
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
-from ..model.families import BY_FILES, Family, family_of
+from ..model.families import BY_FILES, OWN, Family, family_of
 from ..model.record import dataclass
 from .components import listed, read_component, read_json
 from .part_files import probe_part_files
@@ -95,6 +95,9 @@ def _from_hub(look: _Look) -> ModelFolder | Unknown:
 def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
     """A single file; its config and the other parts come from `extras_model`, else from the family's repository."""
     folder = look.paths.parent(weight.path)
+    if look.run.trainer == OWN:  # it takes a prefix off
+        tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in weight.tensors.items()}
+        weight = replace(weight, tensors=tensors)
     family, owner = look.family, repo.repo if repo else None
     components: dict[str, Component] = {}
     if family is None or family.single_file is None:
@@ -151,16 +154,18 @@ def _as_written(class_name: str, needed: Shapes, weight: WeightFile) -> Shapes:
 
 
 def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any] | None:
-    """The transformer's config of `extras`; of the family's own repository it is the class's defaults."""
+    """The transformer's config of `extras`; of the family's own repository it is the class's defaults.
+
+    zdoctor's runner downloads nothing: what is not here, it does not have.
+    """
+    absent: Mapping[str, Any] | None = {} if extras == published and look.run.trainer != OWN else None
     folder = _place(look, extras)
     if folder is None:
-        return {} if extras == published else None
+        return absent
     nested = look.paths.join(folder, "transformer")
     inside = isinstance(listed(look.world, nested), tuple)
     config = read_json(look.world, look.paths.join(nested if inside else folder, "config.json"))
-    if isinstance(config, Unknown):
-        return {} if extras == published else None
-    return config
+    return absent if isinstance(config, Unknown) else config
 
 
 def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:

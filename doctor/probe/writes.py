@@ -7,7 +7,7 @@ sd-scripts writes its caches beside the pictures (48d368fa, library/strategy_flu
 from __future__ import annotations
 
 from ..model import Files, Run, Unknown, WritePlace, Writes
-from ..model.families import BY_FILES
+from ..model.families import BY_FILES, OWN
 from .world import Paths, Stat, World
 
 SIZES = ".aitk_size.json"
@@ -23,7 +23,8 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
 
     if run.output_folder:
         add("the run folder", paths.absolute(run.output_folder), "output_folder", "at its start")
-    for dataset in run.datasets if run.trainer != "SimpleTuner" else ():  # it has folders of its own for its caches
+    # SimpleTuner has folders of its own for its caches, zdoctor's runner one in the run folder
+    for dataset in () if run.trainer in ("SimpleTuner", OWN) else run.datasets:
         entry = files.at(dataset.folder)
         if entry is None or entry.kind not in ("folder", "file"):
             continue

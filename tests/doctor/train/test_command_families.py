@@ -20,7 +20,7 @@ from .test_single_file import single
 def config(base: Path, data: Path, architecture: str, **changes: Any) -> str:
     process: dict[str, Any] = {
         "type": "sd_trainer",
-        "training_folder": "out",
+        "training_folder": changes.pop("output", "out"),
         "device": "cpu",
         "training_seed": 42,
         "network": {"type": "lora", "linear": 4, "linear_alpha": 4},
@@ -38,7 +38,8 @@ def config(base: Path, data: Path, architecture: str, **changes: Any) -> str:
             "noise_scheduler": "flowmatch",
             "timestep_type": "flux_shift",
             "cache_text_embeddings": True,
-        },
+        }
+        | changes.pop("train", {}),
         "model": {"name_or_path": str(base), "arch": architecture, "quantize": True, **changes.pop("model", {})},
         "sample": {"sample_every": 50, "width": 64, "height": 64, "sample_steps": 2, "guidance_scale": 4}
         | changes.pop("sample", {"prompts": ["a b"]}),

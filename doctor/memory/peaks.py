@@ -1,0 +1,36 @@
+"""The peak of a run, by whoever trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..architectures.sizes import Sizes
+from ..model import DatasetFolder, Gpu, Phase, Run
+from ..model.families import OWN
+from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, phases_of_trainer, sequence_of
+from .runner import phases_of_runner
+
+
+def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
+    made = phases_of_runner if run.trainer == OWN else phases_of_trainer
+    return made(run, sizes, datasets, card)
+
+
+def peak_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+    return max(phase.total for phase in phases_of(run, sizes, datasets, card))
+
+
+def highest_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+    """The high end of the estimate: context, allocator and LoRA copies at their worst."""
+    context = CONTEXT_RANGE if card else HOST_BASE // 2
+    if run.trainer == OWN:  # its LoRA was part of the traces; a processor without bfloat16 computes in float32
+        widest = run if card or run.dtype not in ("bf16", "bfloat16") else replace(run, dtype="fp32")
+        return int(1.03 * peak_of(widest, sizes, datasets, card)) + context
+    copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.batch_size)
+    return max(
+        int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
+        + context
+        + copies * ("activations" in phase.items)
+        for phase in phases_of(run, sizes, datasets, card)
+    )

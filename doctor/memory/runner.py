@@ -1,0 +1,149 @@
+"""What is held in each phase of a run by zdoctor's own runner (doctor/train/loop.py).
+
+It encodes the captions, then the pictures, and drops the encoders before it loads the transformer, which is quantized
+tensor by tensor on its way. What of the encoding does not fit on the card is done on the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from ..architectures.bytes import QUANTIZED, WIDTHS, state_bytes
+from ..architectures.network import offloaded_share, trained_weights
+from ..architectures.sizes import Sizes
+from ..model import DatasetFolder, Gpu, Phase, Run
+from .phases import (
+    CONTEXT,
+    HOST_BASE,
+    TEXT_ENCODER_WORK,
+    activations_of,
+    buckets,
+    on_card,
+    sequence_of,
+    tokens_of,
+)
+
+# Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
+ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))
+LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/strips.py
+# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/load.py, quantize.py.
+COPIES, PIECE = 3, 1 << 26
+_HALF = ("fp16", "half", "float16")
+_BRAIN = ("bf16", "bfloat16")
+_FOUR_BITS = ("nf4", "uint4", "qint4")
+
+
+def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
+    """The phases in their order; those of encoding that the card has no room for are left out."""
+    base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
+    width = width_of(run, card)
+    weights = runner_weights(run, sizes, card)
+    transformer = on_card(sizes, run, weights) if card else weights
+    trained = trained_weights(run, sizes.linears)
+    held = {
+        "transformer": transformer,
+        "LoRA weights": 4 * trained * (2 if run.use_ema else 1),
+        "optimizer": int(state_bytes(run.optimizer) * trained),
+    }
+    paints = bool(run.samples) and not run.disable_sampling
+    if run.adapter and paints:
+        held["adapter kept for previews"] = width * run.rank * sizes.lora_sides
+    vae = {"VAE": 4 * sizes.vae}
+    vae_scale = sizes.vae_width / 128
+    pixels = max(prod(picture) for picture in buckets(run, datasets))
+    image, text = sequence_of(run, sizes, datasets)
+
+    work = int(TEXT_ENCODER_WORK * text_width(run, card) / 2 * sizes.text_encoder)
+    captions = Phase(
+        "encoding the captions", {**base, "text encoder": text_encoder(run, sizes, card), "encoding": work}
+    )
+    encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
+    pictures = Phase("encoding the pictures", {**base, **vae, "encoding": encode})
+    yield from (phase for phase in (captions, pictures) if _fits(phase, card))
+    arriving = min(_largest(sizes), PIECE) * 4 * COPIES if card else _largest(sizes) * sizes.stored
+    merged = {"adapter": 4 * run.rank * sizes.lora_sides} if run.adapter else {}
+    loaded = transformer if not offloaded_share(run) else 0
+    yield Phase("loading the transformer", {**base, "transformer": loaded, **merged, "a tensor on its way": arriving})
+    activations = activations_of(run, sizes, image, text, half=is_half(run, card))
+    step = {**held, "gradients": 4 * trained, "activations": activations}
+    yield Phase("training step", {**base, **step})
+    if not paints:
+        return
+    wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
+    guided = 2 if sizes.kind.text == 256 and any(s.guidance > 1 for s in run.samples) else 1
+    tokens = guided * (tokens_of(sizes, wide, high) + text)
+    drawing = int(sizes.kind.moment * width * sizes.width * tokens)
+    yield Phase("drawing previews", {**base, **held, "drawing": drawing})
+    strips = DECODE_STRIPS if card or wide * high > LARGE else DECODE
+    decoding = Phase("decoding previews", {**base, **held, **vae, "decoding": int(strips * vae_scale * wide * high)})
+    if _fits(decoding, card):
+        yield decoding
+
+
+def runner_weights(run: Run, sizes: Sizes, card: Gpu | None) -> int:
+    """Bytes of the transformer as the runner keeps it."""
+    return runner_blocks(run, sizes, card) + width_of(run, card) * sizes.rest
+
+
+def runner_blocks(run: Run, sizes: Sizes, card: Gpu | None) -> int:
+    kind = _kind(run.quantization)
+    if kind is not None:
+        return int(_bytes(kind) * sizes.blocks) + 4 * sizes.block_rows * (kind not in _FOUR_BITS)
+    if is_half(run, card):  # float16, with a float32 scale a row
+        return 2 * sizes.blocks + 4 * sizes.block_rows
+    return width_of(run, card) * sizes.blocks
+
+
+def width_of(run: Run, card: Gpu | None) -> int:
+    """Bytes of a number outside the quantized weights."""
+    return 4 if is_half(run, card) else WIDTHS[run.dtype]
+
+
+def is_half(run: Run, card: Gpu | None) -> bool:
+    """Whether the blocks multiply in float16 and the rest is float32 (doctor/train/numerics.py)."""
+    old = card is not None and card.capability is not None and card.capability < (8, 0)
+    return run.dtype in _HALF or (run.dtype in _BRAIN and old)
+
+
+def text_width(run: Run, card: Gpu | None) -> int:
+    return 2 if is_half(run, card) else WIDTHS[run.dtype]
+
+
+def text_encoder(run: Run, sizes: Sizes, card: Gpu | None) -> int:
+    width, kind = text_width(run, card), _kind(run.text_encoder_quantization)
+    if kind is None:
+        return width * sizes.text_encoder
+    return int(_bytes(kind) * 1.002 * sizes.text_linears) + width * (sizes.text_encoder - sizes.text_linears)
+
+
+def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
+    """Host bytes that cannot be given back while a run for a card loads.
+
+    A tensor goes to the card as it is read. Blocks that wait in host memory (layer_offloading) are made there. A text
+    encoder that the card has no room for is held in host memory; another one too, while it is converted.
+    """
+    waiting = runner_weights(run, sizes, card) if offloaded_share(run) else _largest(sizes) * sizes.stored
+    encoder = text_encoder(run, sizes, card)
+    quantized = _kind(run.text_encoder_quantization) is not None
+    is_here = encoder + CONTEXT > card.memory_free or (not quantized and sizes.text_stored != text_width(run, card))
+    return HOST_BASE + max(waiting, encoder if is_here else 0)
+
+
+def _fits(phase: Phase, card: Gpu | None) -> bool:
+    return card is None or phase.total <= card.memory_free
+
+
+def _kind(quantization: str | None) -> str | None:
+    """The format without what follows "|"; None for what the runner leaves unquantized."""
+    name = (quantization or "none").partition("|")[0]
+    return name if name in QUANTIZED else None
+
+
+def _bytes(kind: str) -> float:
+    return QUANTIZED["nf4" if kind in _FOUR_BITS else kind]
+
+
+def _largest(sizes: Sizes) -> int:
+    """Numbers in the largest weight of a block."""
+    return max(map(prod, sizes.linears), default=0)

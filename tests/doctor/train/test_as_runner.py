@@ -1,0 +1,191 @@
+"""Configs that `zdoctor check` finds errors in for ai-toolkit, and what `zdoctor train` makes of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands import examination
+from zdoctor.doctor.model.families import OWN
+from zdoctor.doctor.rules import all_rules
+
+from .test_command_families import config
+from .test_single_file import single
+
+QUIET: dict[str, list[str]] = {"prompts": []}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory that every user reaches; pytest's own are shut."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("ZDOCTOR_CACHE", str(folder / "cache"))
+        monkeypatch.setenv("ZDOCTOR_STATE", str(folder / "state"))
+        yield folder
+        monkeypatch.undo()
+
+
+@contextmanager
+def plain_user() -> Iterator[None]:
+    """As somebody to whom modes of files apply; a user who is not root already is one."""
+    if os.geteuid() != 0:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as changed:
+        for variable in ("ZDOCTOR_CACHE", "ZDOCTOR_STATE"):  # folders of its own
+            changed.setenv(variable, f"{os.environ[variable]}-of-nobody")
+        os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+
+def fp16(tiny: Path, flux: Path, data: Path) -> str:
+    return config(tiny, data, "zimage", train={"dtype": "fp16"}, sample=QUIET)
+
+
+def steps_down(tiny: Path, flux: Path, data: Path) -> str:
+    schedule = {"lr_scheduler": "step", "lr_scheduler_params": {"step_size": 1}}
+    return config(tiny, data, "zimage", train=schedule, sample=QUIET)
+
+
+def four_bits(tiny: Path, flux: Path, data: Path) -> str:
+    return config(tiny, data, "zimage", model={"qtype": "nf4"}, sample=QUIET)
+
+
+def flux_file(tiny: Path, flux: Path, data: Path) -> str:
+    file = single(flux, Path("flux.safetensors"), "model.diffusion_model.")
+    return config(file, data, "flux", model={"extras_name_or_path": str(flux)}, sample=QUIET)
+
+
+@pytest.mark.parametrize(
+    ("made", "errors"),
+    [(fp16, {"TRN003"}), (steps_down, {"CFG004"}), (four_bits, {"CFG004"}), (flux_file, {"MDL002"})],
+)
+def test_what_stops_ai_toolkit_is_trained(
+    here: Path,
+    tiny: Path,
+    flux: Path,
+    circles: Path,
+    made: Callable[[Path, Path, Path], str],
+    errors: set[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = made(tiny, flux, circles)
+    assert main(["check", name]) == 1
+    said = capsys.readouterr().out
+    assert {finding.rule for finding in examination(name).report.errors} == errors
+    assert f"zdoctor's own trainer can run it as it is: zdoctor train {name}" in said
+    assert main(["train", name]) == 0, capsys.readouterr()
+    assert load_file("out/circles/circles.safetensors")
+
+
+def test_a_read_only_dataset_is_trained(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(circles, here / "data"))
+    model = Path(shutil.copytree(tiny, here / "model"))
+    for path in (*data.rglob("*"), *model.rglob("*")):
+        path.chmod(0o755)
+    name = config(model, circles, "zimage", sample=QUIET)
+    assert main(["train", name]) == 0  # imports what it needs while the interpreter's files can be read
+    name = config(model, data, "zimage", sample=QUIET, output="second")
+    data.chmod(0o555)
+    before = sorted(data.iterdir())
+    with plain_user():
+        assert main(["check", name]) == 1
+        assert "PTH001" in (said := capsys.readouterr().out) and "own trainer can run it" in said
+        assert main(["train", name]) == 0, capsys.readouterr()
+    data.chmod(0o755)
+    assert load_file("second/circles/circles.safetensors") and sorted(data.iterdir()) == before
+
+
+def lacking(tiny: Path, data: Path) -> str:
+    folder = Path(shutil.copytree(tiny, Path("model")))
+    file = next((folder / "transformer").glob("*.safetensors"))
+    held = load_file(file)
+    held.popitem()
+    save_file(held, file, metadata={"format": "pt"})
+    return config(folder, data, "zimage", train={"dtype": "fp16"}, sample=QUIET)
+
+
+def absent(tiny: Path, data: Path) -> str:
+    return config(tiny, Path("nowhere").absolute(), "zimage", train={"dtype": "fp16"}, sample=QUIET)
+
+
+def shut(tiny: Path, data: Path) -> str:
+    Path("shut").mkdir(mode=0o555)
+    return config(tiny, data, "zimage", output=str(Path("shut/out").absolute()), sample=QUIET)
+
+
+def quoted(tiny: Path, data: Path) -> str:
+    return config(tiny, data, "zimage", train={"dtype": "fp16", "lr": "0.001"}, sample=QUIET)
+
+
+@pytest.mark.parametrize(
+    ("made", "rule"), [(lacking, "MDL001"), (absent, "PTH004"), (shut, "PTH001"), (quoted, "CFG004")]
+)
+def test_what_stops_any_trainer_stops_zdoctor_too(
+    here: Path,
+    tiny: Path,
+    circles: Path,
+    made: Callable[[Path, Path], str],
+    rule: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = made(tiny, circles)
+    main(["check", name])  # imports what it needs
+    capsys.readouterr()
+    with plain_user() if made is shut else nullcontext():
+        assert main(["check", name]) == 1
+        assert "zdoctor train" not in capsys.readouterr().out
+        assert main(["train", name]) == 1
+    said = capsys.readouterr()
+    assert rule in said.err and "ai-toolkit" not in said.out
+    assert not Path("out").exists()
+
+
+def test_a_green_check_offers_only_what_would_start(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ai-toolkit has this optimizer, the runner does not."""
+    for optimizer, offered in (("adamw", True), ("automagic", False)):
+        name = config(tiny, circles, "zimage", train={"optimizer": optimizer}, sample=QUIET)
+        assert main(["check", name]) == 0
+        assert ("next: zdoctor train" in capsys.readouterr().out) is offered
+
+
+def test_which_rules_do_not_concern_the_runner() -> None:
+    """They speak of what the other trainers' own code does."""
+    ours = {rule.id for rule in all_rules() if rule.suits(OWN)}
+    others = {rule.id for rule in all_rules() if rule.suits("ai-toolkit") or rule.suits("SimpleTuner")} - ours
+    own_code = {"CFG003", "HUB005", "HUB006", "HUB007", "MDL006", "TRN001", "TRN002", "TRN003", "TRN006"}
+    of_simpletuner = {rule.id for rule in all_rules() if rule.id.startswith("SIM")}
+    assert others >= own_code | of_simpletuner | {"SRC001", "SRC002", "SRC003"}
+    files = {f"HUB00{n}" for n in (1, 2, 3, 4, 8)} | {f"MDL00{n}" for n in (1, 2, 3, 4, 5)}
+    rest = {
+        "PTH001",
+        "PTH002",
+        "PTH003",
+        "PTH004",
+        "DAT001",
+        "DAT002",
+        "DSK001",
+        "DSK002",
+        "CFG001",
+        "CFG002",
+        "CFG004",
+    }
+    assert ours >= files | rest | {"MEM001", "MEM002", "MEM003", "TRN004", "TRN005"}
