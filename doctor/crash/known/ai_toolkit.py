@@ -66,12 +66,19 @@ KNOWN = (
     Known(
         "UnicodeDecodeError",
         r"codec can't decode",
+        "The config is not written in UTF-8.",
+        "Save it again as UTF-8, without a byte-order mark.",
+        rule="CFG001",
+        where=r"toolkit[/\\]config\.py",
+    ),
+    Known(
+        "UnicodeDecodeError",
+        r"codec can't decode",
         "A caption file is not written in UTF-8; the log does not name it. The position in the message is the place "
         "in "
         "that file.",
         "In the dataset's folder type grep -laxv '.*' *.txt to list such files; save each again as UTF-8.",
         where=r"data_loader|dataloader_mixins|load_caption|get_caption",
-        alone=True,
     ),
     Known(
         "RuntimeError",

@@ -44,17 +44,15 @@ def _move(unet: _Part) -> None:
 @pytest.mark.parametrize("locals_shown", [False, True])
 @pytest.mark.parametrize("chained", [False, True])
 def test_panels_of_rich(width: int, locals_shown: bool, chained: bool) -> None:
-    try:
+    with pytest.raises((NotImplementedError, RuntimeError)) as caught:
         try:
             _move(_Part())
         except NotImplementedError as error:
             if not chained:
                 raise
             raise RuntimeError("loading failed") from error
-    except (NotImplementedError, RuntimeError) as error:
-        shown = Traceback.from_exception(
-            type(error), error, error.__traceback__, show_locals=locals_shown, width=width
-        )
+    error = caught.value
+    shown = Traceback.from_exception(type(error), error, error.__traceback__, show_locals=locals_shown, width=width)
     screen = Console(
         file=io.StringIO(), width=width, color_system="truecolor", force_terminal=True, legacy_windows=False
     )

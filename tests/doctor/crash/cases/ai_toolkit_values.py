@@ -112,6 +112,13 @@ CASES: dict[str, tuple[str, str, str]] = {
         "",
     ),
     # ai-toolkit: datasets, caches, memory
+    "config in another encoding": (
+        ai_toolkit(
+            "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe4 in position 9", file="toolkit/config.py"
+        ),
+        "CFG001",
+        "The config",
+    ),
     "caption in another encoding": (
         ai_toolkit("UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 3: invalid start byte"),
         "",
