@@ -146,7 +146,9 @@ def examine_config(
         elapsed_ms=elapsed,
         machine=world.system.recorded,
         deep=deep,
-        trainable=not as_runner and not reports[0].errors and _trainable(world, reading, facts, of_runner, deep),
+        trainable=not as_runner
+        and not reports[0].errors
+        and _trainable(world, reading, facts, of_runner, {finding.rule for finding in report.errors}, deep),
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
     return Examination(
@@ -154,25 +156,37 @@ def examine_config(
     )
 
 
-def _trainable(world: World, reading: Reading, seen: Sequence[Facts], rules: Sequence[Rule], deep: bool) -> bool:
-    """Whether `zdoctor train` would start. What is the same whoever trains is not looked at again."""
+def _trainable(
+    world: World, reading: Reading, seen: Sequence[Facts], rules: Sequence[Rule], found: set[str], deep: bool
+) -> bool:
+    """Whether `zdoctor train` would start, `found` being the rules that found errors for the config's own trainer.
+
+    What is the same whoever trains is not looked at again.
+    """
     if reading.config.trainer in (None, SCRIPT, *BY_FILES) or not reading.runs:
         return False
     serious = {rule.id for rule in rules if rule.severity == "error"}
-    needed = {name for rule in rules for name in rule.needs}
+    # What stops the trainer mostly stops the runner, too: that is asked first.
+    suspects = [rule for rule in rules if rule.id in found]
     for known in seen:
         shared = {
             name: fact for name, fact in vars(known).items() if name not in BY_TRAINER and fact is not NOT_ASKED
         }
         if isinstance(known.model, ModelFolder) and known.model.layout == "diffusers":
             shared["model"] = known.model
-        schema = gather(world, reading.config, known.run, ("schema",), shared=shared).schema
-        run = None if isinstance(known.run, Unknown) else obeyed(known.run, schema)
-        if run is None:
+        if isinstance(known.run, Unknown):
             return False
-        facts = gather(world, reading.config, run, needed, shared=shared, deep=deep)
-        report = examine(facts, rules, {}, config=reading.config.path, trainer=OWN)
-        if not report.ok or any(outcome.rule in serious for outcome in report.unknown):
+        schema = gather(world, reading.config, known.run, ("schema",), shared=shared).schema
+        try:
+            run = for_runner(known.run, schema)
+        except UserError:
+            return False
+        for some in (suspects, [rule for rule in rules if rule not in suspects]):
+            facts = gather(world, reading.config, run, _needed(some), shared=shared, deep=deep)
+            report = examine(facts, some, {}, config=reading.config.path, trainer=OWN)
+            if not report.ok or any(outcome.rule in serious for outcome in report.unknown):
+                return False
+        if not obeyed(run):
             return False
     return True
 
@@ -181,7 +195,7 @@ def _examine(
     rules: Sequence[Rule], world: World, reading: Reading, run: Run | Unknown, shared: dict[str, Any], deep: bool
 ) -> tuple[Report, Facts]:
     repairs = all_repairs()
-    needed = {name for rule in rules for name in rule.needs}
+    needed = _needed(rules)
     facts = gather(world, reading.config, run, needed, shared=shared, deep=deep)
     # Repairs may need more than their rules; that is looked up only when there is something to repair.
     report = examine(facts, rules, {}, config=reading.config.path, trainer=reading.config.trainer)
@@ -190,6 +204,10 @@ def _examine(
         facts = gather(world, reading.config, run, needed | wanted, shared=shared, deep=deep) if wanted else facts
         report = examine(facts, rules, repairs, config=reading.config.path, trainer=reading.config.trainer)
     return report, facts
+
+
+def _needed(rules: Sequence[Rule]) -> set[str]:
+    return {name for rule in rules for name in rule.needs}
 
 
 def _no_run(reading: Reading) -> Unknown:
