@@ -48,6 +48,11 @@ class System:
         joined: str = (ntpath if self.os == "windows" else posixpath).join(*parts)
         return joined
 
+    def absolute(self, path: str) -> str:
+        """A path from the working directory on, without `..` in it."""
+        flavour = ntpath if self.os == "windows" else posixpath
+        return str(flavour.normpath(flavour.join(self.cwd, path)))
+
     def base(self, path: str) -> str:
         """The last part of a path, a trailing separator ignored."""
         name: str = (ntpath if self.os == "windows" else posixpath).basename(path.rstrip("/\\"))
@@ -181,12 +186,29 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Garbled:
+    """A caption that is not UTF-8: the first byte that is none, at `position`, in line `line`.
+
+    `encoding` is the one that it is surely in (by its byte-order mark) or may be in, "" when it cannot be told;
+    `text` is it in that encoding.
+    """
+
+    path: str
+    byte: int
+    position: int
+    line: int
+    encoding: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class DatasetFolder:
     """What a dataset folder holds, as the trainer walks it.
 
     `unreadable` are image files that cannot be decoded, with the reason; `more` counts images that were not looked
     into. `others` counts the files of other kinds by extension, captions left out; `unlisted` the folders inside that
-    could not be listed, `captions` the files beside pictures that may be their captions, by extension.
+    could not be listed, `captions` the files beside pictures that may be their captions, by extension. `blank` counts
+    the captions with nothing in them; `garbled` are those that are not UTF-8.
     """
 
     key: str
@@ -197,6 +219,8 @@ class DatasetFolder:
     others: Mapping[str, int] = field(default_factory=dict)
     unlisted: int = 0
     captions: Mapping[str, int] = field(default_factory=dict)
+    blank: int = 0
+    garbled: tuple[Garbled, ...] = ()
 
 
 @dataclass(frozen=True)

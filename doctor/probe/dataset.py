@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
+from itertools import pairwise
 
 from ..model import DatasetFolder, Image, Run, Unknown
+from ..model.facts import Garbled
 from ..model.families import BY_FILES
 from ..model.run import repeats_of
 from .components import listed
@@ -14,6 +17,7 @@ from .world import Paths, Stat, World, resolve
 MOST_IMAGES = 2000
 MOST_FOLDERS = 1000
 _CAPTIONS = (".txt", ".caption", ".json", ".npz")
+_CAPTION_LIMIT = 1 << 16
 
 
 def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknown:
@@ -62,6 +66,8 @@ def _read(
     unreadable: dict[str, str] = {}
     others: Counter[str] = Counter()
     captions: Counter[str] = Counter()
+    garbled: list[Garbled] = []
+    blank = 0
     more = unlisted = visited = 0
     waiting = [root]
     while waiting and visited < MOST_FOLDERS:
@@ -106,5 +112,34 @@ def _read(
                 more += 1
             else:
                 images.append(Image(path, *size, caption=f"{stem}{caption}" in present))
+                words = (
+                    world.read(paths.join(folder, stem + caption), 0, _CAPTION_LIMIT) if images[-1].caption else b"-"
+                )
+                if isinstance(words, bytes):
+                    blank += not words.strip()
+                    garbled.extend(_garbled(paths.join(folder, stem + caption), words))
     unlisted += len(waiting)
-    return DatasetFolder(key, root, tuple(images), unreadable, more, others, unlisted, captions)
+    return DatasetFolder(
+        key, root, tuple(images), unreadable, more, others, unlisted, captions, blank, tuple(garbled)
+    )
+
+
+def _garbled(path: str, words: bytes) -> tuple[Garbled, ...]:
+    """What is wrong with a caption that the trainer cannot decode; nothing where it can."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(words, final=len(words) < _CAPTION_LIMIT)
+        return ()
+    except UnicodeDecodeError as error:
+        at = error.start
+    found = Garbled(path, words[at], at, words[:at].count(b"\n") + 1)
+    if len(words) == _CAPTION_LIMIT:
+        return (found,)
+    marked = words.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "utf-16" if marked else "cp1252"
+    # Where bytes beyond ASCII stand in pairs, it is rather one of the encodings of East Asia.
+    if not marked and any(one > 127 < other for one, other in pairwise(words)):
+        return (found,)
+    try:
+        return (Garbled(path, found.byte, at, found.line, encoding, words.decode(encoding)),)
+    except UnicodeDecodeError:
+        return (found,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -65,8 +66,18 @@ class Recorder:
             if "size" not in entry:
                 self.stat(final)
             ranges = [r for r in entry.get("ranges", []) if r[0] != start]
-            entry["ranges"] = [*ranges, [start, base64.b64encode(answer).decode()]]
+            kept = _veiled(answer) if self._is_caption(path) else answer
+            entry["ranges"] = [*ranges, [start, base64.b64encode(kept).decode()]]
         return answer
+
+    def _is_caption(self, path: str) -> bool:
+        """Whether a picture of the same name lies beside it, in a folder that was listed."""
+        paths = Paths(self.system)
+        stem, _, ending = paths.name(path).rpartition(".")
+        names = self._files.get(paths.parent(path), {}).get("names", ())
+        return f".{ending}".lower() not in IMAGES and any(
+            name.rpartition(".")[0] == stem and name.lower().endswith(IMAGES) for name in names
+        )
 
     def is_open(self, path: str) -> bool:
         return self.world.is_open(path)
@@ -160,6 +171,15 @@ class Recorder:
             "files": self._files,
         }
         return redact(made, self.system)
+
+
+def _veiled(caption: bytes) -> bytes:
+    """A caption whose words cannot be read: as long, as blank, and UTF-8 or not, as it was."""
+    try:
+        caption.decode()
+    except UnicodeDecodeError:
+        return re.sub(rb"[A-Za-z0-9]", b"x", caption)
+    return re.sub(rb"\S", b"x", caption)
 
 
 def redact(record: dict[str, Any], system: System) -> dict[str, Any]:

@@ -1,0 +1,128 @@
+"""Captions that cannot be read, and pictures that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import DatasetFolder, Finding, Run, found
+from ..doctor.model.families import BY_FILES, OWN
+from ..doctor.rules import rule
+
+_TEXTS = (".txt", ".caption")
+
+
+@rule(
+    "DAT003",
+    "error",
+    "caption-not-utf8",
+    prevents=(("UnicodeDecodeError", r"'utf-8' codec can't decode byte 0x\w+ in position \d+"),),
+    trainers=("ai-toolkit", OWN, *BY_FILES),
+)
+def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    """A caption that is saved in another encoding than UTF-8.
+
+    What: The trainer reads captions as UTF-8. A caption of a picture holds a byte that is none there: a curly quote
+    or an accent in Windows-1252 (0x92, 0xe9), or the whole file is UTF-16, GBK or the like.
+    Why: ai-toolkit opens a caption when it encodes it: while text embeddings are cached, after the model was loaded
+    and all latents were encoded, or in the middle of the first epoch. sd-scripts and musubi-tuner stop at it, too.
+    Repair: Save it as UTF-8. What begins with a byte-order mark is surely UTF-16; what may be Windows-1252 is shown
+    first. Two bytes beyond ASCII beside each other may be many encodings, and no repair is offered.
+    Upstream: https://github.com/ostris/ai-toolkit/issues/113
+    Signature: UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 17: invalid start byte
+    """
+    for folder in datasets:
+        dataset = next((one for one in run.datasets if one.key == folder.key), None)
+        written = run.written(f"{folder.key}/metadata_file")  # sd-scripts takes the captions from there
+        if not folder.garbled or dataset is None or dataset.captions != "files" or written is not None:
+            continue
+        first = folder.garbled[0]
+        yield found(
+            run.where(f"{folder.key}/folder_path"),
+            "The caption {path} is not UTF-8: byte {byte} in line {line}, at position {position}."
+            if len(folder.garbled) == 1
+            else "{count} captions in {folder} are not UTF-8; the first, {path}, has byte {byte} in line {line}.",
+            otherwise=_ends(run),
+            evidence={"folder": folder.path, "captions": [one.path for one in folder.garbled]},
+            path=first.path,
+            byte=f"0x{first.byte:02x}",
+            line=first.line,
+            position=first.position,
+            count=len(folder.garbled),
+            folder=folder.path,
+        )
+
+
+def _ends(run: Run) -> str:
+    if run.trainer == OWN:
+        return "The run ends before anything is loaded."
+    if run.trainer != "ai-toolkit":
+        return "The run ends with UnicodeDecodeError when it reads the captions."
+    if run.cache_text_embeddings:
+        return "The run ends with UnicodeDecodeError while it encodes the captions, after the model was loaded."
+    return "The run ends with UnicodeDecodeError at the step that takes this picture, in the first epoch."
+
+
+@rule("DAT004", "warning", "captions-missing", trainers=("ai-toolkit",))
+def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    """Pictures without a caption.
+
+    What: A picture has no file of its name that ends in caption_ext, or there is nothing in it, and there is no
+    default_caption. Datasets without a single caption are passed over where there is a trigger word: that is a way
+    to train.
+    Why: ai-toolkit says nothing and takes an empty caption (with the trigger word, if there is one). Of captions that
+    end in .caption it reads none while caption_ext is .txt.
+    Repair: Name the ending that the captions have, write the missing ones, or set default_caption.
+    Upstream: toolkit/dataloader_mixins.py load_caption (27a03a91)
+    Signature: None; the run trains, and the captions have no say.
+    """
+    unloaded = run.written("train/unload_text_encoder")
+    if run.kind not in ("lora", "finetune") or (unloaded is not None and unloaded.value is True):
+        return  # TRN006 says of the latter that captions are not read
+    for folder in datasets:
+        dataset = next((one for one in run.datasets if one.key == folder.key), None)
+        if dataset is None or dataset.default_caption or dataset.is_regularisation or dataset.caption_dropout >= 1:
+            continue
+        missing = [image for image in folder.images if not image.caption]
+        total = len(folder.images)
+        key, extension = f"{folder.key}/caption_ext", dataset.caption_extension
+        instead = [
+            one for one in _TEXTS if one != extension.lower() and 2 * folder.captions.get(one, 0) > max(total, 1)
+        ]
+        alone = not (run.trigger_word or run.written(f"{folder.key}/trigger_word"))
+        if total and len(missing) == total and instead:
+            message = "No picture in {folder} has a caption that ends in {extension}, but there are {instead} files."
+        elif total and len(missing) + folder.blank == total:
+            if not alone:
+                continue
+            message = "No picture in {folder} has a caption, and there is no trigger_word and no default_caption."
+        elif missing or folder.blank:
+            message = (
+                "{count} of {total} pictures in {folder} have no caption, {first} among them."
+                if len(missing) > 1
+                else "One of {total} pictures in {folder} has no caption: {first}."
+                if missing
+                else "{blank} captions in {folder} are empty files."
+                if folder.blank > 1
+                else "One caption in {folder} is an empty file."
+            )
+        else:
+            continue
+        new = instead[0] if instead and len(missing) == total else None
+        pointer = run.pointer(
+            key if run.written(f"{folder.key}/caption_type") is None else f"{folder.key}/caption_type"
+        )
+        yield found(
+            run.where(key),
+            message,
+            otherwise="They are trained with an empty caption, without a message."
+            if alone
+            else "They are trained with the trigger word alone, without a message.",
+            evidence={"missing": len(missing), "blank": folder.blank, "new": new, "pointer": pointer},
+            folder=folder.path,
+            extension=extension,
+            instead=new,
+            count=len(missing),
+            total=total,
+            first=missing[0].path if missing else None,
+            blank=folder.blank,
+        )
