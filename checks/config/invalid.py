@@ -36,7 +36,7 @@ _LOOKED_AT = keys.words("""
         ("ValueError", r"Cannot unload text encoder if training text encoder"),
         ("ValueError", r"gradient_accumulation and gradient_accumulation_steps are mutually exclusive"),
         ("ValueError", r"There are not any lora modules in this network"),
-        ("ValueError", r"Pipeline <class '.*StableDiffusion\w*Pipeline'> expected .*, but only .* were passed"),
+        ("ValueError", r"Pipeline <class \S*StableDiffusion\w*Pipeline'?> expected .*, but only .* were passed"),
         ("ValueError", r"Control image is required for Flux Kontext model generation"),
         ("TypeError", r"__init__\(\) got an unexpected keyword argument 'total_iters'"),
         ("TypeError", r"can't multiply sequence by non-int of type 'float'"),

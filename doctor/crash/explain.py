@@ -21,6 +21,8 @@ _SITES = (
     ("the VAE", re.compile(r"\bvae\b|\bae\.to\b|autoencoder", re.I)),
     ("the transformer", re.compile(r"transformer|unet|\bdit\b|flux\.to|model\.to", re.I)),
 )
+_LOADED = re.compile(r"Loaded (Flux|AE|CLIP-L|T5xxl):\s+(?:\w+\.py:\d+\s+)?_IncompatibleKeys\(missing_keys=\['")
+_LOADED_PARTS = {"Flux": "the transformer", "AE": "the VAE", "CLIP-L": "CLIP", "T5xxl": "T5"}
 # Rules whose finding is about one component.
 _SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
 _TRAINERS = (
@@ -59,7 +61,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     elif known is not None and (known.alone or known.line):
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
-    return Explanation(failure, known, rules, _site(failure) if _SITED & {*rules[:1]} else "", others)
+    site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
+    return Explanation(failure, known, rules, site, others)
 
 
 def _survived(failure: Failure, found: Sequence[Failure], lines: Sequence[str]) -> bool:
@@ -135,6 +138,12 @@ def _trainer(found: Sequence[Failure]) -> str:
     files = "\n".join(frame.file for frame in frames)
     own = any(not frame.is_library for frame in frames)
     return next((name for name, pattern in _TRAINERS if pattern.search(files)), SCRIPT if own else "")
+
+
+def _lacking(lines: Sequence[str]) -> str:
+    """The component of which sd-scripts has said that keys are missing."""
+    parts = set(_LOADED.findall("\n".join(lines)))
+    return _LOADED_PARTS.get(parts.pop(), "") if len(parts) == 1 else ""
 
 
 def _site(failure: Failure) -> str:

@@ -25,6 +25,15 @@ KNOWN = (
     ),
     Known(
         "",
+        "",
+        "ComfyUI does not know the names in the LoRA. For Z-Image this is a ComfyUI from before it could read "
+        "such files.",
+        "Update ComfyUI, then load the LoRA again.",
+        "Nothing has to be trained again.",
+        line="lora key not loaded: diffusion_model.layers.",
+    ),
+    Known(
+        "",
         r"Unpack is being triggered for a tensor that was already unpacked",
         "A custom autograd.Function reads ctx.saved_tensors twice in its backward, which checkpointing does not "
         "bear.",

@@ -13,7 +13,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.crash import explain
 
 from .cases import CASES
-from .shapes import META, ai_toolkit, traceback
+from .shapes import META, ai_toolkit, sd_scripts, traceback
 from .test_table import SIGNATURES
 
 LOG = ai_toolkit(META, "transformer.to(self.device_torch)")
@@ -78,6 +78,17 @@ def test_a_traceback_without_its_end_shows_where_it_was() -> None:
     seen = explain(traceback(META, ("/home/li/train.py", "main", "model.to(d)")).rpartition("Not")[0], SIGNATURES)
     assert seen.failure is not None and seen.failure.frame is not None and seen.known is not None and not seen.rules
     assert seen.failure.frame.code == "model.to(d)" and "amid a traceback" in seen.known.cause
+
+
+def test_what_sd_scripts_said_of_missing_keys_names_the_part() -> None:
+    said = (
+        "                    INFO     Loaded AE:                          flux_utils.py:187\n"
+        "                             _IncompatibleKeys(missing_keys=['encoder.conv_in.wei\n"
+        "                             ght'], unexpected_keys=[])\n"
+    )
+    whole = "INFO     Loaded Flux: <All keys matched successfully>\n"
+    assert explain(whole + said + sd_scripts(META, "part.to(device)"), SIGNATURES).site == "the VAE"
+    assert explain(whole + sd_scripts(META, "part.to(device)"), SIGNATURES).site == ""
 
 
 def test_faulthandler_tells_the_line() -> None:

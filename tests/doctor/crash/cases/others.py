@@ -199,6 +199,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "finds no card",
     ),
     # scripts, DeepSpeed
+    "not loaded by ComfyUI": (
+        "lora key not loaded: diffusion_model.layers.0.attention.to_q.lora_A.weight\n" * 3,
+        "",
+        "ComfyUI",
+    ),
     "got long": (
         script("RuntimeError: linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long"),
         "SRC015",
