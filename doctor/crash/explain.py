@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..model.crashes import Explanation, Failure, Signature
+from ..model.families import OWN
 from ..model.script import SCRIPT
 from .endings import REPORTED, SAID
 from .failure import failures
@@ -26,6 +27,7 @@ _LOADED_PARTS = {"Flux": "the transformer", "AE": "the VAE", "CLIP-L": "CLIP", "
 # Rules whose finding is about one component.
 _SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
 _TRAINERS = (
+    (OWN, re.compile(r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]")),
     ("musubi-tuner", re.compile(r"musubi", re.I)),
     ("SimpleTuner", re.compile(r"simpletuner", re.I)),
     ("ai-toolkit", re.compile(r"ai-toolkit|extensions_built_in|[/\\]toolkit[/\\]|BaseSDTrainProcess|SDTrainer")),

@@ -51,8 +51,8 @@ def test_panels_of_rich(width: int, locals_shown: bool, chained: bool) -> None:
             if not chained:
                 raise
             raise RuntimeError("loading failed") from error
-    error = caught.value
-    shown = Traceback.from_exception(type(error), error, error.__traceback__, show_locals=locals_shown, width=width)
+    end = caught.value
+    shown = Traceback.from_exception(type(end), end, end.__traceback__, show_locals=locals_shown, width=width)
     screen = Console(
         file=io.StringIO(), width=width, color_system="truecolor", force_terminal=True, legacy_windows=False
     )
