@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from ..architectures.bytes import QUANTIZED, WIDTHS, state_bytes
+from ..architectures.bytes import WIDTHS, state_bytes
 from ..architectures.network import offloaded_share, trained_weights
 from ..architectures.sizes import Sizes
 from ..model import DatasetFolder, Gpu, Phase, Run
 from .phases import (
     CONTEXT,
+    CONTEXT_RANGE,
     HOST_BASE,
     TEXT_ENCODER_WORK,
     activations_of,
@@ -32,11 +33,16 @@ COPIES, PIECE = 3, 1 << 26
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
 _FOUR_BITS = ("nf4", "uint4", "qint4")
+# Bytes a weight of the formats of the runner (doctor/train/names.py); of four bits with a scale for 64 weights.
+_BYTES = {
+    **dict.fromkeys(("int8", "qint8", "float8", "qfloat8", "qfloat8_e4m3fn"), 1.0),
+    **dict.fromkeys(_FOUR_BITS, 0.5 + 2 / 64),
+}
 
 
 def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
-    """The phases in their order; those of encoding that the card has no room for are left out."""
-    base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
+    """The phases in their order; those of the encoders that the card may have no room for are left out."""
+    base = _base(card)
     width = width_of(run, card)
     weights = runner_weights(run, sizes, card)
     transformer = on_card(sizes, run, weights) if card else weights
@@ -54,13 +60,9 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     pixels = max(prod(picture) for picture in buckets(run, datasets))
     image, text = sequence_of(run, sizes, datasets)
 
-    work = int(TEXT_ENCODER_WORK * text_width(run, card) / 2 * sizes.text_encoder)
-    captions = Phase(
-        "encoding the captions", {**base, "text encoder": text_encoder(run, sizes, card), "encoding": work}
-    )
     encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
     pictures = Phase("encoding the pictures", {**base, **vae, "encoding": encode})
-    yield from (phase for phase in (captions, pictures) if _fits(phase, card))
+    yield from (phase for phase in (_captions(run, sizes, card), pictures) if _fits(phase, card))
     arriving = min(_largest(sizes), PIECE) * 4 * COPIES if card else _largest(sizes) * sizes.stored
     merged = {"adapter": 4 * run.rank * sizes.lora_sides} if run.adapter else {}
     loaded = transformer if not offloaded_share(run) else 0
@@ -71,7 +73,8 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     if not paints:
         return
     wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
-    guided = 2 if sizes.kind.text == 256 and any(s.guidance > 1 for s in run.samples) else 1
+    # Flux takes the guidance itself; of Z-Image two pictures are drawn
+    guided = 2 if run.architecture == "zimage" and any(s.guidance > 1 for s in run.samples) else 1
     tokens = guided * (tokens_of(sizes, wide, high) + text)
     drawing = int(sizes.kind.moment * width * sizes.width * tokens)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing})
@@ -89,7 +92,7 @@ def runner_weights(run: Run, sizes: Sizes, card: Gpu | None) -> int:
 def runner_blocks(run: Run, sizes: Sizes, card: Gpu | None) -> int:
     kind = _kind(run.quantization)
     if kind is not None:
-        return int(_bytes(kind) * sizes.blocks) + 4 * sizes.block_rows * (kind not in _FOUR_BITS)
+        return int(_BYTES[kind] * sizes.blocks) + 4 * sizes.block_rows * (kind not in _FOUR_BITS)
     if is_half(run, card):  # float16, with a float32 scale a row
         return 2 * sizes.blocks + 4 * sizes.block_rows
     return width_of(run, card) * sizes.blocks
@@ -114,7 +117,7 @@ def text_encoder(run: Run, sizes: Sizes, card: Gpu | None) -> int:
     width, kind = text_width(run, card), _kind(run.text_encoder_quantization)
     if kind is None:
         return width * sizes.text_encoder
-    return int(_bytes(kind) * 1.002 * sizes.text_linears) + width * (sizes.text_encoder - sizes.text_linears)
+    return int(_BYTES[kind] * 1.002 * sizes.text_linears) + width * (sizes.text_encoder - sizes.text_linears)
 
 
 def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
@@ -126,22 +129,30 @@ def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     waiting = runner_weights(run, sizes, card) if offloaded_share(run) else _largest(sizes) * sizes.stored
     encoder = text_encoder(run, sizes, card)
     quantized = _kind(run.text_encoder_quantization) is not None
-    is_here = encoder + CONTEXT > card.memory_free or (not quantized and sizes.text_stored != text_width(run, card))
+    is_here = not _fits(_captions(run, sizes, card), card) or (
+        not quantized and sizes.text_stored != text_width(run, card)
+    )
     return HOST_BASE + max(waiting, encoder if is_here else 0)
 
 
+def _base(card: Gpu | None) -> dict[str, int]:
+    return {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
+
+
+def _captions(run: Run, sizes: Sizes, card: Gpu | None) -> Phase:
+    work = int(TEXT_ENCODER_WORK * text_width(run, card) / 2 * sizes.text_encoder)
+    items = {"text encoder": text_encoder(run, sizes, card), "encoding": work}
+    return Phase("encoding the captions", {**_base(card), **items})
+
+
 def _fits(phase: Phase, card: Gpu | None) -> bool:
-    return card is None or phase.total <= card.memory_free
+    return card is None or 1.03 * phase.total + CONTEXT_RANGE <= card.memory_free
 
 
 def _kind(quantization: str | None) -> str | None:
     """The format without what follows "|"; None for what the runner leaves unquantized."""
     name = (quantization or "none").partition("|")[0]
-    return name if name in QUANTIZED else None
-
-
-def _bytes(kind: str) -> float:
-    return QUANTIZED["nf4" if kind in _FOUR_BITS else kind]
+    return name if name in _BYTES else None
 
 
 def _largest(sizes: Sizes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 from zdoctor.doctor.memory import GIB, buckets, predict
 from zdoctor.doctor.model import DatasetFolder, Gpu, Image, Memory, Run, SamplePrompt, System, Unknown, Value, Where
+from zdoctor.doctor.model.families import OWN
 from zdoctor.tests.models import healthy, probed, run_of
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
 T4 = Gpu(0, "Tesla T4", 15 * GIB, int(14.6 * GIB), (7, 5), "560", "recorded: a T4")
+SAMPLE = SamplePrompt("p", 1024, 1024, 1, 8, 4.0)
 A6000 = Gpu(1, "RTX A6000", 48 * GIB, 47 * GIB, (8, 6), "560", "recorded: an A6000")
 
 
@@ -252,3 +255,82 @@ def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
     unknown = predict(offloaded, probed(run), (), SYSTEM, (T4,))
     assert isinstance(unknown, Unknown)
     assert "ramtorch" in unknown.reason
+
+
+# The same where zdoctor's runner multiplies in float16 on an int8 base: (run, resolution, batch size, checkpointing,
+# traced by benchmarks/trace.py).
+TRACED_HALF = [
+    (zimage, 512, 1, True, 7.44),
+    (zimage, 1024, 1, True, 10.13),
+    (zimage, 1024, 2, True, 13.93),
+    (zimage, 512, 1, False, 20.55),
+    (flux, 512, 1, True, 13.85),
+    (flux, 1024, 1, True, 16.86),
+    (flux, 1024, 2, True, 21.38),
+    (flux, 512, 1, False, 30.97),
+]
+ROOMY_T4 = replace(T4, memory_total=100 * GIB, memory_free=100 * GIB)
+
+
+@pytest.mark.parametrize(("made", "resolution", "batch", "checkpointing", "traced"), TRACED_HALF)
+def test_a_step_in_float16_is_predicted_within_three_percent(
+    made: Callable[..., Run], resolution: int, batch: int, checkpointing: bool, traced: float
+) -> None:
+    run = made(resolution, trainer=OWN, quantization="int8", batch_size=batch, gradient_checkpointing=checkpointing)
+    step = next(phase for phase in predicted(run, ROOMY_T4).phases if phase.name == "training step")
+    tensors = (step.total - step.items["CUDA context (assumed)"]) / GIB
+    assert tensors == pytest.approx(traced, rel=0.03)
+
+
+@pytest.mark.parametrize(("quantization", "resolution", "checkpointing", "traced"), TRACED)
+def test_a_step_of_the_runner_is_the_traced_one(
+    quantization: str | None, resolution: int, checkpointing: bool, traced: float
+) -> None:
+    run = zimage(resolution, trainer=OWN, quantization=quantization, gradient_checkpointing=checkpointing)
+    memory = predicted(run, A6000)
+    step = next(phase for phase in memory.phases if phase.name == "training step")
+    assert (step.total - step.items["CUDA context (assumed)"]) / GIB == pytest.approx(traced, rel=0.03)
+
+
+def test_the_runner_keeps_one_thing_at_a_time() -> None:
+    """Flux on 16 GB: ai-toolkit holds the whole transformer beside what it quantizes, zdoctor's runner a tensor."""
+    run = flux(512, quantization="nf4", text_encoder_quantization="qfloat8", samples=(SAMPLE,))
+    theirs, ours = (predicted(replace(run, trainer=trainer), T4) for trainer in ("ai-toolkit", OWN))
+    assert theirs.peak.total > T4.memory_free > ours.peak.total + ours.margin
+    early = [phase for phase in ours.phases if phase.name.startswith("encoding")]
+    assert len(early) == 2 and not any("transformer" in phase.items for phase in early)
+    late = [phase for phase in ours.phases if phase not in early]
+    assert late and not any("text encoder" in phase.items for phase in late)
+    # measured: 1.001 times the quantized weights and the largest tensor (benchmarks/load.py)
+    assert ours.host_peak == pytest.approx(0.6 * GIB + 2 * 56.6e6, rel=0.01)
+
+
+def test_what_does_not_fit_is_encoded_in_host_memory() -> None:
+    small = replace(T4, memory_free=8 * GIB)
+    run = flux(512, trainer=OWN, quantization="nf4", text_encoder_quantization=None)
+    memory = predicted(run, small)
+    assert "encoding the captions" not in [phase.name for phase in memory.phases]
+    assert memory.host_peak / GIB == pytest.approx(0.6 + 9.1, rel=0.02)
+    assert predicted(run, ROOMY_T4).host_peak < GIB
+
+
+@pytest.mark.parametrize(("precision", "parts"), [("float8", 0.55), ("nf4", 0.35), ("none", 1.0)])
+def test_a_text_encoder_is_quantized_but_for_its_embeddings(precision: str, parts: float) -> None:
+    run = zimage(trainer=OWN, text_encoder_quantization=None if precision == "none" else precision)
+    (encoding,) = [phase for phase in predicted(run, A6000).phases if phase.name == "encoding the captions"]
+    assert encoding.items["text encoder"] / (2 * 4.022e9) == pytest.approx(parts, abs=0.02)
+
+
+def test_blocks_that_wait_in_host_memory_are_made_there() -> None:
+    on = {"model/layer_offloading": Value(True, Where("c"), 0, 4)}
+    plain = zimage(trainer=OWN, quantization="int8")
+    away, here = (predicted(run, T4) for run in (replace(plain, settings={**plain.settings, **on}), plain))
+    assert away.host_peak - here.host_peak == pytest.approx(6.16e9, rel=0.03)
+    steps = [next(p for p in memory.phases if p.name == "training step").total for memory in (away, here)]
+    assert steps[0] < steps[1] - 5 * GIB
+
+
+def test_a_processor_may_have_to_compute_in_float32() -> None:
+    """bfloat16 arithmetic is not asked for here: unquantized weights may take twice as much."""
+    memory = predicted(zimage(512, trainer=OWN, quantization=None), *())
+    assert memory.margin > 10 * GIB
