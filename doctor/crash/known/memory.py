@@ -30,7 +30,7 @@ KNOWN = (
         r"unable to (open|write|resize|mmap|allocate)[^:]*(</torch_|/dev/shm|shared memory object </torch)"
         r"|DataLoader worker \(pid.*is killed by signal: Bus error|insufficient shared memory \(shm\)",
         "The shared memory (/dev/shm), through which the workers that read pictures hand them over, is full.",
-        "In Docker start the container with --shm-size=8g or --ipc=host; elsewhere set the number of workers to 0.",
+        "In Docker start the container with --ipc=host, or with a larger --shm-size; elsewhere set the number of workers to 0.",
         alone=True,
     ),
     Known(
@@ -59,7 +59,7 @@ KNOWN = (
         "",
         r"os error 1455|WinError 1455|[Tt]he paging file is too small",
         "Windows has no more memory to promise: RAM and page file together are smaller than what is loaded.",
-        "Let Windows manage the page file, or set it to 64 GB, on a drive that has the room; then restart.",
+        "Let Windows manage the size of the page file, on a drive that has room for the model; then restart.",
         "Free memory of the card does not help; this is about RAM.",
         rule="MEM002",
     ),
