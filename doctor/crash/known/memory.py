@@ -30,7 +30,8 @@ KNOWN = (
         r"unable to (open|write|resize|mmap|allocate)[^:]*(</torch_|/dev/shm|shared memory object </torch)"
         r"|DataLoader worker \(pid.*is killed by signal: Bus error|insufficient shared memory \(shm\)",
         "The shared memory (/dev/shm), through which the workers that read pictures hand them over, is full.",
-        "In Docker start the container with --ipc=host, or with a larger --shm-size; elsewhere set the number of workers to 0.",
+        "In Docker start the container with --ipc=host, or with a larger --shm-size; elsewhere set the number of "
+        "workers to 0.",
         alone=True,
     ),
     Known(
