@@ -10,6 +10,13 @@ from ..doctor.rules import Unestablished, rule
 from .contents import contents
 from .model_files import PROBLEMS
 
+# How zdoctor's runner reads the names of an adapter: doctor/train/adapter.py.
+_PREFIXES = ("diffusion_model.", "transformer.")
+_ENDINGS = {
+    **dict.fromkeys((".lora_A.weight", ".lora_A.default.weight", ".lora_down.weight"), "A"),
+    **dict.fromkeys((".lora_B.weight", ".lora_B.default.weight", ".lora_up.weight"), "B"),
+    ".alpha": "",
+}
 _FLUX_BLOCKS = ("transformer.single_transformer_blocks.", "transformer.transformer_blocks.")
 
 
@@ -34,7 +41,8 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     after the whole transformer has been loaded, for Flux after the text encoders and the VAE too. Before that,
     diffusers fuses the file into a Flux model by the names it knows and passes over all others without a word.
 
-    zdoctor's runner merges an adapter by the names of its Linears, and refuses one that does not fit.
+    `zdoctor train` merges an adapter by the names of the layers, with or without a prefix, and stops at one that
+    does not fit, before anything is loaded.
 
     Repair: Use the adapter published for this model (for Z-Image-Turbo, a file of
     ostris/zimage_turbo_training_adapter; for FLUX.1-schnell, ostris/FLUX.1-schnell-training-adapter).
@@ -51,12 +59,17 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
         yield found(
             place,
             "The adapter {path} is {problem}: {detail}.",
-            otherwise="Opening it fails, after the whole transformer has been loaded.",
+            otherwise="The run ends before anything is loaded."
+            if run.trainer == OWN
+            else "Opening it fails, after the whole transformer has been loaded.",
             evidence={"problem": adapter.problem},
             path=adapter.path,
             problem=PROBLEMS[adapter.problem],
             detail=adapter.detail,
         )
+        return
+    if run.trainer == OWN:
+        yield from _merged_by_the_runner(run, adapter, model)
         return
     family = family_of(run)
     if family is None or family.adapter_key is None:
@@ -108,4 +121,45 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             evidence={"names": outside[:5]},
             path=adapter.path,
             example=outside[0],
+        )
+
+
+def _merged_by_the_runner(run: Run, adapter: WeightFile, model: ModelFolder) -> Iterator[Finding]:
+    """The first thing that keeps zdoctor's runner from merging the adapter."""
+    transformer = model.components.get("transformer")
+    if model.layout == "single-file":  # its tensors have other names; the runner looks before it loads anything
+        return
+    if transformer is None or transformer.needed is None:
+        raise Unestablished("the layers that the adapter is for are not known")
+    shapes = {name.removesuffix(".weight"): shape for name, shape in transformer.needed.items()}
+    parts: dict[str, dict[str, tuple[int, ...]]] = {}
+    message, example = "", ""
+    for name, tensor in adapter.tensors.items():
+        ending = next((ending for ending in _ENDINGS if name.endswith(ending)), None)
+        if ending is None:
+            message, example = "{path} is no LoRA that can be merged: {example} is no part of one.", name
+            break
+        prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
+        module = name.removeprefix(prefix).removesuffix(ending)
+        parts.setdefault(module, {})[_ENDINGS[ending]] = tensor.shape
+    else:
+        message = "" if parts else "The adapter {path} holds no tensor at all."
+        for example, held in parts.items():
+            shape, down, up = shapes.get(example, ()), held.get("A", ()), held.get("B", ())
+            if len(shape) != 2:
+                message = "The adapter {path} was made for another model: this one has no layer {example}."
+            elif len(down) != 2 or len(up) != 2:
+                message = "The adapter {path} is incomplete: {example} lacks one of its two matrices."
+            elif (up[0], down[1]) != shape or up[1] != down[0]:
+                message = "The adapter {path} was made for another model: {example} has another size in this one."
+            if message:
+                break
+    if message:
+        yield found(
+            run.where("adapter"),
+            message,
+            otherwise="The run ends before anything is loaded.",
+            evidence={"names": list(adapter.tensors)[:5]},
+            path=adapter.path,
+            example=example,
         )

@@ -291,11 +291,13 @@ def not_green(seen: Examination, known: Container[str] = ()) -> str:
         return ", ".join(dict.fromkeys(f"{f.rule} {f.name}" for f in errors))
     if report.crashed:
         return ", ".join(f"{o.rule} crashed" for o in report.crashed)
+    if not seen.reading.runs:
+        return seen.reading.reason or "there is nothing to train in it"
     serious = {rule.id for rule in seen.rules if rule.severity == "error"}
     open_questions = [o for o in report.unknown if o.rule in serious]
     if open_questions:
         return "; ".join(f"{o.rule} is not known ({o.reason})" for o in open_questions)
-    return "" if seen.reading.runs else seen.reading.reason or "there is nothing to train in it"
+    return ""
 
 
 def run_training(
