@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from .checkout import Checkout
+from .earlier import EarlierSave
 from .environment import Environment
 from .hub import Hub
 from .microstep import MicroStep
@@ -291,6 +292,7 @@ class Facts:
     model: ModelFolder | Unknown = NOT_ASKED
     adapter: WeightFile | Unknown | None = NOT_ASKED
     starting_lora: WeightFile | Unknown | None = NOT_ASKED
+    earlier: EarlierSave | Unknown | None = NOT_ASKED
     hub: Hub | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED
@@ -298,6 +300,7 @@ class Facts:
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)
     environment: Environment | Unknown = NOT_ASKED
+    logins: tuple[str, ...] | Unknown = NOT_ASKED
     schema: Schema | Unknown = NOT_ASKED
     checkout: Checkout | Unknown | None = NOT_ASKED
     script: Script | Unknown = NOT_ASKED

@@ -15,8 +15,10 @@ from ..memory import predict
 from ..model import Checkout, Config, Facts, Files, Hub, ModelFolder, Run, Schema, Unknown, Writes
 from ..model.script import Script
 from .dataset import probe_datasets
+from .earlier import probe_earlier
 from .files import probe_files
 from .hub import claimed, probe_hub
+from .logins import probe_logins
 from .model import probe_adapter, probe_model
 from .packages import probe_environment
 from .room import probe_room
@@ -79,12 +81,14 @@ PROBES: Mapping[str, Probe] = {
     "gpus": lambda world: world.gpus(),
     "packages": lambda world: world.packages(PACKAGES),
     "environment": probe_environment,
+    "logins": probe_logins,
     "files": probe_files,
     "writes": _writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
     "model": _model,
     "adapter": probe_adapter,
     "starting_lora": probe_starting_lora,
+    "earlier": probe_earlier,
     "datasets": probe_datasets,
     "room": probe_room,
     "storage": probe_storage,
