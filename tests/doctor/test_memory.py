@@ -8,8 +8,22 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.memory import GIB, buckets, predict
-from zdoctor.doctor.model import DatasetFolder, Gpu, Image, Memory, Run, SamplePrompt, System, Unknown, Value, Where
+from zdoctor.doctor.model import (
+    Component,
+    DatasetFolder,
+    Gpu,
+    Image,
+    Memory,
+    ModelFolder,
+    Run,
+    SamplePrompt,
+    System,
+    Unknown,
+    Value,
+    Where,
+)
 from zdoctor.doctor.model.families import OWN
 from zdoctor.tests.models import healthy, probed, run_of
 
@@ -303,6 +317,18 @@ def test_the_runner_keeps_one_thing_at_a_time() -> None:
     assert late and not any("text encoder" in phase.items for phase in late)
     # measured: 1.001 times the quantized weights and the largest tensor (benchmarks/load.py)
     assert ours.host_peak == pytest.approx(0.6 * GIB + 2 * 56.6e6, rel=0.01)
+
+
+def test_loading_takes_what_was_measured() -> None:
+    """924 MiB anonymous above the imports for 0.930 billion parameters in int8 (benchmarks/load.py)."""
+    config = {"dim": 2304, "n_heads": 18, "n_kv_heads": 18, "n_layers": 12, "n_refiner_layers": 1}
+    needed = needed_tensors("ZImageTransformer2DModel", config)
+    part = Component("transformer", "/m/transformer", "ZImageTransformer2DModel", config, (), needed=needed)
+    run = zimage(trainer=OWN, quantization="int8", device="cpu")
+    memory = predict(run, ModelFolder("/m", "diffusers", "/m", {"transformer": part}), (), SYSTEM, ())
+    assert isinstance(memory, Memory)
+    (loading,) = [phase for phase in memory.phases if phase.name == "loading the transformer"]
+    assert (loading.total - loading.items["Python and its libraries"]) / 2**20 == pytest.approx(924, rel=0.02)
 
 
 def test_what_does_not_fit_is_encoded_in_host_memory() -> None:

@@ -167,6 +167,16 @@ def test_a_green_check_offers_only_what_would_start(
         assert ("next: zdoctor train" in capsys.readouterr().out) is offered
 
 
+def test_of_the_kaggle_notebook_only_the_missing_files_remain() -> None:
+    """The read-only dataset and the card without bf16 are nothing to the runner."""
+    example = Path(__file__).parents[3] / "examples"
+    config, machine = str(example / "kaggle_zimage.yaml"), str(example / "kaggle_t4x2.json")
+    theirs, ours = (examination(config, machine=machine, as_runner=own).report for own in (False, True))
+    assert {"PTH001", "TRN002", "TRN001", "CFG003"} <= {finding.rule for finding in theirs.findings}
+    assert {finding.rule for finding in ours.findings} == {"MDL003"}
+    assert not theirs.trainable
+
+
 def test_which_rules_do_not_concern_the_runner() -> None:
     """They speak of what the other trainers' own code does."""
     ours = {rule.id for rule in all_rules() if rule.suits(OWN)}
