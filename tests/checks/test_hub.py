@@ -17,10 +17,12 @@ from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
 from zdoctor.checks.hub_use import hf_xet_missing
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.model import Hub, Report, SetValue, Unknown
+from zdoctor.doctor.model import Hub, ModelFolder, Report, SetValue, Unknown
+from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.disks import folders_below
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.model import probe_model
 from zdoctor.tests.configs_on_disk import write_config
 from zdoctor.tests.hub_cases import (
     BIG,
@@ -365,3 +367,26 @@ def test_contents_that_could_not_be_verified_are_named(caches: dict[str, Cache],
     assert said(report) == [("HUB001", BIG)]
     (finding,) = report.findings
     assert finding.severity == "warning" and "could not be verified: it changed while it was read." in finding.text()
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_the_runner_opens_the_snapshot_by_its_path(caches: dict[str, Cache], tmp_path: Path, offline: bool) -> None:
+    """zdoctor's own trainer asks neither refs nor the client's notes, and downloads nothing that is missing."""
+    environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
+    run = replace(run_with(), trainer=OWN)
+    misled = caches["linked"].copy(tmp_path / "misled")
+    mark = misled.repo / ".no_exist" / misled.commit / VAE
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    misled.ref.write_text("f" * 40)
+    assert said(check(misled.world(**environment), run)) == []
+    world = misled.world(**environment)
+    model = probe_model(world, run, probe_hub(world, run))
+    assert isinstance(model, ModelFolder) and model.folder is not None and (Path(model.folder) / VAE).is_file()
+
+    lacking = caches["linked"].copy(tmp_path / "lacking")
+    lacking.file(SHARD).unlink()
+    lacking.blob(SHARD).unlink(missing_ok=True)
+    report = check(lacking.world(**environment), run)
+    assert [(finding.rule, finding.severity) for finding in report.findings] == [("HUB002", "error")]
+    assert "download" not in report.findings[0].consequence()
