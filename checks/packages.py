@@ -149,7 +149,11 @@ def driver_older_than_torch(environment: Environment, gpus: tuple[Gpu, ...]) -> 
     "package-too-old",
     prevents=(
         ("ImportError", r"Diffusers is out of date"),
-        ("ImportError", r"cannot import name '\w+' from '(diffusers|transformers)'"),
+        (
+            "ImportError",
+            r"cannot import name '(ZImage\w+|Qwen3ForCausalLM|FluxKontextPipeline|QwenImage\w+|Wan\w+)' "
+            r"from '(diffusers|transformers)'",
+        ),
     ),
     trainers=("ai-toolkit", "musubi-tuner", "zdoctor"),
 )

@@ -117,7 +117,17 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
     for key in ("train/unet_lr", "train/text_encoder_lr"):
         if _value(run, key) is not None and _value(run, key) != _value(run, "train/lr"):
             yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=run.learning_rate)
+    lr = _value(run, "train/lr")
+    if run.optimizer.startswith(("prodigy", "dadaptation")) and isinstance(lr, int | float) and 0 < lr < 0.1:
+        yield inert(
+            "train/lr",
+            "{optimizer} finds the rate by itself, and the trainer replaces an lr below 0.1 by 1",
+            optimizer=_value(run, "train/optimizer"),
+        )
     if architecture in _ZIMAGE:
+        if _value(run, "train/train_text_encoder"):
+            why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"
+            yield inert("train/train_text_encoder", why)
         for key in _UNREAD_BY_ZIMAGE:
             value = _value(run, key)
             if value not in (None, "", False, {}, 16):

@@ -149,6 +149,8 @@ def test_free_keys_are_free(healthy: str) -> None:
         (changed("lr", "0.0001\n        unet_lr: 0.001"), "train/unet_lr"),
         (changed("low_vram", 'false\n        vae_path: "/x"'), "model/vae_path"),
         (changed("device", '"cuda:1"'), "device"),
+        (changed("optimizer", '"prodigy"'), "train/lr"),
+        (changed("train_text_encoder", "true"), "train/train_text_encoder"),
     ],
 )
 def test_inert(sick: str, key: str) -> None:

@@ -78,6 +78,7 @@ KNOWN = (
         "in "
         "that file.",
         "In the dataset's folder type grep -laxv '.*' *.txt to list such files; save each again as UTF-8.",
+        rule="DAT003",
         where=r"data_loader|dataloader_mixins|load_caption|get_caption",
     ),
     Known(
@@ -109,6 +110,7 @@ KNOWN = (
         r"EOF when reading a line",
         "The hub asked for a token, and nobody could answer: push_to_hub is on, and HF_TOKEN is not set.",
         "The LoRA is saved. Set HF_TOKEN before the next start, or push_to_hub: false.",
+        rule="TRN011",
         where=r"interpreter_login|push_to_hub",
     ),
     Known(

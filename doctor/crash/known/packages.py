@@ -10,12 +10,14 @@ KNOWN = (
         r"no kernel image is available for execution on the device",
         "This build of PyTorch holds no code for the card.",
         "Install the PyTorch wheel that its site names for this card and driver.",
+        rule="PKG002",
     ),
     Known(
         "",
         r"Torch not compiled with CUDA enabled|PyTorch is not linked with support for cuda devices",
         "This is the build of PyTorch without CUDA.",
         "Install the PyTorch wheel that its site names for this card and driver.",
+        rule="PKG001",
     ),
     Known(
         "",
@@ -31,6 +33,7 @@ KNOWN = (
         r"|provided PTX was compiled with an unsupported toolchain",
         "The driver of the card is older than what this build of PyTorch needs.",
         "Update the driver, or install a PyTorch wheel for an older CUDA.",
+        rule="PKG003",
     ),
     Known(
         "",
@@ -44,6 +47,7 @@ KNOWN = (
         "The trainer needs a newer diffusers than the one installed, most often a commit that is in no release.",
         "pip install -r requirements.txt in the trainer's folder, in the environment that runs it.",
         "pip install -U diffusers may bring a version that is too new for it.",
+        rule="PKG004",
     ),
     Known(
         "ImportError",

@@ -121,7 +121,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "caption in another encoding": (
         ai_toolkit("UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 3: invalid start byte"),
-        "",
+        "DAT003",
         "UTF-8",
     ),
     "name outside of the code page": (
@@ -157,7 +157,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         ai_toolkit(
             "ImportError: Diffusers is out of date. Update diffusers to the latest version by doing pip uninstall"
         ),
-        "",
+        "PKG004",
         "newer diffusers",
     ),
     "packages apart": (
@@ -180,17 +180,17 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "lion": (
         ai_toolkit("ImportError: Please install lion_pytorch to use Lion optimizer -> pip install lion-pytorch"),
-        "",
+        "PKG005",
         "lion",
     ),
     "push without a token": (
         ai_toolkit("EOFError: EOF when reading a line", "interpreter_login(new_session=False)", file=_BASE),
-        "",
+        "TRN011",
         "token",
     ),
     "no key for wandb": (
         ai_toolkit("wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login()"),
-        "",
+        "TRN011",
         "key",
     ),
     "the message only": ("Error running job: Unknown optimizer type adamw16\n", "CFG004", ""),

@@ -100,12 +100,12 @@ CASES: dict[str, tuple[str, str, str]] = {
     "no library": ("python.exe ended with exit code 3221225781\n", "", "DLL"),
     "old card": (
         script("RuntimeError: CUDA error: no kernel image is available for execution on the device"),
-        "",
+        "PKG002",
         "no code for the card",
     ),
     "old driver": (
         script("RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."),
-        "",
+        "PKG003",
         "older than",
     ),
     "no driver": (
@@ -113,7 +113,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "MEM003",
         "finds no card",
     ),
-    "built without CUDA": (script("AssertionError: Torch not compiled with CUDA enabled"), "", "without CUDA"),
+    "built without CUDA": (script("AssertionError: Torch not compiled with CUDA enabled"), "PKG001", "without CUDA"),
     "illegal instruction": ("Illegal instruction (core dumped)\n", "", "processor"),
     "segmentation fault": ("Segmentation fault (core dumped)\n", "", "not its own"),
     "the line of a segmentation fault": (
