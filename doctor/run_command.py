@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
     if config is None:
         _say("the command names no config that zdoctor reads, so nothing is checked before it starts.")
     tried: set[str] = set()
-    for start in range(MOST_RESTARTS + 1):
+    starts = 0
+    while True:
         if config is not None and not _checked(config, tried if options.heal else None):
             return 1
         if written is not None:  # a repair may have changed the words
@@ -67,11 +68,11 @@ def run(options: argparse.Namespace) -> int:
             if _plan(config, rules):
                 _say(f"zdoctor fix {config} shows the repair; --apply carries it out.")
             return ended.code
-        if start == MOST_RESTARTS or not _healed(config, rules, tried):
+        if starts == MOST_RESTARTS or not _healed(config, rules, tried):
             _say("there is nothing more that is safe to repair; not started again.")
             return ended.code
-        _say(f"starting again ({start + 1} of at most {MOST_RESTARTS} times).")
-    return ended.code
+        starts += 1
+        _say(f"starting again ({starts} of at most {MOST_RESTARTS} times).")
 
 
 def config_in(command: Sequence[str]) -> str | None:

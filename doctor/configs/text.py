@@ -24,7 +24,8 @@ def format_of(path: str, text: str = "") -> Format:
     name = path.lower()
     if name.endswith(_SHELL) or (not name.endswith((*_FORMATS, ".yaml", ".yml")) and _COMMAND.search(text)):
         return "shell"
-    return next((format for end, format in _FORMATS.items() if name.endswith(end)), "yaml")
+    known: list[Format] = [format for end, format in _FORMATS.items() if name.endswith(end)]
+    return known[0] if known else "yaml"
 
 
 @dataclass(frozen=True)

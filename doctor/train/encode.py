@@ -114,7 +114,7 @@ class Texts:
         self, cache: Cache, family: Family, folders: Mapping[str, Path], dtype: torch.dtype, kind: Kind = "none"
     ) -> None:
         self.cache = cache
-        self.kind = kind
+        self.kind: Kind = kind
         self.family = family
         self.folders = {name: folders[name] for name in family.TEXT_PARTS}
         self.dtype = dtype

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -66,12 +67,15 @@ class Offload:
         self.copies: Any = CUDA.Stream(device) if device.type == "cuda" else None
         self.ready: list[Any] = [None, None]
         for index, block in enumerate(blocks):
-            block.register_forward_pre_hook(lambda _module, _inputs, index=index: self._turn(index))
+            block.register_forward_pre_hook(partial(self._before, index))
 
     @property
     def size(self) -> int:
         """The bytes that stay in host memory."""
         return sum(home.numel() for home in self.homes)
+
+    def _before(self, index: int, _module: nn.Module, _inputs: Any) -> None:
+        self._turn(index)
 
     def _turn(self, index: int) -> None:
         """A block is about to run: its weights are here, and the next one's are asked for."""

@@ -69,7 +69,7 @@ def _residual(block: Any, x: Tensor) -> Tensor:
     return output
 
 
-def _shrunk(conv: nn.Conv2d, x: Tensor) -> Tensor:
+def _shrunk(conv: Any, x: Tensor) -> Tensor:
     """The convolution in steps of two of a picture with a row and a column of zeros below and to the right."""
     output = x.new_empty((x.shape[0], conv.out_channels, x.shape[2] // 2, x.shape[3] // 2))
     for top, bottom in _rows(output):
@@ -79,7 +79,7 @@ def _shrunk(conv: nn.Conv2d, x: Tensor) -> Tensor:
     return output
 
 
-def _enlarged(conv: nn.Conv2d, x: Tensor) -> Tensor:
+def _enlarged(conv: Any, x: Tensor) -> Tensor:
     """The convolution of a picture of twice the size."""
     output = x.new_empty((x.shape[0], conv.out_channels, 2 * x.shape[2], 2 * x.shape[3]))
     for top, bottom in _rows(output):

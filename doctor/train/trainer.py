@@ -167,6 +167,7 @@ class Trainer:
         target = (noise - clean).to(self.device)
         # of one batch, all items are of one dataset's kind
         prior = any(item.prior for item in items)
+        before = target
         if prior or (mask is not None and self.background is not None):
             with self.base_only():
                 before = predict(texts)

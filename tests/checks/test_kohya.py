@@ -325,7 +325,7 @@ def test_what_a_parser_does_with_a_namespace() -> None:
     read = parser.parse_args([], namespace=argparse.Namespace(learning_rate="1e-4", fp8_base="false", typo=1))
     assert read.learning_rate == "1e-4" and read.fp8_base and read.typo == 1
     with pytest.raises(TypeError, match="'<=' not supported between instances of 'float' and 'str'"):
-        torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=read.learning_rate)
+        torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=read.learning_rate)  # pyright: ignore[reportArgumentType]
 
 
 def test_types_in_a_dataset_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,12 +43,15 @@ class Family(Protocol):
 
     def is_quantized(self, name: str) -> bool:
         """Whether the Linear of this name is stored in a quantized format."""
+        ...
 
     def is_target(self, name: str) -> bool:
         """Whether a LoRA covers the Linear of this name."""
+        ...
 
     def channels(self, model: nn.Module) -> int:
         """Of the latents that the model was made for."""
+        ...
 
     def text_encoder(
         self, folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device
@@ -57,6 +60,7 @@ class Family(Protocol):
 
         Raises TrainError; torch.OutOfMemoryError where it does not fit on `device`.
         """
+        ...
 
     def predict(
         self,
@@ -73,15 +77,19 @@ class Family(Protocol):
         CPU; `texts` one embedding each. `guidance` counts where the family is `GUIDED` only. `control` are the
         latents of the images that are edited, b x c x any size; they count where `refuse` lets control images pass.
         """
+        ...
 
     def scheduler(self, model_folder: Path) -> Any:
         """diffusers' scheduler that previews are painted with."""
+        ...
 
     def shift(self, cells: int) -> float:
         """The dynamic shift (mu) for a latent of so many 2 x 2 cells, for schedulers that ask for one."""
+        ...
 
     def shifted_times(self, count: int, cells: int) -> Tensor:
         """The descending table of times in (0, 1] that `timestep_type: shift` picks from in training."""
+        ...
 
 
 _FAMILIES: tuple[Family, ...] = (zimage, flux)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import tomlkit
@@ -64,7 +65,7 @@ def test_toml_is_what_its_parser_reads_with_places() -> None:
     made = values(TOML, "c.toml")
     whole = tomlkit.parse(TOML).unwrap()
     for pointer, value in made.items():
-        at = whole
+        at: Any = whole
         for part in pointer.split("/")[1:]:
             at = at[int(part)] if isinstance(at, list) else at[part]
         if value.style is not None:

@@ -90,7 +90,8 @@ def peak(work: Callable[[], Any]) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as made, torch.no_grad():
         work()
     held = most = 0
-    for event in made.profiler.kineto_results.events():
+    profiler: Any = made.profiler
+    for event in profiler.kineto_results.events():
         if event.name() == "[memory]":
             held += event.nbytes()
             most = max(most, held)

@@ -11,7 +11,7 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from torch import Tensor
 
 from zdoctor.doctor.train import names
-from zdoctor.doctor.train.families import flux, zimage
+from zdoctor.doctor.train.families import Family, flux, zimage
 from zdoctor.doctor.train.loss import LOSSES
 from zdoctor.doctor.train.names import FAVOURS, SCHEMES
 from zdoctor.doctor.train.timesteps import COUNT, FEW_STEPS, draw, levels, times, weights
@@ -26,7 +26,8 @@ def many(scheme: str, favour: str = "balanced") -> Tensor:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_tables_fall_from_noise_to_clean(scheme: str) -> None:
-    for family in (zimage, flux):
+    families: tuple[Family, ...] = (zimage, flux)
+    for family in families:
         table = times(scheme, torch.Generator().manual_seed(0), family, 4096)
         assert table.shape == (COUNT,)
         assert (table[:-1] >= table[1:]).all()

@@ -23,8 +23,8 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.adapter import read_adapter
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill, linears
-from zdoctor.doctor.train.numerics import has_bfloat16
 from zdoctor.doctor.train.lora import add_network, targets, trainable
+from zdoctor.doctor.train.numerics import has_bfloat16
 from zdoctor.doctor.train.sample import denoise
 
 from .patient import Recorder, go, run_with
