@@ -140,7 +140,9 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
     shapes = needed_tensors(kind.class_name, config) or {}
     blocks = quantizable(shapes) if kind is _ZIMAGE else flux_block_linears(shapes)
-    linears = lora_linears(shapes) if kind is _ZIMAGE else {name: shape[::-1] for name, shape in blocks.items()}
+    linears = (
+        lora_linears(shapes) if kind is _ZIMAGE else {name: (inputs, out) for name, (out, inputs) in blocks.items()}
+    )
     in_blocks = sum(prod(shape) for shape in blocks.values())
     encoders = {name: _shapes(model.components.get(name)) for name in kind.encoders}
     guessed = published or not all(encoders.values())

@@ -48,7 +48,8 @@ def sources(model: Path, extras: Path | None) -> tuple[Path, Path]:
     A single file has its config, as its other parts, from the `extras`.
     """
     if not model.is_file():
-        return (transformer_folder(model),) * 2
+        folder = transformer_folder(model)
+        return folder, folder
     if extras is None:
         raise TrainError(
             f"{model} is a single file, and nothing says where its config.json, text encoder and VAE are. Name a "
