@@ -240,3 +240,40 @@ def test_sizes_that_no_picture_reaches(
     run, folders = seen(config(pictures(tmp_path, a="x"), resolution=resolution, **settings))
     found = list(resolution_never_reached(run, folders))
     assert [says in one.text() for one in found] == ([True] if says else [])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "captions", "says"),
+    [
+        ("textfile", {}, {"a": "x", "b": ""}, ""),
+        ("filename", {}, {"a": None}, ""),
+        ("instanceprompt", {"instance_prompt": "x"}, {"a": None}, ""),
+        ("textfile", {"only_instance_prompt": True}, {"a": None}, ""),
+        ("textfile", {"skip_file_discovery": "text"}, {"a": None}, ""),
+        ("textfile", {}, {"a": "x", "b": None}, "b.png has no .txt file beside it."),
+        ("textfile", {}, {"a": "x", "b": None, "c": None}, "2 of 3 pictures"),
+    ],
+)
+def test_simpletuner_asks_for_every_text_file(
+    strategy: str, options: dict[str, Any], captions: dict[str, str | None], says: str, tmp_path: Path
+) -> None:
+    """SIM010."""
+    data = pictures(tmp_path / "data", **captions)
+    entry = {"id": "a", "type": "local", "instance_data_dir": str(data), "caption_strategy": strategy, **options}
+    (tmp_path / "data.json").write_text(json.dumps([entry]))
+    file = tmp_path / "config.json"
+    file.write_text(
+        json.dumps(
+            {
+                "model_family": "z_image",
+                "model_type": "lora",
+                "data_backend_config": str(tmp_path / "data.json"),
+                "max_train_steps": 10,
+                "num_train_epochs": 0,
+                "output_dir": "out",
+            }
+        )
+    )
+    report = examine_config(str(file), LiveWorld(cwd=str(tmp_path))).report
+    found = [finding for finding in report.findings if finding.rule == "SIM010"]
+    assert [says in finding.text() for finding in found] == ([True] if says else [])

@@ -147,6 +147,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "PTH004",
         "",
     ),
+    "no text file": (simpletuner("FileNotFoundError: Caption file /data/a.txt not found."), "SIM010", ""),
     "two defaults": (simpletuner("ValueError: Only one text embed backend can be marked as default."), "SIM006", ""),
     "unknown text embeds": (
         simpletuner("ValueError: Text embed backend te not found in data backend config file."),
