@@ -16,7 +16,7 @@ _TEXTS = (".txt", ".caption")
     "error",
     "caption-not-utf8",
     prevents=(("UnicodeDecodeError", r"'utf-8' codec can't decode byte 0x\w+ in position \d+"),),
-    trainers=("ai-toolkit", OWN, *BY_FILES),
+    trainers=("ai-toolkit", "SimpleTuner", OWN, *BY_FILES),
 )
 def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A caption that is saved in another encoding than UTF-8.
@@ -24,11 +24,13 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     What: The trainer reads captions as UTF-8. A caption of a picture holds a byte that is none there: a curly quote
     or an accent in Windows-1252 (0x92, 0xe9), or the whole file is UTF-16, GBK or the like.
     Why: ai-toolkit opens a caption when it encodes it: while text embeddings are cached, after the model was loaded
-    and all latents were encoded, or in the middle of the first epoch. sd-scripts and musubi-tuner stop at it, too.
+    and all latents were encoded, or in the middle of the first epoch. sd-scripts and musubi-tuner stop at it, too;
+    SimpleTuner logs a line and goes on without the caption.
     Repair: Save it as UTF-8. What begins with a byte-order mark is surely UTF-16; what may be Windows-1252 is shown
     first. Two bytes beyond ASCII beside each other may be many encodings, and no repair is offered.
     Upstream: https://github.com/ostris/ai-toolkit/issues/113
-    Signature: UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 17: invalid start byte
+    Signature: UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 17: invalid start byte;
+    Could not read caption file
     """
     for folder in datasets:
         dataset = next((one for one in run.datasets if one.key == folder.key), None)
@@ -43,6 +45,7 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             else "{count} captions in {folder} are not UTF-8; the first, {path}, has byte {byte} in line {line}.",
             otherwise=_ends(run),
             evidence={"folder": folder.path, "captions": [one.path for one in folder.garbled]},
+            severity="warning" if run.trainer == "SimpleTuner" else None,
             path=first.path,
             byte=f"0x{first.byte:02x}",
             line=first.line,
@@ -55,6 +58,8 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
 def _ends(run: Run) -> str:
     if run.trainer == OWN:
         return "The run ends before anything is loaded."
+    if run.trainer == "SimpleTuner":
+        return "The trainer logs 'Could not read caption file' and goes on without the caption."
     if run.trainer != "ai-toolkit":
         return "The run ends with UnicodeDecodeError when it reads the captions."
     if run.cache_text_embeddings:

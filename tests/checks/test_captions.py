@@ -250,12 +250,13 @@ def test_sizes_that_no_picture_reaches(
         ("instanceprompt", {"instance_prompt": "x"}, {"a": None}, ""),
         ("textfile", {"only_instance_prompt": True}, {"a": None}, ""),
         ("textfile", {"skip_file_discovery": "text"}, {"a": None}, ""),
+        ("textfile", {}, {"a": b"caf\xe9"}, ""),
         ("textfile", {}, {"a": "x", "b": None}, "b.png has no .txt file beside it."),
         ("textfile", {}, {"a": "x", "b": None, "c": None}, "2 of 3 pictures"),
     ],
 )
 def test_simpletuner_asks_for_every_text_file(
-    strategy: str, options: dict[str, Any], captions: dict[str, str | None], says: str, tmp_path: Path
+    strategy: str, options: dict[str, Any], captions: dict[str, str | bytes | None], says: str, tmp_path: Path
 ) -> None:
     """SIM010."""
     data = pictures(tmp_path / "data", **captions)
@@ -276,4 +277,6 @@ def test_simpletuner_asks_for_every_text_file(
     )
     report = examine_config(str(file), LiveWorld(cwd=str(tmp_path))).report
     found = [finding for finding in report.findings if finding.rule == "SIM010"]
+    garbled = [finding.severity for finding in report.findings if finding.rule == "DAT003"]
+    assert garbled == ["warning"] * any(isinstance(caption, bytes) for caption in captions.values())
     assert [says in finding.text() for finding in found] == ([True] if says else [])
