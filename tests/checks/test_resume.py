@@ -62,7 +62,8 @@ def test_ranks_that_were_filled_up_with_zeros_never_learn() -> None:
     """What the rule says of a LoRA that was enlarged, by torch itself."""
     down, up = torch.zeros(4, 8), torch.zeros(8, 4)
     down[:2], up[:, :2] = torch.randn(2, 8), torch.randn(8, 2)
-    down.requires_grad_(), up.requires_grad_()
+    down.requires_grad_()
+    up.requires_grad_()
     optimizer = torch.optim.AdamW([down, up], lr=0.1)
     for _ in range(5):
         optimizer.zero_grad()
