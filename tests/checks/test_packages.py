@@ -1,4 +1,7 @@
-"""PKG001, PKG002, PKG003, PKG004 and PKG005: environments made of *.dist-info folders, found, read and judged; nothing in them is imported."""
+"""PKG001, PKG002, PKG003, PKG004, PKG005: environments made of *.dist-info folders, found, read and judged.
+
+Nothing in them is imported.
+"""
 
 from __future__ import annotations
 
