@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..model import Config, Dataset, Problem, Run
-from .reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of, wrong
-from .starts import Options, Start, datasets_of, flat, homes_of, is_datasets, keys_of, starts, tree_beside
-from .text import Lines
+from .kohya import Made, reading_of, starts_in_script, table_of, with_datasets
+from .reading import Beside, Reading
+from .starts import Options, Start, datasets_of, flat, homes_of, is_datasets, keys_of
 
 SCRIPT = re.compile(
     r"(flux_2|flux_kontext|fpack|hidream_o1|hv_1_5|hv|ideogram4|kandinsky5|krea2|qwen_image|wan|zimage)_train(_network)?"
@@ -53,48 +52,25 @@ _KEYS = {
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
     """One Run for each start of a training script; the scripts that fill the caches are no runs."""
     if config.format == "shell":
-        found = starts(config, environment, beside, SCRIPT)
-        if isinstance(found, Problem):
-            return failed(config, found)
-        if not found:
-            return Reading(config, reason="it starts no training script of musubi-tuner")
-        if len(found) > MOST_RUNS:
-            return wrong(
-                config, f"The file starts {len(found)} trainings; zdoctor reads at most {MOST_RUNS} of a file."
-            )
+        found = starts_in_script(config, environment, beside, SCRIPT)
+        if isinstance(found, Reading):
+            return found
     else:
-        root = tree_of(config)
-        if isinstance(root, Problem):
-            return failed(config, root)
-        if not isinstance(root.children, dict):
-            return wrong(config, "The file is no table of settings.")
-        config = replace(config, values=values_of(root, Lines(config.path, config.text)))
+        table = table_of(config)
+        if isinstance(table, Reading):
+            return table
+        root, config = table
         options = datasets_of(root, config) if is_datasets(root) else flat(root, config)
         found = (Start("datasets" if is_datasets(root) else "", options, {}),)
-    runs: list[Run] = []
-    others: dict[str, Config] = {}
-    for index, start in enumerate(found):
-        made = _run(config.path, start, index, beside)
-        if isinstance(made, Problem):
-            return failed(config, made)
-        runs.append(made[0])
-        others |= {file.path: file for file in (*start.files, made[1]) if file is not None}
-    settings = config.values or {f"/{name}": value for name, value in runs[0].settings.items()}
-    return Reading(replace(config, values=settings, beside=tuple(others.values())), tuple(runs))
+    return reading_of(config, found, lambda start, index: _run(config.path, start, index, beside))
 
 
-def _run(path: str, start: Start, index: int, beside: Beside) -> tuple[Run, Config | None] | Problem:
+def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
     """The run of one start, and the file of its datasets."""
-    settings = dict(start.options)
-    described: Config | None = None
-    named = settings.get("dataset_config")
-    if named is not None and isinstance(named.value, str) and named.value:
-        tree = tree_beside(named.value, named, beside)
-        if isinstance(tree, Problem) and tree.where.path != named.where.path:
-            return tree
-        if not isinstance(tree, Problem):  # one that is not there is told by a rule
-            settings |= datasets_of(*tree)
-            described = tree[1]
+    options = with_datasets(start, beside)
+    if isinstance(options, Problem):
+        return options
+    settings, described = options
     w = Options(settings)
     script = start.script or _script(w)
     model = re.sub(r"_train(_network)?$", "", script)

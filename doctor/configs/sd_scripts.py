@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from ..model import Config, Dataset, Problem, Run, Value
+from .kohya import Made, reading_of, starts_in_script, table_of, with_datasets
 from .kohya_gui import from_gui, is_gui
-from .reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of, wrong
-from .starts import Options, Start, datasets_of, flat, homes_of, is_datasets, keys_of, starts, tree_beside
-from .text import Lines
+from .reading import Beside, Reading
+from .starts import Options, Start, datasets_of, flat, homes_of, is_datasets, keys_of
 
 SCRIPT = re.compile(
     r"(?:(?:flux|sdxl|sd3|lumina|hunyuan_image|anima)_)?train(?:_network|_db|_textual_inversion)?|fine_tune"
@@ -57,40 +56,19 @@ _DTYPES = {"no": "fp32", "float": "fp32"}
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
     """One Run for each start of a training script in a shell script; one for any other file."""
     if config.format == "shell":
-        found = starts(config, environment, beside, SCRIPT)
-        if isinstance(found, Problem):
-            return failed(config, found)
-        if not found:
-            return Reading(config, reason="it starts no training script of sd-scripts")
-        if len(found) > MOST_RUNS:
-            return wrong(
-                config, f"The file starts {len(found)} trainings; zdoctor reads at most {MOST_RUNS} of a file."
-            )
+        found = starts_in_script(config, environment, beside, SCRIPT)
+        if isinstance(found, Reading):
+            return found
     else:
-        root = tree_of(config)
-        if isinstance(root, Problem):
-            return failed(config, root)
-        if not isinstance(root.children, dict):
-            return wrong(config, "The file is no table of settings.")
-        values = values_of(root, Lines(config.path, config.text))
-        config = replace(config, values=values)
+        table = table_of(config)
+        if isinstance(table, Reading):
+            return table
+        root, config = table
         if is_datasets(root):
             return Reading(config, (_of_datasets(config.path, datasets_of(root, config)),))
-        if is_gui(root.value):
-            script, options = from_gui(values)
-        else:
-            script, options = "", flat(root, config)
+        script, options = from_gui(config.values) if is_gui(root.value) else ("", flat(root, config))
         found = (Start(script, options, {}),)
-    runs: list[Run] = []
-    others: dict[str, Config] = {}
-    for index, start in enumerate(found):
-        made = _run(config.path, start, index, beside)
-        if isinstance(made, Problem):
-            return failed(config, made)
-        runs.append(made[0])
-        others |= {file.path: file for file in (*start.files, made[1]) if file is not None}
-    settings = config.values or {f"/{name}": value for name, value in runs[0].settings.items()}
-    return Reading(replace(config, values=settings, beside=tuple(others.values())), tuple(runs))
+    return reading_of(config, found, lambda start, index: _run(config.path, start, index, beside))
 
 
 def _of_datasets(path: str, settings: dict[str, Value]) -> Run:
@@ -110,18 +88,12 @@ def _of_datasets(path: str, settings: dict[str, Value]) -> Run:
     )
 
 
-def _run(path: str, start: Start, index: int, beside: Beside) -> tuple[Run, Config | None] | Problem:
+def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
     """The run of one start, and the file of its datasets."""
-    settings = dict(start.options)
-    described: Config | None = None
-    named = settings.get("dataset_config")
-    if named is not None and isinstance(named.value, str) and named.value:
-        tree = tree_beside(named.value, named, beside)
-        if isinstance(tree, Problem) and tree.where.path != named.where.path:
-            return tree
-        if not isinstance(tree, Problem):  # one that is not there is told by a rule
-            settings |= datasets_of(*tree)
-            described = tree[1]
+    options = with_datasets(start, beside)
+    if isinstance(options, Problem):
+        return options
+    settings, described = options
     w = Options(settings)
     script = start.script or _script(w)
     keys = dict(_KEYS)
