@@ -26,6 +26,7 @@ from torch import Tensor
 
 from zdoctor.doctor import commands
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
+from zdoctor.doctor.handover import hand_over
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import loop
 from zdoctor.doctor.train.encode import vae_divisor
@@ -119,7 +120,7 @@ def trained(folder: Path, steps: int, rate: float) -> tuple[Seen, Seen]:
     )
     before, loop.Steps = loop.Steps, Watched  # type: ignore[misc]
     try:
-        commands.run_training(commands.examination(str(config), as_runner=True))
+        hand_over(commands.examination(str(config), as_runner=True))
     finally:
         loop.Steps = before  # type: ignore[misc]
     return seen[0], seen[1]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from . import commands, console, state
 from .errors import INTERRUPTED, UserError, printable
 from .examine import Examination
+from .handover import hand_over, not_green
 from .model import Memory, Unknown
 from .model.run import Run
 from .probe.live import LiveWorld
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace, config: str) -> int:
     seen = commands.examination(config, trainer=options.trainer, as_runner=True)
     state.remember(config)
     count = options.processes or _processes(seen)
-    why = commands.not_green(seen, _too_large(seen, count))
+    why = not_green(seen, _too_large(seen, count))
     if why:
         return _not_training(seen, why)
     if options.shard and count == 1:
@@ -123,7 +124,7 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
     from .train import TrainError
 
     try:
-        result = commands.run_training(
+        result = hand_over(
             seen,
             max_minutes=options.max_minutes,
             held_out=options.eval,
@@ -178,7 +179,7 @@ def _too_large(seen: Examination, count: int) -> frozenset[str]:
 
 
 def _not_green_lines(seen: Examination, known: frozenset[str]) -> list[str]:
-    why = commands.not_green(seen, known)
+    why = not_green(seen, known)
     errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in known]
     return errors or ([f"{why}."] if why else [])
 
