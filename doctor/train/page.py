@@ -146,6 +146,9 @@ def _tables(record: Mapping[str, Any]) -> Iterator[str]:
     }
     for start in record.get("starts", []):
         told[f"started {start['at']}"] = f"at step {start['step']}: {start['command']}"
+        for part, peak in start.get("peak_memory", {}).items():
+            sizes = ", ".join(f"{size / 2**30:.2f} GiB {of}" for of, size in peak.items())
+            told[f"most GPU memory while {part}, {start['at']}"] = sizes
     for title, rows in (("What was trained", record.get("settings", {})), ("With what", told)):
         yield f"<h2>{title}</h2><table>"
         for key, value in rows.items():

@@ -90,7 +90,17 @@ class Folder:
         self.run = run
         self.record = record
         self.pictures: dict[Path, bytes] = {}
-        write_atomic(output / "run.json", (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
+        self._write_record()
+
+    def keep_peak(self, part: str, peak: dict[str, int]) -> None:
+        """The most memory, in bytes, that this start has taken on its GPU in one part of the run."""
+        if peak:
+            self.record["starts"][-1].setdefault("peak_memory", {})[part] = peak
+            self._write_record()
+
+    def _write_record(self) -> None:
+        text = json.dumps(self.record, ensure_ascii=False, indent=1) + "\n"
+        write_atomic(self.output / "run.json", text.encode())
 
     def write(self, status: str, losses: list[float], evaluations: list[tuple[int, float]]) -> None:
         """The page as of now. `status` in words: "saved at step 250 of 3000"."""

@@ -25,6 +25,7 @@ from .save import final_file, metadata, prune, state_file, step_file, write_lora
 from .stop import Stop
 from .trackers import Trackers
 from .trainer import Trainer
+from .usage import count_anew, peak_memory
 
 # How often another process looks whether the lock of the first is free, which a killed one leaves at once.
 LOOKS, LOOK_SECONDS = 10, 0.1
@@ -50,6 +51,8 @@ class Steps:
     def go(self) -> Literal["finished", "interrupted"]:
         """Train until the last step or until asked to stop; the LoRA and the state are saved in either case."""
         run, trainer, stop = self.run, self.trainer, self.stop
+        self.folder.keep_peak("loading", peak_memory(trainer.device))
+        count_anew(trainer.device)
         self.progress.phase(f"Training {run.steps} steps")
         if trainer.step == 0:
             self._evaluate()
@@ -108,6 +111,7 @@ class Steps:
     def _tell(self, status: str) -> None:
         trainer = self.trainer
         status = f"{status} at step {trainer.step} of {self.run.steps}"
+        self.folder.keep_peak("training", peak_memory(trainer.device))
         self.folder.write(status, trainer.losses, self.journal.evaluations)
 
     def _evaluate(self) -> None:

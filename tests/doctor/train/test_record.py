@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.train import usage
 from zdoctor.doctor.train.page import Sample, page
-from zdoctor.doctor.train.record import git_state, read_record
+from zdoctor.doctor.train.record import Folder, git_state, read_record
 
 from .patient import go, run_with
 
@@ -57,6 +59,7 @@ def test_a_run_leaves_a_record_and_a_page(tiny: Path, circles: Path, tmp_path: P
     record = json.loads((tmp_path / "run.json").read_text())
     assert (record["name"], record["seed"], record["settings"]["rank"]) == ("circles", 7, 8)
     assert record["settings"]["datasets"][0]["folder"] == "circles"
+    assert "peak_memory" not in record["starts"][0]  # a CPU has no such count
     assert record["packages"]["torch"] and [start["step"] for start in record["starts"]] == [0]
     text = (tmp_path / "report.html").read_text()
     read = Reader(text)
@@ -67,6 +70,45 @@ def test_a_run_leaves_a_record_and_a_page(tiny: Path, circles: Path, tmp_path: P
     again = json.loads((tmp_path / "run.json").read_text())
     assert [start["step"] for start in again["starts"]] == [0, 2]
     assert "Finished at step 3 of 3" in (tmp_path / "report.html").read_text()
+
+
+def test_the_most_memory_on_the_card_is_kept_for_each_start(tmp_path: Path) -> None:
+    starts: list[dict[str, Any]] = [
+        {"at": "10:00", "step": 0, "command": "a"},
+        {"at": "11:00", "step": 2, "command": "a"},
+    ]
+    folder = Folder(tmp_path, run_with(), {**RECORD, "starts": starts})
+    for part, peak in (("loading", 5), ("training", 7), ("training", 8)):
+        folder.keep_peak(part, {"allocated": peak << 30, "reserved": 9 << 30})
+    folder.write("Finished", [], [])
+    kept = [start.get("peak_memory") for start in json.loads((tmp_path / "run.json").read_text())["starts"]]
+    sizes = {"allocated": 8 << 30, "reserved": 9 << 30}
+    assert kept == [None, {"loading": {**sizes, "allocated": 5 << 30}, "training": sizes}]
+    assert "8.00 GiB allocated, 9.00 GiB reserved" in (tmp_path / "report.html").read_text()
+
+
+def test_a_card_s_count_is_of_one_part_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Allocator:  # torch's own answers only where there is a card
+        most = 3
+
+        def max_memory_allocated(self, device: torch.device) -> int:
+            return self.most
+
+        def max_memory_reserved(self, device: torch.device) -> int:
+            return self.most + 1
+
+        def reset_peak_memory_stats(self, device: torch.device) -> None:
+            self.most = 0
+
+    monkeypatch.setattr(usage, "CUDA", Allocator())
+    for kind, before, after in (
+        ("cuda:1", {"allocated": 3, "reserved": 4}, {"allocated": 0, "reserved": 1}),
+        ("cpu", {}, {}),
+    ):
+        device = torch.device(kind)
+        assert usage.peak_memory(device) == before
+        usage.count_anew(device)
+        assert usage.peak_memory(device) == after
 
 
 def test_the_page_needs_nothing_from_anywhere() -> None:
