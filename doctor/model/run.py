@@ -179,6 +179,11 @@ class Run:
         """The Value behind a field of this class ("base_model") or a settings key ("model/qtype"), if written."""
         return self.settings.get(self.keys.get(name, name))
 
+    def setting(self, key: str, default: Any = None) -> Any:
+        """What is written for a settings key; `default` where nothing or null is."""
+        found = self.settings.get(key)
+        return default if found is None or found.value is None else found.value
+
     def where(self, name: str) -> Where:
         """The place of a field or key; of its nearest written parent when the key itself is not in the file."""
         key = self.keys.get(name, name)

@@ -1,4 +1,4 @@
-"""Settings of ai-toolkit that change what is learnt and that the runner lacks, with the value that changes nothing.
+"""Settings of ai-toolkit that change what is learnt and that the runner lacks: which values of them change nothing.
 
 Null is harmless for all of them, and false, 0 and empty are one another's equal.
 """
@@ -51,6 +51,61 @@ OF_DATASETS: dict[str, Any] = {
     "network_weight": 1,
     "scale": 1,
     "type": "image",
+}
+# Settings of which any value counts but the harmless ones.
+SWITCHES: dict[str, str] = {
+    "train/train_text_encoder": "training the text encoder",
+    "train/train_turbo": "turbo training",
+    "train/unload_text_encoder": "training with the text encoder unloaded (captions ignored)",
+    "train/noise_offset": "noise offset",
+    "train/random_noise_shift": "random noise shift",
+    "train/random_noise_multiplier": "random noise multiplier",
+    "train/prompt_dropout_prob": "prompt dropout (write caption_dropout_rate on the dataset)",
+    "train/merge_network_on_save": "merging the network on save",
+    "train/min_snr_gamma": "min-SNR weighting",
+    "train/snr_gamma": "SNR weighting",
+    "train/start_step": "start_step",
+    "train/ema_config/use_feedback": "EMA feedback",
+    "network/lora_plus_ratio": "LoRA+",
+    "network/network_kwargs": "network_kwargs",
+    "network/old_lokr_format": "the old LoKr format",
+    "network/layer_offloading": "layer offloading of the network",
+    "model/accuracy_recovery_adapter": "an accuracy recovery adapter",
+    "model/lora_path": "a LoRA merged into the base model",
+    "model/inference_lora_path": "an inference LoRA",
+    "model/split_model_over_gpus": "splitting the model over GPUs",
+    "adapter": "an adapter section",
+    "embedding": "an embedding section",
+    "decorator": "a decorator section",
+    "slider": "a slider section",
+    "save/push_to_hub": "pushing to the hub",
+}
+# What counts for Flux only.
+FLUX = ("flux", "flux_kontext")
+FLUX_SWITCHES: dict[str, str] = {
+    "model/attn_masking": "masking the padding of prompts",
+    "model/use_flux_cfg": "a guidance of two passes",
+    "model/vae_path": "a VAE from another place",
+    "train/bypass_guidance_embedding": "bypassing the guidance embedding",
+    "train/do_guidance_loss": "guidance loss for Flux",
+}
+# How control images are read; of an architecture that edits them, each must be this or not written.
+CONTROL_SETTINGS: dict[str, Any] = {"full_size_control_images": True, "control_transparent_color": [0, 0, 0]}
+CONTROL_PATHS = ("control_path", "control_path_1", "control_path_2", "control_path_3")
+# Dataset settings that would change what is learnt.
+DATASET_SWITCHES: dict[str, str] = {
+    **dict.fromkeys(CONTROL_PATHS, "control images"),
+    "controls": "control images",
+    "inpaint_path": "inpainting images",
+    "unconditional_path": "unconditional images",
+    "clip_image_path": "CLIP images",
+    "random_scale": "random scaling",
+    "augments": "augmentations",
+    "augmentations": "augmentations",
+    "shuffle_tokens": "shuffled caption tokens",
+    "token_dropout_rate": "token dropout",
+    "random_triggers": "random triggers",
+    "replacements": "caption replacements",
 }
 
 
