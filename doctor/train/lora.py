@@ -22,13 +22,19 @@ Network = Mapping[str, nn.Module]
 
 
 class LoraLinear(nn.Module):
-    """A frozen Linear plus B @ A while `active`, scale 1; `lora_A` (rank x in) and `lora_B` (out x rank), float32.
+    """A frozen Linear plus scale * B @ A while `active`; `lora_A` (rank x in) and `lora_B` (out x rank), float32.
 
     While it trains, `dropout` is the share of the values between A and B that are left out.
     """
 
     def __init__(
-        self, base: nn.Module, shape: tuple[int, int], rank: int, dropout: float, generator: torch.Generator
+        self,
+        base: nn.Module,
+        shape: tuple[int, int],
+        rank: int,
+        dropout: float,
+        generator: torch.Generator,
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
         rows, columns = shape
@@ -36,6 +42,7 @@ class LoraLinear(nn.Module):
         self.base = base
         self.active = True
         self.dropout = dropout
+        self.scale = scale
         down = torch.empty(rank, columns)
         nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
         self.lora_A = nn.Parameter(down.to(device))
@@ -51,6 +58,8 @@ class LoraLinear(nn.Module):
         low = nn.functional.linear(x.to(dtype), self.lora_A.to(dtype))
         if self.dropout:
             low = nn.functional.dropout(low, self.dropout, self.training)
+        if self.scale != 1.0:
+            low = low * self.scale
         return y + nn.functional.linear(low, self.lora_B.to(dtype)).to(y.dtype)
 
 
@@ -93,7 +102,7 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, 
         if run.network_type == "lokr":
             network[name] = LokrLinear(base, shape, lokr_factor(run), lokr_rank(run), generator)
         else:
-            network[name] = LoraLinear(base, shape, run.rank, dropout(run), generator)
+            network[name] = LoraLinear(base, shape, run.rank, dropout(run), generator, scale(run))
         replace(model, name, network[name])
     return network
 
@@ -113,10 +122,20 @@ def dropout(run: Run) -> float:
     return 0.0 if written is None or written.value is None else float(written.value)
 
 
+def scale(run: Run) -> float:
+    """What B @ A is multiplied by: 1, as in ai-toolkit, or alpha / rank where the config's own trainer does that."""
+    return float(run.setting("network/scale", 1.0))
+
+
+def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
+    """A LoRA's tensors by their keys in the file with the scale in B, so that every program reads them alike."""
+    return {key: value * scale if key.endswith(FILE_NAMES["lora_B"]) else value for key, value in values.items()}
+
+
 def described(run: Run) -> str:
-    """What must be the same for a state to fit: the rank of a LoRA, or the factors of a LoKr."""
+    """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
     if run.network_type != "lokr":
-        return str(run.rank)
+        return str(run.rank) if scale(run) == 1.0 else f"{run.rank} and alpha {scale(run) * run.rank:g}"
     rank = lokr_rank(run)
     return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)})"
 

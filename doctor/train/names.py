@@ -56,24 +56,28 @@ PACKAGES: dict[str, tuple[str, str]] = {
 }
 # ai-toolkit clips no gradients for these: they bound their updates themselves.
 UNCLIPPED = ("adafactor",)
+# How gradients are clipped where the config says it: by their norm, whatever the optimizer, or value by value.
+CLIPS = ("norm", "value")
 # The settings that each schedule takes, all of them numbers.
 SCHEDULERS: dict[str, tuple[str, ...]] = {
     "constant": ("factor", "total_iters"),
     "constant_with_warmup": ("num_warmup_steps",),
-    "linear": ("total_iters", "start_factor", "end_factor"),
-    "cosine": ("total_iters", "eta_min"),
-    "cosine_with_restarts": ("total_iters", "eta_min", "T_mult"),
+    "linear": ("total_iters", "start_factor", "end_factor", "num_warmup_steps"),
+    "cosine": ("total_iters", "eta_min", "num_warmup_steps"),
+    "cosine_with_restarts": ("total_iters", "eta_min", "T_mult", "num_warmup_steps", "num_cycles"),
     "step": ("step_size", "gamma"),
     "polynomial": ("total_iters", "num_warmup_steps", "lr_end", "power"),
 }
 # Settings of schedules that divide or count: whole numbers above 0.
-COUNTS = ("total_iters", "step_size", "T_mult")
+COUNTS = ("total_iters", "step_size", "T_mult", "num_cycles")
 # One name each for Flux and Lumina 2 in ai-toolkit, where all three do what the model's scheduler says.
 SHIFTS = ("shift", "flux_shift", "lumina2_shift")
 SCHEMES = (
     *("sigmoid", "linear", "weighted", *SHIFTS, "lognorm_blend"),
     *("one_step", "two_step", "four_step", "eight_step"),
 )
+# Times drawn one by one as `train/drawn` says (drawn.Drawn): what configs of other trainers are put into.
+DRAWN = "drawn"
 FAVOURS = ("balanced", "content", "style")
 LOSSES = ("mse", "mae", "pseudo_huber")
 

@@ -12,8 +12,10 @@ from ..model.run import Dataset, Run
 from .names import (
     BLANK,
     CLASS,
+    CLIPS,
     COMPILE,
     COUNTS,
+    DRAWN,
     DTYPES,
     FAVOURS,
     INTERVAL,
@@ -89,6 +91,9 @@ def _updates(run: Run) -> Iterator[Reason]:
         )
     elif run.batch_size < 1 or run.gradient_accumulation < 1:
         yield "batch_size", "The batch size and gradient accumulation must be at least 1"
+    clips = run.setting("train/grad_clip_method", CLIPS[0])
+    if clips not in CLIPS:
+        yield "train/grad_clip_method", f"grad_clip_method {clips} is not supported; use {' or '.join(CLIPS)}"
     if not isinstance(run.learning_rate, (int, float)) or run.learning_rate <= 0:
         yield "learning_rate", f"The learning rate {run.learning_rate!r} is not a number above 0"
 
@@ -173,12 +178,16 @@ def _schedule(run: Run) -> Iterator[Reason]:
 
 
 def _loss(run: Run) -> Iterator[Reason]:
-    if run.timestep_type not in SCHEMES:
+    if run.timestep_type not in SCHEMES and not (run.timestep_type == DRAWN and _drawn(run)):
         yield "timestep_type", f"The timestep type {run.timestep_type} is not supported; use {', '.join(SCHEMES)}"
     if run.content_or_style not in FAVOURS:
         yield "content_or_style", f"content_or_style {run.content_or_style} is not one of {', '.join(FAVOURS)}"
     if run.loss_type not in LOSSES:
         yield "loss_type", f"The loss {run.loss_type} is not supported; use {', '.join(LOSSES)}"
+
+
+def _drawn(run: Run) -> bool:
+    return isinstance(run.setting(f"train/{DRAWN}"), dict)
 
 
 def _datasets(run: Run) -> Iterator[Reason]:

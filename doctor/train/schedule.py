@@ -13,20 +13,29 @@ def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: int, 
     """What the learning rate is multiplied by at `step` (from 0) of `total`.
 
     As torch (constant, linear with a factor written, cosine, cosine_with_restarts, step) and diffusers
-    (constant_with_warmup, polynomial) define them, total_iters being the whole run unless written. Linear without
-    factors falls to zero; cosine stays at eta_min when it has arrived there.
+    (constant_with_warmup, polynomial, and what has a warm-up or num_cycles) define them, total_iters being the whole
+    run unless written. Linear without factors falls to zero; cosine stays at eta_min when it has arrived there. A
+    warm-up below 1 is a share of the run, as in kohya's trainers.
     """
+    settings = {**settings, **_counted(settings, total)}
     span = max(1, int(settings.get("total_iters", total)))
     if name == "constant":
         return float(settings.get("factor", 1.0)) if step < span else 1.0
     if name == "constant_with_warmup":
         return _warm(settings, step, WARMUP)
+    warmup = int(settings.get("num_warmup_steps", 0))
+    if step < warmup:
+        return step / warmup
+    step, span = step - warmup, max(1, span - warmup)
     if name == "linear":
         if "start_factor" not in settings and "end_factor" not in settings:
             return max(0.0, 1.0 - step / span)
         start = float(settings.get("start_factor", 1.0 / 3))
         end = float(settings.get("end_factor", 1.0))
         return start + (end - start) * min(step, span) / span
+    if name == "cosine_with_restarts" and "num_cycles" in settings:
+        place = step / span * int(settings["num_cycles"])
+        return 0.5 * (1.0 + math.cos(math.pi * (place % 1.0))) if step < span else 0.0
     if name in ("cosine", "cosine_with_restarts"):
         floor = float(settings.get("eta_min", 0.0)) / rate
         if name == "cosine_with_restarts":
@@ -37,13 +46,16 @@ def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: int, 
     if name == "step":
         return float(settings.get("gamma", 0.1)) ** (step // int(settings["step_size"]))
     if name == "polynomial":
-        warmup = int(settings.get("num_warmup_steps", 0))
-        if step < warmup:
-            return _warm(settings, step, 0)
         end = float(settings.get("lr_end", 1e-7)) / rate
-        left = max(0.0, 1.0 - (step - warmup) / max(1, span - warmup))
+        left = max(0.0, 1.0 - step / span)
         return float(end + (1.0 - end) * left ** float(settings.get("power", 1.0)))
     raise ValueError(name)
+
+
+def _counted(settings: Mapping[str, Any], total: int) -> dict[str, int]:
+    """A warm-up that is written as a share of the run, in steps."""
+    warmup = settings.get("num_warmup_steps", 0)
+    return {"num_warmup_steps": int(warmup * total)} if 0 < warmup < 1 else {}
 
 
 def _warm(settings: Mapping[str, Any], step: int, default: int) -> float:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ..model.run import Run
+from .drawn import Drawn, drawn_times
 from .families import Family
-from .names import SHIFTS
+from .names import DRAWN, SHIFTS
 
 COUNT = 1000
 # The width of the log-normal part of lognorm_blend.
@@ -71,6 +72,7 @@ class Levels(NamedTuple):
     weighting: str = "none"
     first: int = 0
     last: int = COUNT - 1
+    drawn: Drawn | None = None
 
 
 def levels(run: Run) -> Levels:
@@ -80,6 +82,8 @@ def levels(run: Run) -> Levels:
         written = run.settings.get(f"train/{name}")
         return default if written is None or written.value is None else written.value
 
+    if run.timestep_type == DRAWN:
+        return Levels(scheme=DRAWN, drawn=Drawn(**run.setting(f"train/{DRAWN}")))
     bell, half = bool(value("linear_timesteps", 0)), bool(value("linear_timesteps2", 0))
     weighting = "half bell" if half else "bell" if bell else "none"
     return Levels(
@@ -97,7 +101,9 @@ def draw(levels: Levels, size: int, generator: torch.Generator, family: Family, 
     favour "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture). A scheme
     of a few steps picks only where a sampler of so many steps would begin them.
     """
-    scheme, favour, weighting, first, last = levels
+    scheme, favour, weighting, first, last, drawn = levels
+    if drawn is not None:
+        return drawn_times(drawn, size, generator, cells), torch.ones(size)
     table = times(scheme, generator, family, cells)
     if scheme in FEW_STEPS:
         few = FEW_STEPS[scheme]

@@ -18,7 +18,7 @@ from .data import Item
 from .encode import Latents, Texts
 from .errors import TrainError
 from .families import family_of
-from .lora import Network, dropout, trainable
+from .lora import Network, at_scale_one, dropout, scale, trainable
 from .loss import background, background_weight, differential, guidance, guided, miss
 from .masks import Masks, balanced
 from .names import INTERVAL, UNCLIPPED
@@ -116,9 +116,7 @@ class Trainer:
                     total += loss.item()
         total = self.ranks.total(total)  # first, over gloo, which notices a process that is gone
         self.ranks.add_gradients(self.parameters.values())
-        clipped = self.run.max_grad_norm > 0 and self.run.optimizer not in UNCLIPPED
-        limit = self.run.max_grad_norm if clipped else math.inf
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), limit)
+        norm = self._clip()
         if math.isfinite(total) and math.isfinite(norm.item()):
             self.bad = 0
             self.optimizer.step()
@@ -131,6 +129,15 @@ class Trainer:
         if self.bad >= MOST_BAD_STEPS:
             raise TrainError(self._diagnosis())
         return total
+
+    def _clip(self) -> Tensor:
+        """Bound the gradients; returns the norm that they had."""
+        how, limit = self.run.setting("train/grad_clip_method"), self.run.max_grad_norm
+        by_norm = limit > 0 and (how == "norm" or (how is None and self.run.optimizer not in UNCLIPPED))
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), limit if by_norm else math.inf)
+        if how == "value" and limit > 0:
+            nn.utils.clip_grad_value_(self.parameters.values(), limit)
+        return norm
 
     def parts(self, index: int) -> Iterator[Tensor]:
         """This process's parts of the mean loss of one batch; none when it has no sample of it.
@@ -228,8 +235,9 @@ class Trainer:
                 module.active = True
 
     def weights(self) -> dict[str, Tensor]:
-        """What is saved: the running average where one is kept, else the trained weights."""
-        return dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
+        """What is saved: the running average where one is kept, else the trained weights; to be used at scale 1."""
+        values = dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
+        return values if scale(self.run) == 1.0 else at_scale_one(values, scale(self.run))
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

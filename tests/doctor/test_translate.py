@@ -72,7 +72,8 @@ def test_what_is_obeyed(schema: Schema) -> None:
     assert (run.optimizer, run.quantization, run.dtype, run.seed) == ("adamw8bit", "qint8", "bf16", 9)
     assert (run.batch_size, run.datasets[0].repeats, run.datasets[0].resolutions) == (2, 3, (768,))
     assert run.settings["network/dropout"].value == 0.1  # the trainer's default
-    assert (run.loss_type, run.timestep_type, run.alpha) == ("mse", "sigmoid", 4.0)
+    assert (run.loss_type, run.timestep_type, run.alpha) == ("mse", "drawn", 4.0)
+    assert run.setting("network/scale") == 1.0 and run.setting("train/grad_clip_method") == "value"
     crops = {name.rpartition("/")[2]: value.value for name, value in run.settings.items() if name.endswith("_crop")}
     assert crops == {"square_crop": True, "random_crop": True}
     assert run.settings["datasets/0/random_crop"].where.path == "data.json"
@@ -82,7 +83,6 @@ def test_what_is_obeyed(schema: Schema) -> None:
     ("written", "said"),
     [
         ({"num_train_epochs": 3, "max_train_steps": ...}, "Epochs are not counted"),
-        ({"lora_alpha": 1}, "lora_alpha 1 beside lora_rank 4"),
         ({"lora_type": "lycoris"}, "lora_type lycoris"),
         ({"lr_scheduler": "cosine"}, "lr_scheduler cosine"),
         ({"report_to": "wandb"}, "report_to wandb"),
@@ -91,8 +91,7 @@ def test_what_is_obeyed(schema: Schema) -> None:
         ({"controlnet": True}, "controlnet true"),
         ({"noise_offset": 0.2}, "noise_offset 0.2"),
         ({"snr_gamma": 5}, "snr_gamma 5"),
-        ({"flow_schedule_shift": 1}, "flow_schedule_shift 1"),
-        ({"flow_use_uniform_schedule": True}, "flow_use_uniform_schedule"),
+        ({"flow_use_beta_schedule": True}, "flow_use_beta_schedule"),
         ({"peft_lora_target_modules": ["to_q"]}, "peft_lora_target_modules …"),
         ({"tread_config": {"routes": []}}, "tread_config …"),
         ({"push_to_hub": True}, "push_to_hub true"),
@@ -155,7 +154,29 @@ def test_values_at_their_default_are_no_setting(schema: Schema) -> None:
 
 def test_what_differs_is_said() -> None:
     said = " ".join(differences(run_of()))
-    assert "every Linear" in said and "shift" in said and "adamw_bf16" in said and "by their norm" in said
+    assert "every Linear" in said and "shift" not in said and "adamw_bf16" in said and "norm" not in said
+
+
+@pytest.mark.parametrize(
+    ("of_times", "drawn"),
+    [
+        ({}, {"density": "logit_normal", "spread": 1.0, "shift": 3.0}),
+        ({"flow_schedule_shift": 1.5, "flow_sigmoid_scale": 0.8}, {"spread": 0.8, "shift": 1.5}),
+        ({"flow_schedule_shift": 0}, {"shift": 1.0}),
+        ({"flow_schedule_auto_shift": True}, {"shift": (256.0, 0.5, 4096.0, 1.15)}),
+        ({"flow_use_uniform_schedule": True}, {"density": "uniform", "shift": 3.0}),
+    ],
+)
+def test_noise_levels_follow_the_config(schema: Schema, of_times: dict[str, Any], drawn: dict[str, Any]) -> None:
+    made = for_runner(run_of(of_times), schema).setting("train/drawn")
+    assert {**made, **drawn} == made
+
+
+def test_alpha_and_clipping_follow_the_config(schema: Schema) -> None:
+    run = for_runner(run_of({"lora_alpha": 1, "grad_clip_method": "norm", "max_grad_norm": 0.5}), schema)
+    assert run.setting("network/scale") == 0.25
+    assert (run.setting("train/grad_clip_method"), run.max_grad_norm) == ("norm", 0.5)
+    assert for_runner(run_of({"optimizer": "prodigy"}), schema).max_grad_norm == 0.0
 
 
 def test_other_trainers_are_sent_to_themselves(schema: Schema) -> None:

@@ -34,7 +34,12 @@ _OBEYED = frozenset(KEYS.values()) | {
         "save_total_limit",
         "validation_steps",
     ),
+    *("flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale", "flow_use_uniform_schedule"),
 }
+# The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
+AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
+# Their updates are bounded by themselves: the trainer clips nothing for them.
+_UNCLIPPED = ("optimi-stableadamw", "prodigy")
 # how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt
 _WITHOUT_EFFECT = re.compile(
     r"(?:validation|validate|tracker|webhook|aws|disk_low|dynamo|sdnq|hub|model_card|ramtorch|group_offload|musubi"
@@ -126,8 +131,6 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
     options = Options(run.settings)
     if run.steps < 1:
         yield "steps", "Epochs are not counted: write max_train_steps, and num_train_epochs: 0"
-    if run.kind == "lora" and run.alpha != run.rank:
-        yield "alpha", f"lora_alpha {run.alpha:g} beside lora_rank {run.rank} is not supported; make them equal"
     if options.text("lora_type", "standard") != "standard":
         yield "network_type", f"lora_type {options.text('lora_type')} is not supported; use standard"
     if run.scheduler not in ("constant", "constant_with_warmup"):
@@ -174,7 +177,6 @@ def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     made = [
         "the LoRA covers every Linear of the blocks (SimpleTuner: those of the attention)",
-        "noise levels are the sigmoid of a normal number, without SimpleTuner's shift",
     ]
     if run.optimizer in OPTIMIZERS and run.optimizer != OPTIMIZERS[run.optimizer]:
         made.append(f"the optimizer is {OPTIMIZERS[run.optimizer]}, with zdoctor's settings, for {run.optimizer}")
@@ -182,8 +184,6 @@ def differences(run: Run) -> list[str]:
         made.append(
             "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
         )
-    if Options(run.settings).text("grad_clip_method", "value") == "value":
-        made.append("gradients are clipped by their norm, not value by value")
     if any(Options(run.settings).text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
         made.append("a caption file is one caption, also where it has several lines")
     return made
@@ -191,11 +191,15 @@ def differences(run: Run) -> list[str]:
 
 def as_trained(run: Run) -> Run:
     """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
+    options = Options(run.settings)
     warmup = run.scheduler_settings.get("warmup_steps", 0)
     settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
     dropout = run.settings.get("lora_dropout")
     place = Value(0.1, run.where("rank"), 0, 0) if dropout is None else dropout
-    settings["network/dropout"] = replace(place, value=Options(run.settings).number("lora_dropout", 0.1))
+    settings["network/dropout"] = replace(place, value=options.number("lora_dropout", 0.1))
+    settings["network/scale"] = replace(place, value=run.alpha / run.rank if run.rank else 1.0)
+    settings["train/drawn"] = replace(place, value=_drawn(options))
+    settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
     for dataset in run.datasets:
         own = _own(run, dataset.key)
         if own.flag("crop"):
@@ -208,10 +212,22 @@ def as_trained(run: Run) -> Run:
         optimizer=OPTIMIZERS.get(run.optimizer, run.optimizer),
         scheduler="constant_with_warmup" if warmup else "constant",
         scheduler_settings={"num_warmup_steps": warmup} if warmup else {},
-        timestep_type="sigmoid",
+        timestep_type="drawn",
+        max_grad_norm=0.0 if run.optimizer in _UNCLIPPED else run.max_grad_norm,
         loss_type="mse" if run.loss_type == "l2" else run.loss_type,
         settings=settings,
     )
+
+
+def _drawn(options: Options) -> dict[str, Any]:
+    """How noise levels are drawn; flow_schedule_auto_shift puts flow_schedule_shift aside (safety_check.py)."""
+    shift = options.number("flow_schedule_shift", 3.0)
+    uniform = options.flag("flow_use_uniform_schedule")
+    return {
+        "density": "uniform" if uniform else "logit_normal",
+        "spread": options.number("flow_sigmoid_scale", 1.0),
+        "shift": AUTO_SHIFT if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
+    }
 
 
 def _own(run: Run, key: str) -> Options:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from diffusers.optimization import get_constant_schedule_with_warmup, get_polynomial_decay_schedule_with_warmup
+from diffusers.optimization import (
+    get_constant_schedule_with_warmup,
+    get_cosine_schedule_with_warmup,
+    get_cosine_with_hard_restarts_schedule_with_warmup,
+    get_linear_schedule_with_warmup,
+    get_polynomial_decay_schedule_with_warmup,
+)
 from torch.optim import lr_scheduler as torchs
 
 from zdoctor.doctor.train.schedule import rate_factor
@@ -63,6 +69,30 @@ CASES: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
         {"num_warmup_steps": 3, "total_iters": 9, "lr_end": 1e-4, "power": 2},
         get_polynomial_decay_schedule_with_warmup,
         {"num_warmup_steps": 3, "num_training_steps": 9, "lr_end": 1e-4, "power": 2},
+    ),
+    (
+        "linear",
+        {"num_warmup_steps": 0.25},
+        get_linear_schedule_with_warmup,
+        {"num_warmup_steps": 3, "num_training_steps": STEPS},
+    ),
+    (
+        "cosine",
+        {"num_warmup_steps": 3},
+        get_cosine_schedule_with_warmup,
+        {"num_warmup_steps": 3, "num_training_steps": STEPS},
+    ),
+    (
+        "cosine_with_restarts",
+        {"num_warmup_steps": 2, "num_cycles": 3},
+        get_cosine_with_hard_restarts_schedule_with_warmup,
+        {"num_warmup_steps": 2, "num_training_steps": STEPS, "num_cycles": 3},
+    ),
+    (
+        "cosine_with_restarts",
+        {"num_cycles": 1},
+        get_cosine_with_hard_restarts_schedule_with_warmup,
+        {"num_warmup_steps": 0, "num_training_steps": STEPS, "num_cycles": 1},
     ),
 ]
 
