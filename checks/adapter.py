@@ -110,9 +110,8 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             ours=needed[1],
         )
         return
-    low_vram = run.settings.get("model/low_vram")
     outside = [name for name in adapter.tensors if not any(block in name for block in _FLUX_BLOCKS)]
-    if run.architecture == "flux" and outside and low_vram is not None and low_vram.value:
+    if run.architecture == "flux" and outside and run.setting("model/low_vram"):
         yield found(
             run.where("model/low_vram"),
             "With low_vram, ai-toolkit fuses only adapters that touch nothing but the blocks; {path} also holds "

@@ -108,10 +108,8 @@ def _of_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Data
     if run.kind not in ("lora", "finetune") or (run.architecture or "").startswith("ace_step"):
         return
     for folder in datasets:
-        frames = run.written(f"{folder.key}/num_frames")
-        several = frames is not None and frames.value not in (0, 1, None)
-        automatic = run.written(f"{folder.key}/auto_frame_count")
-        if not several and not (automatic is not None and automatic.value):
+        several = run.setting(f"{folder.key}/num_frames") not in (0, 1, None)
+        if not several and not run.setting(f"{folder.key}/auto_frame_count"):
             yield folder
 
 

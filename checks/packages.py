@@ -221,7 +221,7 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
     if run.kind == "other" or not environment.has("torch"):
         return
     needed = [("optimizer", package) for package in _of_optimizer(run)]
-    if run.trainer == "ai-toolkit" and (wanted := run.written("logging/use_wandb")) and wanted.value is True:
+    if run.trainer == "ai-toolkit" and run.setting("logging/use_wandb") is True:
         needed.append(("logging/use_wandb", "wandb"))
     for field, package in needed:
         if environment.has(package):

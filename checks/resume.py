@@ -136,5 +136,4 @@ def earlier_save_damaged(run: Run, earlier: EarlierSave | None) -> Iterator[Find
 
 
 def _resumes(run: Run, earlier: EarlierSave) -> bool:
-    merged = run.written("train/merge_network_on_save")
-    return run.kind == "lora" and not earlier.hidden and not (merged is not None and merged.value)
+    return run.kind == "lora" and not earlier.hidden and not run.setting("train/merge_network_on_save")

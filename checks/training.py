@@ -176,10 +176,9 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
     """
     if run.kind not in ("lora", "finetune") or run.cache_text_embeddings:
         return
-    written = run.written("train/unload_text_encoder")
-    if written is not None and written.value is True:
+    if run.setting("train/unload_text_encoder") is True:
         yield found(
-            written.where,
+            run.where("train/unload_text_encoder"),
             "unload_text_encoder is on without cache_text_embeddings: every image is trained with the prompt "
             "{prompt!r}, and the captions are ignored."
             if run.trigger_word

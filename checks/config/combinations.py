@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run
-from .values import CACHE, END, LORA, SAMPLE, START, STEP, bad, value_of
+from .values import CACHE, END, LORA, SAMPLE, START, STEP, bad
 
 
 def missing(run: Run) -> Iterator[Finding]:
@@ -13,20 +13,20 @@ def missing(run: Run) -> Iterator[Finding]:
         yield bad(run, "training_folder", "{key} is missing: the run has nowhere to write.", START)
     if run.base_model is None:
         yield bad(run, "model/name_or_path", "{key} is missing: there is no model to train.", START)
-    if not run.datasets and not isinstance(value_of(run, "datasets"), dict):
-        when = START if run.cache_text_embeddings or value_of(run, "train/cache_text_embeddings") else STEP
+    if not run.datasets and not isinstance(run.setting("datasets"), dict):
+        when = START if run.cache_text_embeddings or run.setting("train/cache_text_embeddings") else STEP
         yield bad(run, "datasets", "The config names no dataset: there is nothing to train on.", when)
     for dataset in run.datasets:
         if dataset.folder is None:
             why = "{key} is missing, and dataset_path too: this dataset has no folder."
             yield bad(run, f"{dataset.key}/folder_path", why, CACHE)
-        if value_of(run, f"{dataset.key}/poi") is not None:
+        if run.setting(f"{dataset.key}/poi") is not None:
             yield bad(run, f"{dataset.key}/poi", "{key} is set, but the trainer no longer supports it.", START)
-    rank = next((k for k in ("network/rank", "network/linear") if value_of(run, k) is not None), None)
-    number = value_of(run, rank) if rank else None
+    rank = next((k for k in ("network/rank", "network/linear") if run.setting(k) is not None), None)
+    number = run.setting(rank) if rank else None
     if rank and isinstance(number, int | float) and number <= 0 and run.network_type != "lokr":
         yield bad(run, rank, "{key} is {value}: a LoRA of this rank has no weights.", LORA)
-    steps = value_of(run, "train/steps")
+    steps = run.setting("train/steps")
     if isinstance(steps, int | float) and not isinstance(steps, bool) and steps < 1:
         yield bad(
             run,
@@ -38,7 +38,7 @@ def missing(run: Run) -> Iterator[Finding]:
     elif isinstance(steps, float):
         why = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
         yield bad(run, "train/steps", why, STEP, new=int(steps) if steps < 1e9 and steps == int(steps) else None)
-    if value_of(run, "save/push_to_hub") and value_of(run, "save/hf_repo_id") is None:
+    if run.setting("save/push_to_hub") and run.setting("save/hf_repo_id") is None:
         yield bad(
             run, "save/push_to_hub", "{key} is on, but save/hf_repo_id does not name the repository to push to.", END
         )
@@ -48,11 +48,11 @@ def exclusive(run: Run) -> Iterator[Finding]:
     """Settings that the trainer refuses together."""
 
     def on(key: str) -> bool:
-        return bool(value_of(run, key))
+        return bool(run.setting(key))
 
     accumulation, steps = (
-        value_of(run, "train/gradient_accumulation"),
-        value_of(run, "train/gradient_accumulation_steps"),
+        run.setting("train/gradient_accumulation"),
+        run.setting("train/gradient_accumulation_steps"),
     )
     if isinstance(accumulation, int) and accumulation > 1 and isinstance(steps, int) and steps != 1:
         yield bad(
@@ -61,7 +61,7 @@ def exclusive(run: Run) -> Iterator[Finding]:
             "gradient_accumulation and gradient_accumulation_steps exclude each other. Keep gradient_accumulation.",
             START,
         )
-    qtype = value_of(run, "model/qtype")
+    qtype = run.setting("model/qtype")
     recovery = on("model/accuracy_recovery_adapter") or (isinstance(qtype, str) and "|" in qtype)
     if run.adapter is not None and recovery:
         yield bad(

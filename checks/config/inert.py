@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...doctor.model import Config, Finding, Run, Value, found
+from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
 from .keys import TRANSFORMERS
 from .places import key_where
@@ -75,7 +75,7 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
         )
 
     architecture = run.architecture or ""
-    kwargs = _value(run, "model/model_kwargs")
+    kwargs = run.setting("model/model_kwargs")
     if isinstance(kwargs, dict) and kwargs and architecture in _ZIMAGE:
         why = "the Z-Image loader never reads model_kwargs ({names})"
         if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
@@ -84,26 +84,26 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
                 "missing from the checkpoint files"
             )
         yield inert("model/model_kwargs", why, names=", ".join(map(str, kwargs)))
-    if _value(run, "train/do_differential_guidance") and not _value(run, "train/do_guidance_loss"):
+    if run.setting("train/do_differential_guidance") and not run.setting("train/do_guidance_loss"):
         yield inert(
             "train/do_differential_guidance",
             "the trainer looks at it only when do_guidance_loss is true (a slip upstream, pull request 974), "
             "so this run trains with the plain loss",
         )
-    alpha = next((k for k in ("network/linear_alpha", "network/alpha") if _value(run, k) is not None), None)
+    alpha = next((k for k in ("network/linear_alpha", "network/alpha") if run.setting(k) is not None), None)
     if (
         alpha is not None
         and architecture in TRANSFORMERS
         and run.network_type in ("lora", "dora", "locon")
-        and isinstance(_value(run, alpha), int | float)
-        and _value(run, alpha) != run.rank
+        and isinstance(run.setting(alpha), int | float)
+        and run.setting(alpha) != run.rank
     ):
         yield inert(
             alpha,
             "for transformer models the trainer sets alpha to the rank ({rank}), because the saved format has no "
             "alpha; the LoRA works at full strength, not at {alpha}/{rank}. To train weaker, lower the learning rate",
             rank=run.rank,
-            alpha=_value(run, alpha),
+            alpha=run.setting(alpha),
         )
     if architecture in TRANSFORMERS and run.noise_scheduler != "flowmatch":
         key = next((k for k in ("train/timestep_type", "train/noise_scheduler") if k in run.settings), None)
@@ -115,24 +115,24 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
                 scheduler=run.noise_scheduler,
             )
     for key in ("train/unet_lr", "train/text_encoder_lr"):
-        if _value(run, key) is not None and _value(run, key) != _value(run, "train/lr"):
+        if run.setting(key) is not None and run.setting(key) != run.setting("train/lr"):
             yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=run.learning_rate)
-    lr = _value(run, "train/lr")
+    lr = run.setting("train/lr")
     if run.optimizer.startswith(("prodigy", "dadaptation")) and isinstance(lr, int | float) and 0 < lr < 0.1:
         yield inert(
             "train/lr",
             "{optimizer} finds the rate by itself, and the trainer replaces an lr below 0.1 by 1",
-            optimizer=_value(run, "train/optimizer"),
+            optimizer=run.setting("train/optimizer"),
         )
     if architecture in _ZIMAGE:
-        if _value(run, "train/train_text_encoder"):
+        if run.setting("train/train_text_encoder"):
             why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"
             yield inert("train/train_text_encoder", why)
         for key in _UNREAD_BY_ZIMAGE:
-            value = _value(run, key)
+            value = run.setting(key)
             if value not in (None, "", False, {}, 16):
                 yield inert(key, "the Z-Image loader never reads it")
-    device = _value(run, "device")
+    device = run.setting("device")
     if isinstance(device, str) and ":" in device and device != "cuda:0":
         yield inert(
             "device",
@@ -145,7 +145,7 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
 def _explained(config: Config, run: Run) -> Iterator[Finding]:
     """Notes on settings that work, but not as the field notes say."""
     low_vram = run.settings.get("model/low_vram")
-    kwargs = _value(run, "model/model_kwargs")
+    kwargs = run.setting("model/model_kwargs")
     if low_vram is not None and run.architecture in _ZIMAGE and isinstance(kwargs, dict) and kwargs:
         yield found(
             key_where(config, low_vram),
@@ -169,9 +169,9 @@ def _left_over(run: Run) -> Iterator[str]:
     architecture = run.architecture or ""
 
     def written(*keys: str) -> Iterator[str]:
-        return (key for key in keys if _value(run, key) is not None)
+        return (key for key in keys if run.setting(key) is not None)
 
-    if _value(run, "device") in ("cuda", "cuda:0", "mps", "cpu"):
+    if run.setting("device") in ("cuda", "cuda:0", "mps", "cpu"):
         yield "device"
     yield from written("sqlite_db_path")
     if architecture not in ("flux", "flux_kontext", "flex2", "chroma"):
@@ -184,13 +184,13 @@ def _left_over(run: Run) -> Iterator[str]:
         yield from written("network/conv", "network/conv_alpha")
     if not run.use_ema:
         yield from written("train/ema_config/ema_decay")
-    if not _value(run, "model/layer_offloading"):
+    if not run.setting("model/layer_offloading"):
         yield from written(
             "model/layer_offloading_text_encoder_percent", "model/layer_offloading_transformer_percent"
         )
-    if not _value(run, "train/diff_output_preservation"):
+    if not run.setting("train/diff_output_preservation"):
         yield from written("train/diff_output_preservation_multiplier", "train/diff_output_preservation_class")
-    if not _value(run, "train/do_differential_guidance") or not _value(run, "train/do_guidance_loss"):
+    if not run.setting("train/do_differential_guidance") or not run.setting("train/do_guidance_loss"):
         yield from written("train/differential_guidance_scale")
     yield from written("model/dtype")
     if run.quantization is None:
@@ -210,10 +210,5 @@ def _left_over(run: Run) -> Iterator[str]:
             if parent == "sample" and (name == "fps" or (name == "num_frames" and value.value == 1)):
                 yield key
     for dataset in run.datasets:
-        if _value(run, f"{dataset.key}/mask_path") is None and not _value(run, f"{dataset.key}/alpha_mask"):
+        if run.setting(f"{dataset.key}/mask_path") is None and not run.setting(f"{dataset.key}/alpha_mask"):
             yield from written(f"{dataset.key}/mask_min_value", f"{dataset.key}/invert_mask")
-
-
-def _value(run: Run, key: str) -> object:
-    found: Value | None = run.settings.get(key)
-    return None if found is None else found.value

@@ -13,7 +13,7 @@ from .combinations import exclusive, missing
 from .kinds import kinds
 from .near import likeness, meant
 from .refused import refused
-from .values import LOAD, OPTIMIZER, SAMPLE, START, STEP, bad, value_of
+from .values import LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 
 # what has a look of its own here
 _LOOKED_AT = keys.words("""
@@ -89,7 +89,7 @@ def _unread(run: Run, schema: Schema) -> Iterator[Finding]:
     yield from kinds(run, schema)
     yield from missing(run)
     for key in sorted(_LOOKED_AT - {"type", "train/noise_scheduler", "sample/sampler", "model/dtype"}):
-        value = value_of(run, key)
+        value = run.setting(key)
         if value is not None and not isinstance(value, str):
             yield bad(run, key, "{key} is {value!r}, where a word belongs.", LOAD)
 
@@ -97,7 +97,7 @@ def _unread(run: Run, schema: Schema) -> Iterator[Finding]:
 def _spelling(
     run: Run, key: str, known: frozenset[str], when: str, *, severity: Severity | None = None
 ) -> Iterator[Finding]:
-    value = value_of(run, key)
+    value = run.setting(key)
     if value is None or not known or (isinstance(value, str) and value in known):
         return
     certain, likely = meant(value, known)
@@ -127,7 +127,7 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         ("network/type", schema.choices("network/type") | keys.NETWORKS, "the network is a plain LoRA"),
     ):
         yield from _spelling(run, key, known, when, severity="warning")
-    optimizer = value_of(run, "train/optimizer")
+    optimizer = run.setting("train/optimizer")
     listed = schema.choices("train/optimizer")
     optimizers = listed | keys.OPTIMIZERS if listed else listed
     if not (isinstance(optimizer, str) and optimizer.lower().startswith(("prodigy", "dadaptation"))) and not (
@@ -140,14 +140,14 @@ def _samplers(run: Run, schema: Schema) -> Iterator[Finding]:
     """The noise scheduler and the sampler: the trainer's first models look them up, newer ones have their own."""
     plain = run.architecture in keys.LOOKING_UP
     for key, when in (("train/noise_scheduler", LOAD), ("sample/sampler", SAMPLE)):
-        value = value_of(run, key)
+        value = run.setting(key)
         if plain:
             yield from _spelling(run, key, schema.choices(key), when)
         elif key == "sample/sampler" and isinstance(value, str) and value not in schema.choices(key):
             likely = meant(value, schema.choices(key))[1]
             why = "{key} is {value!r}, which the trainer does not know; this model samples in its own way."
             yield bad(run, key, why, "the setting has no effect", severity="note", likely=likely)
-    scheduler = value_of(run, "train/noise_scheduler")
+    scheduler = run.setting("train/noise_scheduler")
     if plain:
         return
     if (
@@ -189,7 +189,7 @@ def _slips(run: Run, schema: Schema) -> Iterator[Finding]:
 
 def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
     key = "train/lr_scheduler"
-    name = value_of(run, key)
+    name = run.setting(key)
     if name is None:
         return
     schedulers = schema.choices(key) - keys.BROKEN_SCHEDULERS
@@ -233,7 +233,7 @@ def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:
         ("model/qtype", run.quantization),
         ("model/qtype_te", run.text_encoder_quantization),
     ):
-        value = value_of(run, key)
+        value = run.setting(key)
         if active is None or value is None or not known:
             continue
         name, bar, adapter = value.partition("|") if isinstance(value, str) else (value, "", "")
@@ -255,7 +255,7 @@ def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:
 
 
 def _architecture(run: Run, schema: Schema) -> Iterator[Finding]:
-    written = value_of(run, "model/arch")
+    written = run.setting("model/arch")
     if not isinstance(written, str) or not written:
         return
     name, colon, tag = written.partition(":")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema
 from . import keys
-from .values import CACHE, OPTIMIZER, START, STEP, bad, value_of
+from .values import CACHE, OPTIMIZER, START, STEP, bad
 
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
@@ -15,10 +15,10 @@ _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
     """Numbers in quotes, words where numbers belong, and sections that are none."""
     for name in _SECTIONS:
-        value = value_of(run, name)
+        value = run.setting(name)
         if value is not None and not isinstance(value, dict):
             yield bad(run, name, "{key} must be a section with keys of its own, not {value!r}.", START)
-    datasets = value_of(run, "datasets")
+    datasets = run.setting("datasets")
     if datasets is not None and not isinstance(datasets, list):
         yield bad(run, "datasets", "{key} must be a list: start each entry with '- '.", START)
     for key, written in run.settings.items():
@@ -48,7 +48,7 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             yield bad(run, key, why, "the setting is on", severity="warning")
     for dataset in run.datasets:
         key = f"{dataset.key}/resolution"
-        written_resolution = value_of(run, key)
+        written_resolution = run.setting(key)
         entries = written_resolution if isinstance(written_resolution, list) else [written_resolution]
         if any(isinstance(entry, str) for entry in entries):
             whole = [_number(entry) if isinstance(entry, str) else entry for entry in entries]

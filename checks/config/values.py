@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...doctor.model import Finding, Run, Severity, found
 from ...doctor.model.families import OWN
 
@@ -15,11 +13,6 @@ CACHE = "after all latents and captions were encoded"
 STEP = "at the first training step, after loading, quantizing and caching"
 SAMPLE = "at the first sample"
 END = "after the training"
-
-
-def value_of(run: Run, key: str) -> Any:
-    written = run.settings.get(key)
-    return None if written is None else written.value
 
 
 def bad(
@@ -37,7 +30,7 @@ def bad(
 
     `new` is the value that is certainly meant; `likely` one that may be.
     """
-    evidence: dict[str, object] = {"key": key, "value": value_of(run, key), "when": when}
+    evidence: dict[str, object] = {"key": key, "value": run.setting(key), "when": when}
     if new is not None:
         evidence |= {"new": new, "pointer": run.pointer(key)}
     elif likely is not None:
@@ -53,7 +46,7 @@ def bad(
         evidence=evidence,
         severity=severity,
         key=key,
-        value=value_of(run, key),
+        value=run.setting(key),
         meant=meant,
         **args,
     )

@@ -9,24 +9,18 @@ TRAINERS = ("sd-scripts", "musubi-tuner")
 ELSEWHERE = " The command line may give it: check that, and this file is read with it."
 
 
-def value(run: Run, key: str) -> object:
-    """What is written for an option, None where nothing is."""
-    written = run.settings.get(key)
-    return None if written is None else written.value
-
-
 def number(run: Run, key: str, default: float = 0.0) -> float:
     """A number as the trainer's parser makes it, also of text."""
-    written = value(run, key)
+    written = run.setting(key)
     try:
-        return default if isinstance(written, bool) else float(written)  # type: ignore[arg-type]
+        return default if isinstance(written, bool) else float(written)
     except (TypeError, ValueError):
         return default
 
 
 def on(run: Run, key: str) -> bool:
     """Whether a flag is set: any text counts as true."""
-    return bool(value(run, key))
+    return bool(run.setting(key))
 
 
 def anywhere(run: Run, name: str) -> str | None:

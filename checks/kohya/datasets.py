@@ -8,7 +8,7 @@ from typing import Any
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, rule
-from . import TRAINERS, trains, value
+from . import TRAINERS, trains
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _WITHOUT = "These pictures are left out without a word; with none left, No training items are found."
@@ -115,7 +115,7 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
         key = f"{folder.key}/caption_extension"
         extension = dataset.caption_extension
         if run.trainer == "musubi-tuner" and not extension:
-            if value(run, f"{folder.key}/image_jsonl_file") is None:
+            if run.setting(f"{folder.key}/image_jsonl_file") is None:
                 yield _captions(
                     run,
                     key,
@@ -226,7 +226,7 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     for script, (ending, what) in wanted.items():
         if config.format == "shell" and script in config.text:
             continue
-        folders = [str(value(run, f"{d.key}/cache_directory") or d.folder or "") for d in run.datasets]
+        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in run.datasets]
         entries = {folder: files.at(folder) for folder in folders}
         hidden = [entry.path for entry in entries.values() if entry is not None and entry.kind == "denied"]
         if hidden:

@@ -9,7 +9,7 @@ from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
 from ...doctor.model.part_files import other_files
 from ...doctor.rules import rule
 from ..paths import PLACEHOLDER, VARIABLE
-from . import TRAINERS, trains, value
+from . import TRAINERS, trains
 
 
 def _words(text: str) -> frozenset[str]:
@@ -133,7 +133,7 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
         return
     late = "The run ends after the model was loaded and all was cached: "
     own = _SD_SCRIPTS if run.trainer == "sd-scripts" else _MUSUBI
-    name = value(run, "optimizer_type")
+    name = run.setting("optimizer_type")
     if name is None and run.trainer == "musubi-tuner" and run.process_type and config.format != "toml":
         yield found(
             run.where("optimizer_type"),
@@ -143,8 +143,8 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
         )
     elif isinstance(name, str) and name and "." not in name and not _known(name, own):
         yield _unknown(run, "optimizer_type", name, own | _TORCH, late + _NO_OPTIMIZER)
-    schedule = value(run, "lr_scheduler")
-    plain = value(run, "lr_scheduler_type") in (None, "") and not run.optimizer.endswith("schedulefree")
+    schedule = run.setting("lr_scheduler")
+    plain = run.setting("lr_scheduler_type") in (None, "") and not run.optimizer.endswith("schedulefree")
     if isinstance(schedule, str) and plain and schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
         yield _unknown(run, "lr_scheduler", schedule, _SCHEDULES, late + _NO_SCHEDULE)
 

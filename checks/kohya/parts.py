@@ -10,7 +10,7 @@ from ...doctor.model.part_files import PartFile, part_files, written_path
 from ...doctor.rules import Unestablished, rule
 from ..contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
-from . import ELSEWHERE, TRAINERS, trains, value
+from . import ELSEWHERE, TRAINERS, trains
 
 _NAMES = {
     "transformer": "the transformer",
@@ -64,7 +64,7 @@ def missing_part_file(
     hidden = ""
     for part in part_files(run):
         text = written_path(run, part)
-        if part.loose or (part.when and value(run, part.when) is None):
+        if part.loose or (part.when and run.setting(part.when) is None):
             continue
         if text is None:
             yield found(
@@ -167,7 +167,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     if run.kind != "lora" or not trains(run) or not run.process_type:
         return
     expected = _MODULES.get((run.trainer, run.architecture or ""))
-    module = value(run, "network_module")
+    module = run.setting("network_module")
     evidence = {"pointer": run.pointer("network_module"), "new": expected}
     if module is None:
         yield found(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
-from . import TRAINERS, number, trains, value
+from . import TRAINERS, number, trains
 
 _GUIDED = ("guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias")
 
@@ -43,7 +43,7 @@ def flux_defaults(config: Config, run: Run, model: ModelFolder) -> Iterator[Find
             "Noise levels are drawn with one fixed shift, whatever the size of the pictures.",
         ),
     ):
-        if value(run, key) is None and not (schnell and key == "guidance_scale"):
+        if run.setting(key) is None and not (schnell and key == "guidance_scale"):
             yield found(
                 run.where(key),
                 "{key} is left out; its default is {default}, and the trainer's documentation asks for {better}.",
@@ -122,7 +122,7 @@ def learning_rate_of_the_parser(config: Config, run: Run) -> Iterator[Finding]:
     """
     if run.kind != "lora" or not trains(run) or not run.process_type or config.format == "toml":
         return  # a command line may give it
-    if any(value(run, key) is not None for key in ("learning_rate", "unet_lr")) or number(run, "text_encoder_lr"):
+    if any(run.setting(key) is not None for key in ("learning_rate", "unet_lr")) or number(run, "text_encoder_lr"):
         return
     yield found(
         run.where("learning_rate"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
-from . import TRAINERS, anywhere, number, on, trains, value
+from . import TRAINERS, anywhere, number, on, trains
 
 _DATA = "before anything is loaded, but after the datasets were read"
 _MODEL = "while the model is loaded"
@@ -79,7 +79,7 @@ def _refused(run: Run, key: str, message: str, when: str, **args: Any) -> Findin
 
 
 def _shared(run: Run) -> Iterator[Finding]:
-    warmup, schedule = value(run, "lr_warmup_steps"), run.scheduler
+    warmup, schedule = run.setting("lr_warmup_steps"), run.scheduler
     if number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not run.optimizer.endswith("schedulefree"):
         yield _refused(
             run,
@@ -99,7 +99,7 @@ def _shared(run: Run) -> Iterator[Finding]:
             optimizer=run.optimizer,
         )
     for name in ("network_args", "optimizer_args"):
-        listed = value(run, name)
+        listed = run.setting(name)
         bad = (
             [entry for entry in listed if isinstance(entry, str) and "=" not in entry]
             if isinstance(listed, list)
@@ -166,7 +166,7 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
             run, "blocks_to_swap", "blocks_to_swap and cpu_offload_checkpointing exclude each other.", _DATA
         )
     whole = config.format != "toml"  # else a command line may give what is left out
-    precise = whole or value(run, "mixed_precision") is not None
+    precise = whole or run.setting("mixed_precision") is not None
     if run.quantization is not None and run.dtype == "fp32" and precise:
         yield _refused(
             run, "dtype", "fp8_base needs mixed_precision bf16 or fp16, and without that option it is no.", _NETWORK
@@ -184,7 +184,7 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
             steps,
             "bucket_reso_steps is {steps}; for this script it must be a multiple of {least}.",
             _DATA,
-            steps=value(run, steps),
+            steps=run.setting(steps),
             least=least,
         )
     if run.optimizer not in ("adafactor",) and on(run, "fused_backward_pass"):
@@ -215,7 +215,7 @@ def _musubi(config: Config, run: Run) -> Iterator[Finding]:
         )
     folders: dict[str, str] = {}
     for dataset in run.datasets:
-        cache = value(run, f"{dataset.key}/cache_directory")
+        cache = run.setting(f"{dataset.key}/cache_directory")
         folder = cache if isinstance(cache, str) and cache else dataset.folder
         if folder is not None and folder in folders:
             key = f"{dataset.key}/cache_directory"
@@ -226,5 +226,5 @@ def _musubi(config: Config, run: Run) -> Iterator[Finding]:
 
 
 def _entries(run: Run, name: str) -> list[str]:
-    listed = value(run, name)
+    listed = run.setting(name)
     return [str(entry) for entry in listed] if isinstance(listed, list) else []

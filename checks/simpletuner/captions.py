@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from ...doctor.model import DatasetFolder, Finding, Run, found
 from ...doctor.rules import rule
-from ..config.values import value_of
 from .datasets import LATE
 from .options import TRAINER, arriving, on
 
@@ -30,8 +29,8 @@ def caption_file_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Itera
     """
     for folder in datasets:
         dataset = next((one for one in run.datasets if one.key == folder.key), None)
-        unasked = value_of(run, f"{folder.key}/only_instance_prompt") or on(run, "only_instance_prompt")
-        skipped = value_of(run, f"{folder.key}/skip_file_discovery") or arriving(run, "skip_file_discovery")
+        unasked = run.setting(f"{folder.key}/only_instance_prompt") or on(run, "only_instance_prompt")
+        skipped = run.setting(f"{folder.key}/skip_file_discovery") or arriving(run, "skip_file_discovery")
         if dataset is None or dataset.captions != "files" or unasked or skipped:
             continue
         missing = [image.path for image in folder.images if not image.caption]

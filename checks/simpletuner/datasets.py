@@ -9,7 +9,7 @@ from typing import Any
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
 from ..config.near import meant
-from ..config.values import bad, value_of
+from ..config.values import bad
 from .options import TRAINER, text
 
 LATE = "after the VAE and the text encoder were loaded"
@@ -78,9 +78,9 @@ def refused_datasets(config: Config, run: Run) -> Iterator[Finding]:
         )
         return
     entries = [key for key in run.settings if key.startswith("datasets/") and key.count("/") == 1]
-    active = [key for key in entries if isinstance(value_of(run, key), dict) and not _off(run, key)]
+    active = [key for key in entries if isinstance(run.setting(key), dict) and not _off(run, key)]
     for key in entries:
-        if not isinstance(value_of(run, key), dict):
+        if not isinstance(run.setting(key), dict):
             yield bad(run, key, "{key} is {value!r}, which is no dataset.", LATE)
     for key in active:
         yield from _entry(run, key)
@@ -114,16 +114,16 @@ def _absent(run: Run) -> Iterator[Finding]:
 
 
 def _off(run: Run, key: str) -> bool:
-    return bool(value_of(run, f"{key}/disabled") or value_of(run, f"{key}/disable"))
+    return bool(run.setting(f"{key}/disabled") or run.setting(f"{key}/disable"))
 
 
 def _kind(run: Run, key: str) -> str:
-    return str(value_of(run, f"{key}/dataset_type") or "image").lower()
+    return str(run.setting(f"{key}/dataset_type") or "image").lower()
 
 
 def _entry(run: Run, key: str) -> Iterator[Finding]:
     def of(name: str) -> Any:
-        return value_of(run, f"{key}/{name}")
+        return run.setting(f"{key}/{name}")
 
     kind = _kind(run, key)
     for name in ("id", "type"):
@@ -148,30 +148,30 @@ def _entry(run: Run, key: str) -> Iterator[Finding]:
 
 
 def _captions(run: Run, key: str, kind: str) -> Iterator[Finding]:
-    strategy = str(value_of(run, f"{key}/caption_strategy") or text(run, "caption_strategy", "filename"))
-    source, at = value_of(run, f"{key}/type"), f"{key}/caption_strategy"
-    prompt = value_of(run, f"{key}/instance_prompt")
+    strategy = str(run.setting(f"{key}/caption_strategy") or text(run, "caption_strategy", "filename"))
+    source, at = run.setting(f"{key}/type"), f"{key}/caption_strategy"
+    prompt = run.setting(f"{key}/instance_prompt")
     if kind in ("image", "video") and strategy == "instanceprompt" and not prompt:
         yield bad(run, at, "{key} is instanceprompt, but the dataset has no instance_prompt.", "after the captions")
-    if kind in ("image", "video") and value_of(run, f"{key}/prepend_instance_prompt") is True and prompt is None:
+    if kind in ("image", "video") and run.setting(f"{key}/prepend_instance_prompt") is True and prompt is None:
         why = "{key} is on, but the dataset has no instance_prompt."
         yield bad(run, f"{key}/prepend_instance_prompt", why, "after the captions")
     for name in ("huggingface", "webshart"):
         if strategy == name and source not in (None, name):
             yield bad(run, at, "{key} is {value}, which is for datasets of that type only.", LATE)
-    if strategy == "parquet" and value_of(run, f"{key}/metadata_backend") in ("json", "discovery"):
+    if strategy == "parquet" and run.setting(f"{key}/metadata_backend") in ("json", "discovery"):
         yield bad(run, at, "{key} is parquet, which needs metadata_backend: parquet.", LATE)
     if source == "csv" and strategy != "csv":
         yield bad(run, at, "A dataset of the type csv needs caption_strategy: csv.", LATE, new="csv")
 
 
 def _sizes(run: Run, key: str) -> Iterator[Finding]:
-    kind = str(value_of(run, f"{key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
-    if value_of(run, f"{key}/maximum_image_size") and not value_of(run, f"{key}/target_downsample_size"):
+    kind = str(run.setting(f"{key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
+    if run.setting(f"{key}/maximum_image_size") and not run.setting(f"{key}/target_downsample_size"):
         why = "{key} is {value}, but target_downsample_size does not say to which size a larger picture is shrunk."
         yield bad(run, f"{key}/maximum_image_size", why, LATE)
     for name in ("maximum_image_size", "target_downsample_size"):
-        size = value_of(run, f"{key}/{name}")
+        size = run.setting(f"{key}/{name}")
         if not isinstance(size, int | float) or isinstance(size, bool) or not size:
             continue
         if kind == "area" and size >= 20:
@@ -181,37 +181,37 @@ def _sizes(run: Run, key: str) -> Iterator[Finding]:
         elif kind == "pixel" and size < 512:
             why = "{key} is {value}, but with resolution_type: pixel it counts pixels, 512 or more."
             yield bad(run, f"{key}/{name}", why, LATE)
-    size = value_of(run, f"{key}/resolution")
+    size = run.setting(f"{key}/resolution")
     if kind == "pixel_area" and size is not None and not (type(size) is int or str(size).isdigit()):
         why = "{key} is {value!r}, but with resolution_type: pixel_area it is a whole number of pixels."
         whole = int(size) if isinstance(size, float) and size == size // 1 and size < 1e6 else None
         yield bad(run, f"{key}/resolution", why, LATE, new=whole)
-    shapes = isinstance(value_of(run, f"{key}/crop_aspect_buckets"), list)
-    if value_of(run, f"{key}/crop_aspect") in ("random", "closest") and not shapes:
+    shapes = isinstance(run.setting(f"{key}/crop_aspect_buckets"), list)
+    if run.setting(f"{key}/crop_aspect") in ("random", "closest") and not shapes:
         why = "{key} is {value}, but crop_aspect_buckets does not list the shapes to crop to."
         yield bad(run, f"{key}/crop_aspect", why, LATE)
 
 
 def _together(run: Run, active: list[str]) -> Iterator[Finding]:
-    ids = {key: str(value_of(run, f"{key}/id")) for key in active if value_of(run, f"{key}/id") not in (None, "")}
+    ids = {key: str(run.setting(f"{key}/id")) for key in active if run.setting(f"{key}/id") not in (None, "")}
     for name, count in Counter(ids.values()).items():
         if count > 1:
             key = [key for key, id in ids.items() if id == name][-1]
             yield bad(run, f"{key}/id", "{count} datasets have the id {name}.", LATE, count=count, name=name)
     texts = [key for key in active if _kind(run, key) == "text_embeds"]
-    defaults = [key for key in texts if value_of(run, f"{key}/default") is True]
+    defaults = [key for key in texts if run.setting(f"{key}/default") is True]
     if len(defaults) > 1:
         why = "{count} datasets of text embeddings are marked as default; there can be one."
         yield bad(run, f"{defaults[-1]}/default", why, LATE, count=len(defaults))
-    caches = {str(value_of(run, f"{key}/cache_dir")): key for key in texts if value_of(run, f"{key}/cache_dir")}
+    caches = {str(run.setting(f"{key}/cache_dir")): key for key in texts if run.setting(f"{key}/cache_dir")}
     named = {ids[key] for key in texts if key in ids}
     seen: dict[str, str] = {}
     for key in active:
-        wanted = value_of(run, f"{key}/text_embeds")
+        wanted = run.setting(f"{key}/text_embeds")
         if isinstance(wanted, str) and named and wanted not in named:
             why = "{key} is {value!r}, but no dataset of text embeddings has that id."
             yield bad(run, f"{key}/text_embeds", why, LATE, likely=meant(wanted, named)[1])
-        cache = value_of(run, f"{key}/cache_dir_vae")
+        cache = run.setting(f"{key}/cache_dir_vae")
         if not isinstance(cache, str) or not cache or _kind(run, key) not in ("image", "video"):
             continue
         cache = cache.replace("{id}", ids.get(key, ""))

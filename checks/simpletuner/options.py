@@ -7,7 +7,7 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.rules import rule
-from ..config.values import START, bad, value_of
+from ..config.values import START, bad
 
 TRAINER = ("SimpleTuner",)
 # options whose mapping or list is handed on as JSON text
@@ -40,7 +40,7 @@ _ON = ("1", "true", "yes", "y", "on")
 
 def arriving(run: Run, name: str) -> Any:
     """What of a written option reaches the trainer's parser; None when it is not written or dropped."""
-    value = value_of(run, name)
+    value = run.setting(name)
     if isinstance(value, dict) and name not in _KEPT:
         return None
     if isinstance(value, str):
@@ -296,8 +296,8 @@ def _adapters(run: Run) -> Iterator[Finding]:
                 run, "lora_type", "{key} is lycoris, but lycoris_config names no file with its settings.", START
             )
         for name in ("algo", "multiplier", "linear_dim", "linear_alpha") if "lycoris" in run.homes else ():
-            whole = name == "linear_dim" and value_of(run, "lycoris/full_matrix") is True
-            if value_of(run, f"lycoris/{name}") is None and not whole:
+            whole = name == "linear_dim" and run.setting("lycoris/full_matrix") is True
+            if run.setting(f"lycoris/{name}") is None and not whole:
                 why = "{name} is missing in the file that lycoris_config names."
                 yield bad(run, f"lycoris/{name}", why, START, name=name)
         if on(run, "train_text_encoder"):

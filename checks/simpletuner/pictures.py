@@ -8,7 +8,6 @@ from math import ceil, sqrt
 
 from ...doctor.model import DatasetFolder, Finding, Run, found
 from ...doctor.rules import Unestablished, rule
-from ..config.values import value_of
 from ..dataset import CONVERTIBLE
 from .datasets import LATE
 from .options import TRAINER, number, on, text
@@ -42,7 +41,7 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
     unsure = ""
     for dataset in run.datasets:
         folder = next((folder for folder in datasets if folder.key == dataset.key), None)
-        if folder is None or value_of(run, f"{dataset.key}/dataset_type") == "video":
+        if folder is None or run.setting(f"{dataset.key}/dataset_type") == "video":
             continue
         if folder.more or folder.unlisted:
             unsure = f"{folder.path} was not read as a whole"
@@ -61,7 +60,7 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
                 folder=folder.path,
                 when=LATE,
             )
-        elif count * dataset.repeats < each and (value_of(run, key) or not on(run, "allow_dataset_oversubscription")):
+        elif count * dataset.repeats < each and (run.setting(key) or not on(run, "allow_dataset_oversubscription")):
             needed = ceil(each / count) - 1
             yield found(
                 run.where(key),
@@ -100,12 +99,12 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     each = batch * number(run, "gradient_accumulation_steps", 1)
     for dataset in run.datasets:
         folder = next((folder for folder in datasets if folder.key == dataset.key), None)
-        cropped = value_of(run, f"{dataset.key}/crop") and value_of(run, f"{dataset.key}/crop_aspect") != "preserve"
-        if folder is None or folder.more or cropped or value_of(run, f"{dataset.key}/dataset_type") == "video":
+        cropped = run.setting(f"{dataset.key}/crop") and run.setting(f"{dataset.key}/crop_aspect") != "preserve"
+        if folder is None or folder.more or cropped or run.setting(f"{dataset.key}/dataset_type") == "video":
             continue
         if len(folder.images) * dataset.repeats < each:  # too few at all is another rule's
             continue
-        kind = str(value_of(run, f"{dataset.key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
+        kind = str(run.setting(f"{dataset.key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
         alignment = min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
         rounding = min(max(0, int(number(run, "aspect_bucket_rounding", 2))), 9)
         shapes = Counter(
@@ -114,7 +113,7 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             if image.width and image.height
         )
         small = {shape: count for shape, count in shapes.items() if count * dataset.repeats < each}
-        if not small or (on(run, "allow_dataset_oversubscription") and not value_of(run, f"{dataset.key}/repeats")):
+        if not small or (on(run, "allow_dataset_oversubscription") and not run.setting(f"{dataset.key}/repeats")):
             continue
         stops = any(count * dataset.repeats >= batch for count in small.values())
         needed = ceil(each / min(small.values())) - 1

@@ -10,25 +10,20 @@ from ..model import Run
 
 def lokr_factor(run: Run) -> int:
     """-1, unless a whole number above 0 is written: each side of a Linear is split into two that are most alike."""
-    written = run.settings.get("network/lokr_factor")
-    value = written.value if written is not None else None
+    value = run.setting("network/lokr_factor")
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else -1
 
 
 def lokr_rank(run: Run) -> int | None:
     """The rank of the larger factor of a LoKr, or None for full matrices, which is ai-toolkit's default."""
-    written = run.settings.get("network/lokr_full_rank")
-    full = written is None or written.value is None or bool(written.value)
-    return None if full else run.rank
+    return None if run.setting("network/lokr_full_rank", True) else run.rank
 
 
 def offloaded_share(run: Run) -> float:
     """Which share of the blocks' frozen weights stays in host memory: ai-toolkit's layer_offloading."""
-    wanted = run.settings.get("model/layer_offloading")
-    if wanted is None or not wanted.value:
+    if not run.setting("model/layer_offloading"):
         return 0.0
-    written = run.settings.get("model/layer_offloading_transformer_percent")
-    share = 1.0 if written is None or written.value is None else written.value
+    share = run.setting("model/layer_offloading_transformer_percent", 1.0)
     return min(1.0, max(0.0, float(share))) if isinstance(share, int | float) else 1.0
 
 

@@ -16,7 +16,7 @@ from ..model import DatasetFolder, Gpu, Memory, ModelFolder, Run, System, Unknow
 from ..model.families import OWN
 from .ladder import alternatives_of
 from .peaks import highest_of, phases_of
-from .phases import GIB, HOST_BASE, blocks_of, buckets, value_of, weights_of
+from .phases import GIB, HOST_BASE, blocks_of, buckets, weights_of
 from .runner import host_peak, runner_blocks
 
 __all__ = ["GIB", "buckets", "predict"]
@@ -77,7 +77,7 @@ def _not_covered(run: Run) -> str:
             return f"the size of weights quantized as {qtype} is not known"
     if run.trainer == OWN:  # these are not its settings
         return ""
-    moved = next((name for name in OFFLOADING if value_of(run, name) not in (None, False, 0, "", "0", "none")), None)
+    moved = next((name for name in OFFLOADING if run.setting(name) not in (None, False, 0, "", "0", "none")), None)
     if moved is not None:
         return f"{moved} moves weights between card and host while it trains; that is not predicted"
     return ""

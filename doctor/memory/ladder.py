@@ -10,7 +10,6 @@ from ..architectures.sizes import Sizes
 from ..model import DatasetFolder, Gpu, Run, Value
 from ..model.families import OWN
 from .peaks import highest_of, peak_of
-from .phases import is_set
 
 
 def alternatives_of(
@@ -42,14 +41,14 @@ def alternatives_of(
 
 def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
     shuffled = any(
-        is_set(run, f"{dataset.key}/shuffle_tokens") or f"{dataset.key}/token_dropout_rate" in run.settings
+        run.setting(f"{dataset.key}/shuffle_tokens") is True or f"{dataset.key}/token_dropout_rate" in run.settings
         for dataset in run.datasets
     )
-    if not is_set(run, "model/low_vram"):
+    if run.setting("model/low_vram") is not True:
         on = Value(True, run.where("model/low_vram"), 0, 0)
         key = (("model/low_vram", True),)
         yield key, "none", lambda r: replace(r, settings={**r.settings, "model/low_vram": on})
-    if not run.cache_text_embeddings and not shuffled and not is_set(run, "train/train_text_encoder"):
+    if not run.cache_text_embeddings and not shuffled and run.setting("train/train_text_encoder") is not True:
         key = (("train/cache_text_embeddings", True),)
         yield key, "equivalent", lambda r: replace(r, cache_text_embeddings=True)
     if not run.gradient_checkpointing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod, sqrt
-from typing import Any
 
 from ..architectures.bytes import QUANTIZED, WIDTHS, state_bytes
 from ..architectures.network import offloaded_share, trained_weights
@@ -77,7 +76,7 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
         folder = read.get(dataset.key)
         pictures = [(image.width, image.height) for image in folder.images] if folder and not folder.more else []
         for resolution in dataset.resolutions or (512,):
-            square = is_set(run, f"{dataset.key}/square_crop")  # enlarges what is smaller
+            square = run.setting(f"{dataset.key}/square_crop") is True  # enlarges what is smaller
             shrunk = [] if square else [_shrink(width, height, resolution) for width, height in pictures]
             found.append(max(shrunk, key=prod, default=(resolution, resolution)))
     return found or [(512, 512)]
@@ -101,8 +100,8 @@ def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool 
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
     if run.gradient_checkpointing:
         kept = (4 if half else max(2, WIDTHS[run.dtype])) * through + together * (of_block + moment)
-        written = run.settings.get("train/gradient_checkpointing_interval")
-        interval = written.value if written is not None and type(written.value) is int else 1
+        interval = run.setting("train/gradient_checkpointing_interval")
+        interval = interval if type(interval) is int else 1
         kept += of_block * together * (sizes.layers - -(-sizes.layers // max(1, interval)))
     else:
         kept = of_block * through
@@ -129,7 +128,7 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
         "optimizer": int(state_bytes(run.optimizer) * trained),
     }
     adapter = {"adapter kept for sampling": 2 * run.rank * sizes.lora_sides} if run.adapter else {}
-    text_gone = run.cache_text_embeddings or is_set(run, "train/unload_text_encoder")
+    text_gone = run.cache_text_embeddings or run.setting("train/unload_text_encoder") is True
     resident_text = {} if text_gone else {"text encoder": encoder}
     cached = bool(run.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in run.datasets)
     resident_vae = {} if cached else {"VAE": vae}
@@ -143,11 +142,11 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     beside = {} if card or alone else {"transformer": transformer}
     crowded = sizes.kind.beside and run.trainer == "ai-toolkit"
     crowd = {"transformer": transformer} if crowded else beside
-    if card and crowded and run.quantization and not is_set(run, "model/low_vram"):
+    if card and crowded and run.quantization and run.setting("model/low_vram") is not True:
         unquantized = width * (sizes.blocks + sizes.rest)
         yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized})
     yield Phase("loading the text encoder", {**base, **crowd, "text encoder before quantizing": whole})
-    if card and not alone and not is_set(run, "model/low_vram"):
+    if card and not alone and run.setting("model/low_vram") is not True:
         together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
         yield Phase("loading the models side by side", {**base, **together})
     if run.cache_text_embeddings:
@@ -175,12 +174,3 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
         decode = int(VAE_DECODE * area * vae_scale)
         held = {"transformer": transformer, **lora, **adapter, **resident_text, "VAE": vae}
         yield Phase("drawing samples", {**base, **held, "drawing or decoding": max(drawing, decode)})
-
-
-def value_of(run: Run, key: str) -> Any:
-    written = run.settings.get(key)
-    return None if written is None else written.value
-
-
-def is_set(run: Run, key: str) -> bool:
-    return value_of(run, key) is True

@@ -87,8 +87,8 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
 
 def written_path(run: Run, part: PartFile) -> str | None:
     """The path that the run gives for a part."""
-    value = run.settings.get(part.option)
-    return value.value if value is not None and isinstance(value.value, str) and value.value else None
+    value = run.setting(part.option)
+    return value if isinstance(value, str) and value else None
 
 
 def other_files(run: Run) -> tuple[tuple[str, str], ...]:
@@ -98,10 +98,8 @@ def other_files(run: Run) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     options = ("sample_prompts", "network_weights", "base_weights", "resume")
     for option in options if run.homes else ("dataset_config", *options):
-        written = run.settings.get(option)
-        entries = (
-            written.value if written is not None and isinstance(written.value, list) else [written and written.value]
-        )
+        written = run.setting(option)
+        entries = written if isinstance(written, list) else [written]
         found += [(option, entry) for entry in entries if isinstance(entry, str) and entry and "\0" not in entry]
     from_hub = run.settings.get("resume_from_huggingface")
     return tuple(pair for pair in found if pair[0] != "resume" or from_hub is None)

@@ -11,7 +11,7 @@ def probe_logins(
     world: World, run: Run, schema: Schema | Unknown, environment: Environment | Unknown
 ) -> tuple[str, ...] | Unknown:
     """The settings that are on and for which no token is found, by their keys."""
-    asking = [key for key in ("save/push_to_hub", "logging/use_wandb") if (v := run.written(key)) and v.value is True]
+    asking = [key for key in ("save/push_to_hub", "logging/use_wandb") if run.setting(key) is True]
     if run.trainer != "ai-toolkit" or not asking:
         return ()
     if world.system.recorded is not None:

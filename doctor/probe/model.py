@@ -231,10 +231,10 @@ def _parts(look: _Look, family: Family, folder: str, repo: str | None) -> dict[s
     for name in family.others:
         expected = next(iter(family.parts[name]), None)
         found[name] = read_component(look.world, name, look.paths.join(folder, name), repo=repo, expected=expected)
-    written = look.run.settings.get("model/vae_path") if family.vae_path else None
-    if written is not None and isinstance(written.value, str) and "\0" not in written.value:
+    written = look.run.setting("model/vae_path") if family.vae_path else None
+    if isinstance(written, str) and "\0" not in written:
         found.pop("vae")
-        found |= _vae(look, written.value)
+        found |= _vae(look, written)
     return found
 
 

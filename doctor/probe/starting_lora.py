@@ -9,11 +9,11 @@ from .world import Paths, World
 
 def probe_starting_lora(world: World, run: Run) -> WeightFile | Unknown | None:
     """The header of the file behind `pretrained_lora_path`, a path in every case; None when the run names none."""
-    written = run.settings.get("network/pretrained_lora_path")
-    if written is None or not isinstance(written.value, str) or not written.value:
+    written = run.setting("network/pretrained_lora_path")
+    if not isinstance(written, str) or not written:
         return None
-    if "\0" in written.value:
+    if "\0" in written:
         return Unknown("the path of the LoRA holds a null character")
     paths = Paths(world.system)
-    place = paths.absolute(written.value)
+    place = paths.absolute(written)
     return read_weight_file(world, place, paths.name(place))

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..model.run import Dataset, Run
 from .errors import TrainError
@@ -94,7 +94,7 @@ def read_items(
                 for picture in pictures:
                     item = replace(_item(run, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
                     for copy in range(max(1, dataset.repeats)):
-                        place = _place(picture, item, copy) if _setting(run, dataset, "random_crop") else None
+                        place = _place(picture, item, copy) if run.setting(f"{dataset.key}/random_crop") else None
                         items.append(replace(item, place=place))
     if not items:
         raise TrainError("The run has no dataset, so there is nothing to train on.")
@@ -102,14 +102,13 @@ def read_items(
 
 
 def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
-    own = _setting(run, dataset, "trigger_word") or run.trigger_word
+    own = run.setting(f"{dataset.key}/trigger_word") or run.trigger_word
     regular = dataset.is_regularisation
     caption = with_trigger(picture.caption, own, add=not regular)
     if not run.cache_text_embeddings:  # ai-toolkit puts in the run's word too, but has none when it caches
         caption = with_trigger(caption, run.trigger_word, add=not regular)
-    weight = _setting(run, dataset, "loss_multiplier")
     side = max(divisor, resolution // divisor * divisor)
-    square = bool(_setting(run, dataset, "square_crop"))
+    square = bool(run.setting(f"{dataset.key}/square_crop"))
     width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
     return Item(
         picture,
@@ -118,17 +117,17 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         caption,
         with_trigger("", own if run.cache_text_embeddings else run.trigger_word, add=not regular),
         dataset.caption_dropout,
-        weight=1.0 if weight is None else float(weight),
+        weight=float(run.setting(f"{dataset.key}/loss_multiplier", 1.0)),
         regular=regular,
-        prior=bool(_setting(run, dataset, "prior_reg")),
+        prior=bool(run.setting(f"{dataset.key}/prior_reg")),
         trigger=own or "",
-        masked=bool(_setting(run, dataset, "mask_path") or _setting(run, dataset, "alpha_mask")),
+        masked=bool(run.setting(f"{dataset.key}/mask_path") or run.setting(f"{dataset.key}/alpha_mask")),
         mask=_mask(run, dataset, picture),
     )
 
 
 def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
-    alpha, folder = bool(_setting(run, dataset, "alpha_mask")), _setting(run, dataset, "mask_path")
+    alpha, folder = bool(run.setting(f"{dataset.key}/alpha_mask")), run.setting(f"{dataset.key}/mask_path")
     file = picture.file
     if not alpha:
         if not folder:
@@ -140,13 +139,8 @@ def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
             return None
         file = own
     digest = picture.digest if alpha else hashlib.sha256(file.read_bytes()).hexdigest()
-    inverted, least = bool(_setting(run, dataset, "invert_mask")), _setting(run, dataset, "mask_min_value")
+    inverted, least = bool(run.setting(f"{dataset.key}/invert_mask")), run.setting(f"{dataset.key}/mask_min_value")
     return Mask(file, digest, alpha, inverted, float(least or 0.0))
-
-
-def _setting(run: Run, dataset: Dataset, name: str) -> Any:
-    written = run.settings.get(f"{dataset.key}/{name}")
-    return None if written is None else written.value
 
 
 def _place(picture: Picture, item: Item, copy: int) -> tuple[float, float]:

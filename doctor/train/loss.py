@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,16 +39,16 @@ class Guidance(NamedTuple):
 
 def guidance(run: Run) -> Guidance | None:
     """What `do_guidance_loss` and the keys beside it ask for."""
-    if not _value(run, "do_guidance_loss", False):
+    if not run.setting("train/do_guidance_loss"):
         return None
-    written = _value(run, "guidance_loss_target", 3.0)
+    written = run.setting("train/guidance_loss_target", 3.0)
     low, high = (written[0], written[-1]) if isinstance(written, list | tuple) else (written, written)
     return Guidance(
         float(low),
         float(high),
-        str(_value(run, "unconditional_prompt", "")),
-        bool(_value(run, "do_guidance_loss_cfg_zero", False)),
-        _value(run, "guidance_loss_schedule", "constant") == "sigma",
+        str(run.setting("train/unconditional_prompt", "")),
+        bool(run.setting("train/do_guidance_loss_cfg_zero")),
+        run.setting("train/guidance_loss_schedule", "constant") == "sigma",
     )
 
 
@@ -65,7 +65,9 @@ def guided(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: Guidanc
 def differential(run: Run) -> float:
     """How many times as far from the guess the target is put; 1 where `do_differential_guidance` is off."""
     return (
-        float(_value(run, "differential_guidance_scale", 3.0)) if _value(run, "do_differential_guidance", 0) else 1.0
+        float(run.setting("train/differential_guidance_scale", 3.0))
+        if run.setting("train/do_differential_guidance")
+        else 1.0
     )
 
 
@@ -77,9 +79,9 @@ def miss(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor
 
 def background_weight(run: Run) -> float | None:
     """How much an unchanged answer outside the mask counts (inverted_mask_prior), None where it does not."""
-    if not _value(run, "inverted_mask_prior", False):
+    if not run.setting("train/inverted_mask_prior"):
         return None
-    return float(_value(run, "inverted_mask_prior_multiplier", 0.5))
+    return float(run.setting("train/inverted_mask_prior_multiplier", 0.5))
 
 
 def background(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
@@ -89,8 +91,3 @@ def background(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
     change = guess - before
     value = change.abs() if run.loss_type == "mae" else change.square()
     return (value * rest).mean(dim=(1, 2, 3))
-
-
-def _value(run: Run, name: str, default: Any) -> Any:
-    written = run.settings.get(f"train/{name}")
-    return default if written is None or written.value is None else written.value

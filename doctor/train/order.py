@@ -40,8 +40,8 @@ class Order:
     def _is_theirs(self, step: int) -> bool:
         """Even steps, but not those at which ai-toolkit saves or samples first."""
         run = self.run
-        written = run.settings.get("sample/sample_start_step")
-        first = written.value if written is not None and isinstance(written.value, int) else 0
+        written = run.setting("sample/sample_start_step")
+        first = written if isinstance(written, int) else 0
         busy = [run.save_every, 0 if run.disable_sampling or step < first else run.sample_every]
         return self.regular is not None and step % 2 == 0 and not any(n > 0 and step % n == 0 for n in busy)
 

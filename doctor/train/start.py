@@ -23,10 +23,10 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) ->
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    written = run.settings.get("network/pretrained_lora_path")
-    if written is None or not written.value:
+    written = run.setting("network/pretrained_lora_path")
+    if not written:
         return {}
-    file = Path(str(written.value))
+    file = Path(str(written))
     try:
         held = load_file(str(file))
     except (OSError, SafetensorError) as error:

@@ -28,8 +28,8 @@ class Trackers:
                 "TensorBoard is not installed, so its event files are not written; losses.jsonl and report.html hold "
                 "the same. To get it, type: pip install tensorboard (before the next start)."
             )
-        self.every = int(_setting(run, "logging/log_every", WANDB_EVERY)) or WANDB_EVERY
-        self.wandb = _wandb(run, output, record) if _setting(run, WANDB, False) else None
+        self.every = int(run.setting("logging/log_every", WANDB_EVERY)) or WANDB_EVERY
+        self.wandb = _wandb(run, output, record) if run.setting(WANDB) else None
 
     def log(self, step: int, values: Mapping[str, float], *, always: bool = False) -> None:
         """Numbers after `step`. W&B gets every log_every-th step, as in ai-toolkit, and what is `always`."""
@@ -53,7 +53,7 @@ class Trackers:
 
 def refused(run: Run) -> str:
     """Why the tracker that the config asks for cannot be, "" when it can. Imports nothing."""
-    if _setting(run, WANDB, False) and importlib.util.find_spec("wandb") is None:
+    if run.setting(WANDB) and importlib.util.find_spec("wandb") is None:
         where = run.where(WANDB)
         return (
             f"The config asks for Weights & Biases (use_wandb, line {where.line}), which is not installed here. "
@@ -69,8 +69,8 @@ def _wandb(run: Run, output: Path, record: Mapping[str, Any]) -> Any:
     first = f"{output.absolute()} {record['starts'][0]['at']}"
     try:
         return wandb.init(
-            project=str(_setting(run, "logging/project_name", "ai-toolkit")),
-            name=str(_setting(run, "logging/run_name", run.name)),
+            project=str(run.setting("logging/project_name", "ai-toolkit")),
+            name=str(run.setting("logging/run_name", run.name)),
             id=hashlib.sha256(first.encode()).hexdigest()[:16],
             resume="allow",
             dir=str(output),
@@ -81,8 +81,3 @@ def _wandb(run: Run, output: Path, record: Mapping[str, Any]) -> Any:
             f"Weights & Biases does not start ({error}). Type: wandb login, or set WANDB_MODE=offline, or set "
             "use_wandb: false in the config."
         ) from error
-
-
-def _setting(run: Run, key: str, default: Any) -> Any:
-    value = run.settings.get(key)
-    return default if value is None or value.value is None else value.value
