@@ -28,7 +28,7 @@ def explain(run: Run) -> Iterator[str]:
         yield "timestep_type shift counts a picture's cells as the pipeline does (ai-toolkit: four times as many)."
     if run.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
         yield f"noise_scheduler {run.noise_scheduler} has no meaning for this model: flow matching is used."
-    if _on(run, "train/do_differential_guidance") and not _on(run, "train/do_guidance_loss"):
+    if run.setting("train/do_differential_guidance") and not run.setting("train/do_guidance_loss"):
         yield (
             "do_differential_guidance counts here: the loss is larger by differential_guidance_scale squared "
             "(ai-toolkit looks at it only when do_guidance_loss is true)."
@@ -37,8 +37,3 @@ def explain(run: Run) -> Iterator[str]:
         yield f"qtype {run.quantization} is stored as nf4 here: four bits too, with levels made for normal weights."
     if run.text_encoder_quantization not in KINDS:
         yield f"qtype_te {run.text_encoder_quantization} is not known here: the text encoder runs once, unquantized."
-
-
-def _on(run: Run, key: str) -> bool:
-    written = run.settings.get(key)
-    return written is not None and bool(written.value)

@@ -118,8 +118,7 @@ def add_removal(model: nn.Module, adapter: dict[str, Delta], dtype: torch.dtype)
 
 def dropout(run: Run) -> float:
     """The share of a LoRA's inner values that a training step leaves out."""
-    written = run.settings.get("network/dropout")
-    return 0.0 if written is None or written.value is None else float(written.value)
+    return float(run.setting("network/dropout", 0.0))
 
 
 def scale(run: Run) -> float:

@@ -7,7 +7,7 @@ the share of noise: x_t = (1 - t) * latent + t * noise.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -77,21 +77,16 @@ class Levels(NamedTuple):
 
 def levels(run: Run) -> Levels:
     """What a config asks for. linear_timesteps and linear_timesteps2 take the even table and weigh it by a bell."""
-
-    def value(name: str, default: int) -> Any:
-        written = run.settings.get(f"train/{name}")
-        return default if written is None or written.value is None else written.value
-
     if run.timestep_type == DRAWN:
         return Levels(scheme=DRAWN, drawn=Drawn(**run.setting(f"train/{DRAWN}")))
-    bell, half = bool(value("linear_timesteps", 0)), bool(value("linear_timesteps2", 0))
+    bell, half = bool(run.setting("train/linear_timesteps")), bool(run.setting("train/linear_timesteps2"))
     weighting = "half bell" if half else "bell" if bell else "none"
     return Levels(
         scheme="linear" if (bell or half) and run.timestep_type not in FEW_STEPS else run.timestep_type,
         favour=run.content_or_style,
         weighting="weighted" if run.timestep_type == "weighted" else weighting,
-        first=value("min_denoising_steps", 0),
-        last=min(value("max_denoising_steps", COUNT - 1), COUNT - 1),
+        first=run.setting("train/min_denoising_steps", 0),
+        last=min(run.setting("train/max_denoising_steps", COUNT - 1), COUNT - 1),
     )
 
 
