@@ -4,43 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from .part import config_of, entries_of
 from .pretrained import load_pretrained
 from .quantize import Kind
-from .tensorfiles import check_complete, collect, weight_files
+from .tensorfiles import check_complete
 
 
-def load_encoder(make: Any, folder: Path, what: str, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
+def load_encoder(make: Any, place: Path, what: str, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
     """The frozen model of class `make` on the device. Raises TrainError, torch.OutOfMemoryError."""
-    if kind == "none":
-        return load_pretrained(make, folder, what, dtype=dtype).to(device)
-    return load_streamed(make, folder, kind, dtype, device)
+    if kind == "none" and place.is_dir():
+        return load_pretrained(make, place, what, dtype=dtype).to(device)
+    return load_streamed(make, place, kind, dtype, device)
 
 
-def load_streamed(make: Any, folder: Path, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
-    """The model with every Linear quantized as it arrives: never more than one whole weight is in memory."""
+def load_streamed(make: Any, place: Path, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
+    """The model with every Linear quantized as it arrives: never more than one whole weight is in memory.
+
+    `place` is its folder, or the file that holds it.
+    """
     from .load import install_tensors, linears, read_tensors
 
+    of = make.config_class
+    config = of(**config_of(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))
     with _empty_parameters():
-        model = make(make.config_class.from_pretrained(str(folder))).eval()
+        model = make(config).eval()
     model.tie_weights()
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unique = {name for name, _ in model.named_parameters()}
     needed = {name: shape for name, shape in shapes.items() if name in unique or not _is_parameter(model, name)}
-    entries = collect(weight_files(folder))
-    for prefix in ("", f"{make.base_model_prefix}."):  # a model with a head on top names its parts with a prefix
-        found = {name: entries[prefix + name] for name in needed if prefix + name in entries}
-        if found:
-            break
-    check_complete(found, needed, folder)
+    found = entries_of(place, make.__name__, needed)
+    check_complete(found, needed, place)
     quantized = {} if kind == "none" else linears(model)
-    wanted = [replace(found[name], name=name) for name in needed]
+    wanted = [found[name] for name in needed]
     install_tensors(model, dict(read_tensors(wanted, quantized, kind, {}, dtype, device)), quantized)
     model.tie_weights()
     return model.requires_grad_(False).to(device)

@@ -20,9 +20,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..architectures.part_file import title_of
 from .adapter import Delta
 from .errors import TrainError
 from .families import family_named, family_of, titles
+from .part import class_of, config_of
 from .quantize import Kind, QuantizedLinear, quantize_rows, stored
 from .shard import Shares, share_out
 from .single_file import single_file_entries
@@ -42,11 +44,13 @@ def transformer_folder(model_folder: Path) -> Path:
     raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")
 
 
-def sources(model: Path, extras: Path | None) -> tuple[Path, Path]:
-    """The folder of the transformer's config.json, and that of its shards, or the single file. Raises TrainError.
+def sources(model: Path, extras: Path | None, *, alone: bool = False) -> tuple[Path, Path]:
+    """The place of the transformer's config, and that of its weights: a folder or a single file. Raises TrainError.
 
-    A single file has its config, as its other parts, from the `extras`.
+    A single file has its config, as its other parts, from the `extras`; `alone`, its config is inferred from it.
     """
+    if model.is_file() and alone:
+        return model, model
     if not model.is_file():
         folder = transformer_folder(model)
         return folder, folder
@@ -69,14 +73,19 @@ def transformer_entries(model: nn.Module, place: Path) -> dict[str, Entry]:
     return collect(weight_files(place))
 
 
-def build_empty(folder: Path) -> nn.Module:
-    """The transformer that config.json describes, with every parameter on the meta device. Raises TrainError."""
-    path = folder / "config.json"
-    name = _class_name(path)
+def build_empty(place: Path) -> nn.Module:
+    """The transformer of a config.json, or of a file of its own, with every parameter on meta. Raises TrainError."""
+    if place.is_file():
+        path, name = place, class_of(place)
+        what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
+    else:
+        path = place / "config.json"
+        name = _class_name(path)
+        what = f"{path} describes {name or 'no model'}"
     family = family_named(name or "")
     if family is None:
-        raise TrainError(f"{path} describes {name or 'no model'}; this runner trains {titles()} only.")
-    config = json.loads(path.read_text(encoding="utf-8"))
+        raise TrainError(f"{what}; this runner trains {titles()} only.")
+    config = config_of(place, family.CLASS_NAME)
     make: Any = getattr(import_module(family.MODULE), family.CLASS_NAME)
     try:
         with torch.device("meta"):

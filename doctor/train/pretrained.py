@@ -8,7 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .errors import TrainError
+from .part import config_of, entries_of
+from .tensorfiles import check_complete
 
 _ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 
@@ -26,6 +30,20 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
             f"{len(missing)} tensors of the {what} in {folder} are missing or of another shape, first {missing[0]}. "
             "It would run with random numbers in their place. Fetch the complete files again."
         )
+    return model.eval().requires_grad_(False)
+
+
+def load_file(make: Any, file: Path, dtype: torch.dtype) -> Any:
+    """The diffusers model of class `make` that a file of its own holds, frozen, on the CPU. Raises TrainError."""
+    from .load import install_tensors, read_tensors
+
+    with torch.device("meta"):
+        model = make.from_config(config_of(file, make.__name__))
+    needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = entries_of(file, make.__name__, needed)
+    check_complete(found, needed, file)
+    read = read_tensors([found[name] for name in needed], {}, "none", {}, dtype, torch.device("cpu"))
+    install_tensors(model, dict(read), {})
     return model.eval().requires_grad_(False)
 
 

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from ..architectures.part_file import PREFIX
 from ..architectures.single_file import is_swapped, original_parts
 from .errors import TrainError
-from .tensorfiles import Entry, read_entries
-
-PREFIX = "model.diffusion_model."
+from .tensorfiles import Entry, collect, weight_files
 
 
 def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, Entry]:
@@ -21,7 +20,7 @@ def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[
 
     `needed` are name -> shape of what the class builds. Raises TrainError for a fused tensor of another height.
     """
-    entries = {entry.name.removeprefix(PREFIX): entry for entry in read_entries(file)}
+    entries = {name.removeprefix(PREFIX): entry for name, entry in collect(weight_files(file)).items()}
     found: dict[str, Entry] = {}
     for original, names in original_parts(class_name, needed).items():
         if all(name in entries for name in names):
@@ -35,8 +34,8 @@ def _parts(fused: Entry, class_name: str, names: list[str], needed: Mapping[str,
     heights = [needed[name][0] for name in names]
     if len(names) > 1 and fused.shape[:1] != (sum(heights),):
         raise TrainError(
-            f"{fused.name} in {fused.file} is {list(fused.shape)}, but the model's config.json asks for "
-            f"{sum(heights)} rows. Config and weights do not belong together."
+            f"{fused.name} in {fused.file} is {list(fused.shape)}, but the model asks for "
+            f"{sum(heights)} rows. They do not belong together."
         )
     if len(names) == 1:
         return [replace(fused, name=names[0], swapped=is_swapped(class_name, names[0]))]

@@ -15,6 +15,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from ..architectures.part_file import SCALES, shards_of
 from .errors import TrainError
 
 DTYPES: dict[str, torch.dtype] = {
@@ -55,7 +56,10 @@ def read_entries(file: Path) -> list[Entry]:
     try:
         total = file.stat().st_size
         with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
+            first = stream.read(8)
+            if first.startswith(b"GGUF"):
+                raise TrainError(f"{file} is a GGUF file. Only safetensors files of plain weights can be used.")
+            length = int.from_bytes(first, "little")
             if total < 8 or not 2 <= length <= total - 8:
                 raise TrainError(f"{file} is not a safetensors file ({total} bytes, no header). Fetch it again.")
             header = json.loads(stream.read(length))
@@ -74,7 +78,7 @@ def read_entries(file: Path) -> list[Entry]:
             ]
     except FileNotFoundError:
         raise TrainError(
-            f"{file} does not exist, although the index of its folder names it. Fetch it again."
+            f"{file} does not exist, although the files beside it belong to a set with it. Fetch it again."
         ) from None
     except OSError as error:
         raise TrainError(f"{file} cannot be read: {error.strerror or error}.") from error
@@ -87,7 +91,12 @@ def read_entries(file: Path) -> list[Entry]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold a component: the shards of its index, or its only file. Raises TrainError."""
+    """The safetensors files that hold a component: the shards of its index, or its only file. Raises TrainError.
+
+    A file in place of the folder stands for itself, and the first shard for all of them.
+    """
+    if folder.is_file():
+        return [folder.with_name(name) for name in shards_of(folder.name)]
     indexes = sorted(folder.glob("*.safetensors.index.json"))
     if indexes:
         try:
@@ -122,9 +131,8 @@ def check_complete(entries: Mapping[str, Entry], expected: Mapping[str, tuple[in
     if wrong:
         first = wrong[0]
         raise TrainError(
-            f"{len(wrong)} tensors of {folder} have another shape than its config.json says: {first} is "
-            f"{list(entries[first].shape)}, the config needs {list(expected[first])}. Config and weights do not "
-            "belong together."
+            f"{len(wrong)} tensors of {folder} have another shape than {_asker(folder)}: {first} is "
+            f"{list(entries[first].shape)} and should be {list(expected[first])}. They do not belong together."
         )
     odd = [name for name in expected if entries[name].dtype not in FLOATS]
     if odd:
@@ -132,10 +140,14 @@ def check_complete(entries: Mapping[str, Entry], expected: Mapping[str, tuple[in
             f"{folder} holds {entries[odd[0]].dtype} weights ({odd[0]}); only plain float weights can be used."
         )
     rest = [name for name in entries if name not in expected]
-    scales = [name for name in rest if "scale" in name.rsplit(".", 1)[-1]]
+    scales = [name for name in rest if name.endswith(SCALES)]
     if scales:
         raise TrainError(f"{folder} is a scaled 8-bit checkpoint ({scales[0]}); use the plain bf16 or f32 weights.")
     return rest
+
+
+def _asker(place: Path) -> str:
+    return "the others ask for" if place.is_file() else "its config.json asks for"
 
 
 def stream(entries: list[Entry]) -> Iterator[tuple[Entry, Tensor]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..encoders import load_encoder
-from ..pretrained import load_pretrained, load_tokenizer
+from ..pretrained import load_tokenizer
 from ..quantize import Kind
 
 TITLE: str = "Flux"
@@ -61,7 +61,7 @@ def text_encoder(
     from transformers.models.t5.modeling_t5 import T5EncoderModel
 
     tokenizers = load_tokenizer(folders["tokenizer"]), load_tokenizer(folders["tokenizer_2"])
-    clip: Any = load_pretrained(CLIPTextModel, folders["text_encoder"], "text encoder", dtype=dtype).to(device)
+    clip: Any = load_encoder(CLIPTextModel, folders["text_encoder"], "text encoder", "none", dtype, device)
     t5: Any = load_encoder(T5EncoderModel, folders["text_encoder_2"], "second text encoder", kind, dtype, device)
 
     @torch.no_grad()

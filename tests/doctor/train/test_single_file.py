@@ -12,12 +12,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from zdoctor.doctor.architectures import needed_tensors
-from zdoctor.doctor.architectures.single_file import is_swapped, original_layout, original_parts
+from zdoctor.doctor.architectures.part_file import PREFIX
+from zdoctor.doctor.architectures.single_file import original_layout
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.load import build_empty, fill
-from zdoctor.doctor.train.single_file import PREFIX, single_file_entries
+from zdoctor.doctor.train.single_file import single_file_entries
 from zdoctor.doctor.train.tensorfiles import stream
 
+from .parts import transformer_tensors, write
 from .patient import go, run_with
 
 CPU = torch.device("cpu")
@@ -26,16 +28,8 @@ FLUX = "FluxTransformer2DModel"
 
 def single(folder: Path, file: Path, prefix: str = "") -> Path:
     """The transformer of a diffusers folder in its authors' layout."""
-    held = {n: v for f in (folder / "transformer").glob("*.safetensors") for n, v in load_file(f).items()}
     class_name = type(build_empty(folder / "transformer")).__name__
-
-    def value(name: str) -> Tensor:
-        tensor = held[name]
-        return torch.cat(tensor.chunk(2)[::-1]) if is_swapped(class_name, name) else tensor
-
-    made = {prefix + o: torch.cat([value(n) for n in ns]) for o, ns in original_parts(class_name, held).items()}
-    save_file(made, file, metadata={"format": "pt"})
-    return file
+    return write(file, transformer_tensors(folder / "transformer", class_name, prefix))
 
 
 def test_flux_is_converted_as_diffusers_does_it(tmp_path: Path) -> None:
