@@ -80,6 +80,8 @@ class Dataset:
     """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0".
 
     `captions` says whether a picture is described by the file beside it, by its own name, or by `default_caption`.
+    `suffixes` are those of its pictures, `recursive` says whether these may lie in folders inside, `first_line`
+    whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken.
     """
 
     key: str
@@ -97,6 +99,10 @@ class Dataset:
     control_folders: tuple[str, ...] = ()
     is_regularisation: bool = False
     captions: Literal["files", "names", "default"] = "files"
+    suffixes: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".webp")
+    recursive: bool = True
+    first_line: bool = False
+    captionless: bool = True
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
             continue
         caption = f".{dataset.caption_extension.lstrip('.')}"
         if run.trainer not in BY_FILES:
-            found.append(_read(world, paths, dataset.key, root, caption))
+            deep = dataset.recursive
+            found.append(_read(world, paths, dataset.key, root, caption, dataset.suffixes, deep=deep))
             continue
         numbered = dataset.key.endswith("_data_dir")
         inside = [paths.join(root, name) for name in names if repeats_of(name) > 0] if numbered else [root]

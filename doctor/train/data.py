@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..model.run import Dataset, Run
+from .buckets import Buckets, bucket_size
 from .errors import TrainError
 from .pictures import SUFFIXES, Picture, opened, read_pictures, with_controls
 
@@ -109,7 +110,11 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         caption = with_trigger(caption, run.trigger_word, add=not regular)
     side = max(divisor, resolution // divisor * divisor)
     square = bool(run.setting(f"{dataset.key}/square_crop"))
-    width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
+    sizes = run.setting(f"{dataset.key}/bucket_sizes")
+    if sizes is not None:
+        width, height = bucket_size(Buckets(**sizes), picture.width, picture.height)
+    else:
+        width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
     return Item(
         picture,
         width,

@@ -19,6 +19,7 @@ from .adapter import read_adapter
 from .blocks import cannot_compile, compile_blocks
 from .data import Item, read_items
 from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
+from .epochs import counted
 from .errors import TrainError
 from .evaluate import hold_out
 from .explain import explain
@@ -38,6 +39,7 @@ from .ranks import Ranks
 from .record import Folder, read_record, run_record
 from .result import TrainResult
 from .save import (
+    State,
     check_owner,
     file_digest,
     final_file,
@@ -124,12 +126,8 @@ def run_training(
         sweep(output, run.name)
         state, there = read_state(state_file(output, run.name), identity), final.is_file()
     state, there = ranks.share((state, there))
-    if state and state.step >= run.steps and there:
-        progress.note(
-            f"This run is finished: {state.step} steps of {run.steps} are done, and {final} is there. Nothing was "
-            "trained. For more, raise steps; to start again, give the run another name."
-        )
-        return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
+    if state and there and run.steps and (done := _finished(run, state, final, began, progress)):
+        return done
     for note in explain(run):
         progress.note(note)
     start = {} if state else read_start(run, targets(model), family.PREFIX)
@@ -147,6 +145,9 @@ def run_training(
     if held_out not in (None, count):
         progress.note(f"The run goes on with {count} held-out pictures; --eval {held_out} starts with a new run.")
     items, held = hold_out(items, count)
+    run = counted(run, items)
+    if state and there and (done := _finished(run, state, final, began, progress)):
+        return done
     drawn = sample_controls(run, vae_divisor(parts["vae"]))
     latents = Latents(cache, parts["vae"])
     of_texts: Any = KINDS.get(run.text_encoder_quantization, "none")
@@ -238,6 +239,17 @@ def run_training(
         stopped=stopped,
     )
     return ranks.share(result)
+
+
+def _finished(run: Run, state: State, final: Path, began: float, progress: Progress) -> TrainResult | None:
+    """The result of a run that has all its steps, None of any other."""
+    if state.step < run.steps:
+        return None
+    progress.note(
+        f"This run is finished: {state.step} steps of {run.steps} are done, and {final} is there. Nothing was "
+        "trained. For more, raise steps; to start again, give the run another name."
+    )
+    return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
 
 
 def _device(device: str | None, run: Run, progress: Progress, ranks: Ranks) -> torch.device:

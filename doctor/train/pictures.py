@@ -58,11 +58,14 @@ def read_pictures(
     if listed is not None:
         files = [Path(name) for name in sorted(listed)]
     elif place.is_dir():
-        files = sorted(path for path in _walk(place) if path.suffix.lower() in SUFFIXES)
+        files = sorted(path for path in _walk(place, dataset) if path.suffix.lower() in dataset.suffixes)
+        if not dataset.captionless:
+            files = [file for file in files if _caption_file(file, dataset).is_file()]
     else:
         raise TrainError(f"The dataset folder {place} does not exist or is not a folder.")
     if not files:
-        raise TrainError(f"The dataset {place} has no images ({', '.join(SUFFIXES)}).")
+        with_text = "" if dataset.captionless else f" with a {dataset.caption_extension} file beside them"
+        raise TrainError(f"The dataset {place} has no images ({', '.join(dataset.suffixes)}){with_text}.")
     pictures: list[Picture] = []
     broken: list[str] = []
     for file in files:
@@ -142,11 +145,11 @@ def _listed(file: Path) -> dict[str, dict[str, Any]]:
     return content
 
 
-def _walk(folder: Path) -> Iterable[Path]:
+def _walk(folder: Path, dataset: Dataset) -> Iterable[Path]:
     for path in folder.iterdir():
         if path.is_dir():
-            if not path.name.startswith(".") and path.name != "_controls":
-                yield from _walk(path)
+            if dataset.recursive and not path.name.startswith(".") and path.name != "_controls":
+                yield from _walk(path, dataset)
         elif path.is_file() and not path.name.startswith("."):
             yield path
 
@@ -172,6 +175,11 @@ def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, s
     return (*known[digest], digest)
 
 
+def _caption_file(file: Path, dataset: Dataset) -> Path:
+    extension = dataset.caption_extension or ".txt"
+    return file.with_suffix(extension if extension.startswith(".") else f".{extension}")
+
+
 def _caption(file: Path, dataset: Dataset, listed: Mapping[str, Mapping[str, Any]] | None) -> str:
     default = dataset.default_caption.strip()
     entry = listed.get(str(file), {}) if listed is not None else {}
@@ -181,10 +189,10 @@ def _caption(file: Path, dataset: Dataset, listed: Mapping[str, Mapping[str, Any
         return default
     if dataset.captions == "names":
         return file.stem.replace("_", " ").strip() or default
-    extension = dataset.caption_extension or ".txt"
-    path = file.with_suffix(extension if extension.startswith(".") else f".{extension}")
+    path = _caption_file(file, dataset)
     try:
-        return path.read_bytes().decode("utf-8-sig").strip() or default
+        text = path.read_bytes().decode("utf-8-sig")
+        return text.split("\n", 1)[0].strip() if dataset.first_line else text.strip() or default
     except FileNotFoundError:
         return default
     except UnicodeDecodeError as error:

@@ -80,7 +80,7 @@ def _network(run: Run) -> Iterator[Reason]:
 
 def _updates(run: Run) -> Iterator[Reason]:
     """How many updates there are, from how many pictures, and how large."""
-    if run.steps < 1:
+    if run.steps < 1 and not run.setting("train/epochs"):
         yield "steps", f"{run.steps} steps train nothing"
     apart = run.setting("train/gradient_accumulation_steps")
     if isinstance(apart, int) and apart not in (0, 1):

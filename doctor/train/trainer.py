@@ -63,6 +63,8 @@ class Trainer:
         self.device = device
         self.dtype = dtype
         self.levels = levels(run)
+        # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
+        self.weighed = torch.stack if run.setting("train/unbalanced_masks") else balanced
         self.most = _number(run, "max_loss")
         self.guidance = guidance(run)
         self.differential = differential(run)
@@ -168,7 +170,7 @@ class Trainer:
             mine, share = [0], 0.0  # the others need this process's rows of the model all the same
         clean, noise, t, weight = clean[mine], noise[mine], t[mine], weight[mine]
         scales = None if scales is None else scales[mine]
-        mask = None if masks is None else balanced(masks)[mine].to(self.device)
+        mask = None if masks is None else self.weighed(masks)[mine].to(self.device)
         texts = [captions[place] for place in mine]
         predict = partial(self.predict, clean, noise, t, self.controls([items[place] for place in mine]))
         target = (noise - clean).to(self.device)

@@ -1,0 +1,80 @@
+"""The sizes that kohya's trainers bring pictures to: sd-scripts (48d368fa) and musubi-tuner (30c658c4)."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Literal, NamedTuple
+
+Size = tuple[int, int]
+
+
+class Buckets(NamedTuple):
+    """A resolution of width x height and how a picture's own size is taken into account.
+
+    "one": every picture gets the resolution. "sd-scripts" and "musubi-tuner": the trainer's list of sizes of about
+    its area, in steps of `step` pixels; of sd-scripts with sides from `least` to `most`. With `shrink_only` a
+    picture gets a size of its own, no larger than itself; musubi-tuner takes its list for those of more area.
+    """
+
+    width: int
+    height: int
+    kind: Literal["one", "sd-scripts", "musubi-tuner"] = "one"
+    step: int = 16
+    least: int = 256
+    most: int = 1024
+    shrink_only: bool = False
+
+
+def bucket_size(how: Buckets, width: int, height: int) -> Size:
+    """The width and height that a picture of this size is trained at."""
+    if how.kind == "one":
+        return how.width, how.height
+    if how.shrink_only:
+        if how.kind == "sd-scripts":
+            return _own_size(how, width, height)
+        if width * height <= how.width * how.height:
+            return _down(width, how.step), _down(height, how.step)
+    sizes = _sizes(how)
+    if how.kind == "sd-scripts" and (width, height) in sizes:
+        return width, height
+    return min(sizes, key=lambda size: abs(size[0] / size[1] - width / height))
+
+
+@cache
+def _sizes(how: Buckets) -> tuple[Size, ...]:
+    """The list of a trainer, sorted: of two that fit as well, it takes the first."""
+    area, found = how.width * how.height, set[Size]()
+    if how.kind == "sd-scripts":
+        side = _down(int(math.sqrt(area)), how.step)
+        found.add((side, side))
+        least, most = how.least - how.least % how.step, math.ceil(how.most / how.step) * how.step
+        for side in range(least, most + 1, how.step):
+            other = min(most, area // side // how.step * how.step)
+            if other >= least:
+                found |= {(side, other), (other, side)}
+    else:
+        root = int(math.sqrt(area))
+        for side in range(root // 2 // how.step * how.step, root + how.step, how.step):
+            other = area // side // how.step * how.step
+            found |= {(side, other), (other, side)}
+    return tuple(sorted(found))
+
+
+def _own_size(how: Buckets, width: int, height: int) -> Size:
+    """sd-scripts' bucket_no_upscale: the picture's own shape, of whose roundings the nearer one counts."""
+    area, shape = how.width * how.height, width / height
+    if width * height > area:
+        wide = _down(int(math.sqrt(area * shape) + 0.5), how.step)
+        high = _down(int(area / math.sqrt(area * shape) + 0.5), how.step)
+        by_width = wide / _down(int(wide / shape + 0.5), how.step)
+        by_height = _down(int(high * shape + 0.5), how.step) / high
+        if abs(by_width - shape) < abs(by_height - shape):
+            width, height = wide, int(wide / shape + 0.5)
+        else:
+            width, height = int(high * shape + 0.5), high
+    return _down(width, how.step), _down(height, how.step)
+
+
+def _down(side: int, step: int) -> int:
+    return max(step, side // step * step)

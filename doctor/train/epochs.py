@@ -1,0 +1,32 @@
+"""Steps of a run whose config counts in epochs, as kohya's trainers make them from their dataset."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model.run import Run
+from .data import Item, batches
+
+
+def steps_of_epoch(run: Run, items: Sequence[Item]) -> int:
+    """Updates in which every picture is seen once for each of its repeats; mirrored copies do not count."""
+    plain = [item for item in items if not (item.regular or item.flip_x or item.flip_y)]
+    return math.ceil(len(batches(plain, run.batch_size, 0, 0)) / run.gradient_accumulation)
+
+
+def counted(run: Run, items: Sequence[Item]) -> Run:
+    """The run with steps in place of epochs, of which it has steps, saves and samples."""
+    epochs, saves, samples = (
+        run.setting(key, 0) for key in ("train/epochs", "save/save_every_epochs", "sample/sample_every_epochs")
+    )
+    if not (epochs or saves or samples):
+        return run
+    length = steps_of_epoch(run, items)
+    return replace(
+        run,
+        steps=epochs * length or run.steps,
+        save_every=saves * length or run.save_every,
+        sample_every=samples * length or run.sample_every,
+    )

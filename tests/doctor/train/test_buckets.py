@@ -1,0 +1,78 @@
+"""Sizes as sd-scripts and musubi-tuner choose them: what their own BucketManager and BucketSelector answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from zdoctor.doctor.model.run import Dataset
+from zdoctor.doctor.train.buckets import Buckets, bucket_size
+from zdoctor.doctor.train.data import read_items
+
+from .patient import run_with, written
+
+PICTURES = ((1920, 1080), (1000, 1500), (640, 640), (4000, 700), (1024, 1024), (3000, 2000))
+SD, MUSUBI = "sd-scripts", "musubi-tuner"
+# by 48d368fa and 30c658c4, on the pictures above; 3000 random sizes more for each agreed when this was written
+CASES = [
+    (Buckets(768, 512), [(768, 512)] * 6),
+    (
+        Buckets(1024, 1024, SD, 64),
+        [(1024, 576), (704, 1024), (1024, 1024), (1024, 256), (1024, 1024), (1024, 704)],
+    ),
+    (
+        Buckets(1024, 1024, SD, 64, 256, 2048),
+        [(1344, 768), (832, 1216), (1024, 1024), (2048, 384), (1024, 1024), (1216, 832)],
+    ),
+    (
+        Buckets(768, 512, SD, 32, 320, 1536),
+        [(832, 448), (512, 768), (608, 608), (1216, 320), (608, 608), (768, 512)],
+    ),
+    (
+        Buckets(1024, 1024, SD, 64, shrink_only=True),
+        [(1344, 768), (832, 1216), (640, 640), (2176, 384), (1024, 1024), (1216, 832)],
+    ),
+    (
+        Buckets(1024, 1024, MUSUBI),
+        [(1360, 768), (832, 1248), (1024, 1024), (2048, 512), (1024, 1024), (1248, 832)],
+    ),
+    (
+        Buckets(960, 544, MUSUBI),
+        [(960, 544), (592, 880), (720, 720), (1472, 352), (720, 720), (880, 592)],
+    ),
+    (
+        Buckets(1024, 1024, MUSUBI, shrink_only=True),
+        [(1360, 768), (832, 1248), (640, 640), (2048, 512), (1024, 1024), (1248, 832)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("how", "sizes"), CASES)
+def test_sizes_are_the_trainers(how: Buckets, sizes: list[tuple[int, int]]) -> None:
+    assert [bucket_size(how, *picture) for picture in PICTURES] == sizes
+
+
+def test_a_dataset_of_theirs(tmp_path: Path) -> None:
+    """No folder inside, BMP too, the first line of a caption, and no picture without one where they leave it out."""
+    (tmp_path / "inside").mkdir()
+    for name in ("a.png", "b.bmp", "bare.png", "inside/c.png"):
+        Image.new("RGB", (160, 128)).save(tmp_path / name)
+    (tmp_path / "a.caption").write_text("first\nsecond\n")
+    (tmp_path / "b.caption").write_text("\nsecond\n")
+    sizes = written(**{"datasets/0/bucket_sizes": {"width": 96, "height": 64}})
+    theirs = Dataset(
+        "datasets/0",
+        "d",
+        ".caption",
+        (80,),
+        "a cat",
+        suffixes=(".png", ".bmp"),
+        recursive=False,
+        first_line=True,
+        captionless=False,
+    )
+    items = read_items(run_with(datasets=(theirs,), settings=sizes), {"datasets/0": str(tmp_path)}, 16)
+    found = [(item.picture.file.name, item.caption, item.width, item.height) for item in items]
+    assert found == [("a.png", "first", 96, 64), ("b.bmp", "", 96, 64)]

@@ -1,0 +1,52 @@
+"""A run that counts in epochs has as many steps, saves and samples as kohya's trainers make of its dataset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.train.data import read_items
+from zdoctor.doctor.train.epochs import counted, steps_of_epoch
+from zdoctor.doctor.train.refuse import refuse
+
+from .patient import DATASET, Recorder, go, run_with, written
+
+
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "repeats", "flips", "steps"),
+    [
+        (1, 1, 1, False, 6),
+        (4, 1, 1, False, 2),  # the last batch is not full
+        (1, 4, 1, False, 2),  # nor is the last accumulation
+        (4, 2, 3, False, 3),
+        (1, 1, 1, True, 6),  # each picture once, mirrored or not
+    ],
+)
+def test_steps_of_an_epoch(
+    circles: Path, batch: int, accumulation: int, repeats: int, flips: bool, steps: int
+) -> None:
+    dataset = replace(DATASET, repeats=repeats, flip_x=flips)
+    run = run_with(datasets=(dataset,), batch_size=batch, gradient_accumulation=accumulation, steps=0)
+    items = read_items(run, {"datasets/0": str(circles)}, 16)
+    assert steps_of_epoch(run, items) == steps
+    of_epochs = written(train__epochs=3, save__save_every_epochs=2)
+    made = counted(replace(run, settings=of_epochs), items)
+    assert (made.steps, made.save_every, made.sample_every) == (3 * steps, 2 * steps, run.sample_every)
+    saves_only = counted(replace(run, steps=7, settings=written(save__save_every_epochs=1)), items)
+    assert (saves_only.steps, saves_only.save_every) == (7, steps)
+
+
+def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    run = run_with(steps=0, batch_size=6, settings=written(train__epochs=2, save__save_every_epochs=1))
+    assert not refuse(run) and refuse(replace(run, settings={}))
+    assert go(run, tiny, circles, tmp_path).steps == 2
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
+        "circles.safetensors",
+        "circles_000000001.safetensors",
+    ]
+    again = Recorder()
+    assert go(run, tiny, circles, tmp_path, progress=again).stopped == "finished"
+    assert "2 steps of 2 are done" in " ".join(again.notes)
+    assert not any("transformer" in phase for phase in again.phases)
