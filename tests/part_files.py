@@ -15,7 +15,7 @@ from zdoctor.doctor.architectures.single_file import original_layout
 from zdoctor.doctor.configs import Reading, read_config
 from zdoctor.doctor.examine import beside
 from zdoctor.doctor.model import ModelFolder, Run
-from zdoctor.doctor.model.part_files import _CLIP_L, _QWEN3_4B, _T5_XXL, _VAE
+from zdoctor.doctor.model.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model
 
@@ -37,19 +37,19 @@ def flux(**config: object) -> Shapes:
 
 
 def clip_l() -> Shapes:
-    return {f"text_model.{name}": shape for name, shape in of("CLIPTextModel", _CLIP_L).items()}
+    return {f"text_model.{name}": shape for name, shape in of("CLIPTextModel", CLIP_L).items()}
 
 
 def t5xxl() -> Shapes:
-    return of("T5EncoderModel", _T5_XXL)
+    return of("T5EncoderModel", T5_XXL)
 
 
 def ae() -> Shapes:
-    return original_names(of("AutoencoderKL", _VAE))
+    return original_names(of("AutoencoderKL", VAE))
 
 
 def diffusers_vae() -> Shapes:
-    return of("AutoencoderKL", _VAE)
+    return of("AutoencoderKL", VAE)
 
 
 def zimage() -> Shapes:
@@ -58,7 +58,7 @@ def zimage() -> Shapes:
 
 
 def qwen() -> Shapes:
-    return of("Qwen3ForCausalLM", _QWEN3_4B)
+    return of("Qwen3ForCausalLM", QWEN3_4B)
 
 
 def write(file: Path, shapes: Shapes, dtype: str = "BF16", width: int = 2) -> Path:

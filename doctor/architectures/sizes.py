@@ -8,35 +8,12 @@ from typing import Any
 
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.families import BY_FILES
+from ..model.part_files import CLIP_L, QWEN3_4B, T5_XXL
 from ..model.record import dataclass
 from . import needed_tensors
 from .flux import flux_block_linears
 from .zimage import lora_linears, quantizable
 
-QWEN3_4B: Mapping[str, Any] = {
-    "hidden_size": 2560,
-    "intermediate_size": 9728,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
-T5_XXL: Mapping[str, Any] = {
-    "d_model": 4096,
-    "d_ff": 10240,
-    "d_kv": 64,
-    "num_heads": 64,
-    "num_layers": 24,
-    "feed_forward_proj": "gated-gelu",
-}
-CLIP_L: Mapping[str, Any] = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-}
 _VAE_PARAMETERS = 83_800_000
 
 

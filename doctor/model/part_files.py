@@ -28,19 +28,22 @@ class PartFile:
     loose: bool = False
 
 
-_CLIP_L = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
-_T5_XXL: dict[str, Any] = {"d_model": 4096, "d_ff": 10240, "d_kv": 64, "num_heads": 64, "num_layers": 24}
-_T5_XXL |= {"feed_forward_proj": "gated-gelu"}
-_VAE = {
-    "block_out_channels": (128, 256, 512, 512),
-    "down_block_types": ("DownEncoderBlock2D",) * 4,
-    "up_block_types": ("UpDecoderBlock2D",) * 4,
-    "layers_per_block": 2,
-    "latent_channels": 16,
-    "use_quant_conv": False,
-    "use_post_quant_conv": False,
+# The text encoders of Flux and Z-Image as published.
+CLIP_L: Mapping[str, Any] = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
 }
-_QWEN3_4B = {
+T5_XXL: Mapping[str, Any] = {
+    "d_model": 4096,
+    "d_ff": 10240,
+    "d_kv": 64,
+    "num_heads": 64,
+    "num_layers": 24,
+    "feed_forward_proj": "gated-gelu",
+}
+QWEN3_4B: Mapping[str, Any] = {
     "hidden_size": 2560,
     "intermediate_size": 9728,
     "num_hidden_layers": 36,
@@ -50,32 +53,41 @@ _QWEN3_4B = {
     "vocab_size": 151936,
     "tie_word_embeddings": True,
 }
+VAE: Mapping[str, Any] = {
+    "block_out_channels": (128, 256, 512, 512),
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
+    "layers_per_block": 2,
+    "latent_channels": 16,
+    "use_quant_conv": False,
+    "use_post_quant_conv": False,
+}
 _CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, loose=True),)
 _PARTS: Mapping[tuple[str, str], tuple[PartFile, ...]] = {
     ("sd-scripts", "flux"): (
         PartFile("transformer", "pretrained_model_name_or_path", "FluxTransformer2DModel", {}),
-        PartFile("text_encoder", "clip_l", "CLIPTextModel", _CLIP_L),
-        PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", _T5_XXL),
-        PartFile("vae", "ae", "AutoencoderKL", _VAE),
+        PartFile("text_encoder", "clip_l", "CLIPTextModel", CLIP_L),
+        PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", T5_XXL),
+        PartFile("vae", "ae", "AutoencoderKL", VAE),
     ),
     ("sd-scripts", "chroma"): (
         PartFile("transformer", "pretrained_model_name_or_path", "", {}),
-        PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", _T5_XXL),
-        PartFile("vae", "ae", "AutoencoderKL", _VAE),
+        PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", T5_XXL),
+        PartFile("vae", "ae", "AutoencoderKL", VAE),
     ),
     ("sd-scripts", "sd1"): _CHECKPOINT,
     ("sd-scripts", "sdxl"): _CHECKPOINT,
     # the caches hold latents and text embeddings; the encoders are opened for samples only
     ("musubi-tuner", "zimage"): (
         PartFile("transformer", "dit", "ZImageTransformer2DModel", {}),
-        PartFile("text_encoder", "text_encoder", "Qwen3ForCausalLM", _QWEN3_4B, when="sample_prompts"),
-        PartFile("vae", "vae", "AutoencoderKL", _VAE, when="sample_prompts"),
+        PartFile("text_encoder", "text_encoder", "Qwen3ForCausalLM", QWEN3_4B, when="sample_prompts"),
+        PartFile("vae", "vae", "AutoencoderKL", VAE, when="sample_prompts"),
     ),
     ("musubi-tuner", "flux_kontext"): (
         PartFile("transformer", "dit", "FluxTransformer2DModel", {}),
-        PartFile("text_encoder_2", "text_encoder1", "T5EncoderModel", _T5_XXL, when="sample_prompts"),
-        PartFile("text_encoder", "text_encoder2", "CLIPTextModel", _CLIP_L, when="sample_prompts"),
-        PartFile("vae", "vae", "AutoencoderKL", _VAE, when="sample_prompts"),
+        PartFile("text_encoder_2", "text_encoder1", "T5EncoderModel", T5_XXL, when="sample_prompts"),
+        PartFile("text_encoder", "text_encoder2", "CLIPTextModel", CLIP_L, when="sample_prompts"),
+        PartFile("vae", "vae", "AutoencoderKL", VAE, when="sample_prompts"),
     ),
 }
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from .record import dataclass
 
-Scalar = str | int | float | bool | None
 Settings = Mapping[str, "Value"]
 
 
@@ -118,6 +117,23 @@ class SamplePrompt:
 
 
 @dataclass(frozen=True)
+class PartFile:
+    """One part of a model in a file of its own: the option that names the file, its class, and the config that a
+    trainer has for it in its source.
+
+    `when` is the option without which the training itself does not need it, "" for a part that is always opened;
+    `loose` says that a folder or a hub id will do as well.
+    """
+
+    name: str
+    option: str
+    class_name: str
+    config: Mapping[str, Any]
+    when: str = ""
+    loose: bool = False
+
+
+@dataclass(frozen=True)
 class Run:
     """One training run in words that every trainer shares; what was not written holds the trainer's own default.
 
@@ -125,7 +141,8 @@ class Run:
     to its Value, in document order; `keys` maps the field names of this class to the settings key they came from,
     written or not. So `run.where("base_model")` always finds the best place to point at.
     `homes` says for settings that lie in another file, by their first part ("datasets"), its path and the pointer
-    they are below; `spelled` how a key that is not written yet would be spelled.
+    they are below; `spelled` how a key that is not written yet would be spelled. `parts` are those of the model that
+    zdoctor's own runner opens from files of their own.
     """
 
     trainer: str
@@ -176,6 +193,7 @@ class Run:
     sample_every: int = 100
     samples: tuple[SamplePrompt, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[PartFile, ...] = ()
     settings: Settings = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     homes: Mapping[str, tuple[str, str]] = field(default_factory=dict)

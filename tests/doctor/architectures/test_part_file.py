@@ -18,7 +18,7 @@ from zdoctor.doctor.architectures.part_file import (
     title_of,
 )
 from zdoctor.doctor.architectures.reading import BadConfig
-from zdoctor.doctor.model.part_files import _CLIP_L, _QWEN3_4B, _T5_XXL, _VAE
+from zdoctor.doctor.model.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
 
 KONTEXT = {"num_layers": 19, "num_single_layers": 38, "attention_head_dim": 128, "num_attention_heads": 24}
 KONTEXT |= {"joint_attention_dim": 4096, "pooled_projection_dim": 768, "in_channels": 64}
@@ -29,12 +29,12 @@ PUBLISHED: list[tuple[str, Shapes, Mapping[str, Any]]] = [
     (made.FLUX, made.of(made.FLUX, {}), KONTEXT),
     (made.ZIMAGE, made.zimage(), ZIMAGE),
     (made.ZIMAGE, made.of(made.ZIMAGE, {}), ZIMAGE),
-    ("AutoencoderKL", made.ae(), _VAE),
-    ("AutoencoderKL", made.diffusers_vae(), _VAE),
-    ("CLIPTextModel", made.clip_l(), _CLIP_L),
-    ("CLIPTextModel", made.of("CLIPTextModel", _CLIP_L), _CLIP_L),
-    ("T5EncoderModel", made.t5xxl(), _T5_XXL),
-    ("Qwen3Model", made.qwen(), _QWEN3_4B),
+    ("AutoencoderKL", made.ae(), VAE),
+    ("AutoencoderKL", made.diffusers_vae(), VAE),
+    ("CLIPTextModel", made.clip_l(), CLIP_L),
+    ("CLIPTextModel", made.of("CLIPTextModel", CLIP_L), CLIP_L),
+    ("T5EncoderModel", made.t5xxl(), T5_XXL),
+    ("Qwen3Model", made.qwen(), QWEN3_4B),
 ]
 
 
