@@ -22,7 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 CONFIG = {
     "_class_name": "ZImageTransformer2DModel",
@@ -42,39 +44,49 @@ SHARD = 400 << 20
 IMPORTED = "imported"
 
 
-def build(folder: Path) -> tuple[int, int, int]:
-    """Write the shards and their index; returns parameters, bytes when quantized in eight bits, largest tensor."""
+def build(folder: Path, config: Mapping[str, Any] = CONFIG) -> tuple[int, int, int]:
+    """Write a transformer; returns its parameters, its bytes when quantized in eight bits, the largest tensor's."""
     import torch
-    from safetensors.torch import save_file
 
     from zdoctor.doctor.train.families import zimage
     from zdoctor.doctor.train.load import build_empty, linears
 
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps(config))
     model = build_empty(folder)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     blocks = {f"{name}.weight": shape for name, shape in linears(model).items() if zimage.is_quantized(name)}
-    parts: list[dict[str, torch.Tensor]] = [{}]
-    generator = torch.Generator().manual_seed(0)
-    index: dict[str, str] = {}
-
-    def write() -> None:
-        save_file(parts[0], str(folder / name), metadata={"format": "pt"})
-        parts[0] = {}
-
-    name = "diffusion_pytorch_model-0.safetensors"
-    for key, shape in shapes.items():
-        if sum(value.nbytes for value in parts[0].values()) > SHARD:
-            write()
-            name = f"diffusion_pytorch_model-{len(set(index.values()))}.safetensors"
-        parts[0][key] = (torch.randn(shape, generator=generator) * 0.02).bfloat16()
-        index[key] = name
-    write()
-    text = json.dumps({"metadata": {}, "weight_map": index})
-    (folder / "diffusion_pytorch_model.safetensors.index.json").write_text(text)
+    write_shards(folder, "diffusion_pytorch_model", shapes)
     count = {key: torch.Size(shape).numel() for key, shape in shapes.items()}
     quantized = 2 * sum(count.values()) + sum(4 * shape[0] - count[key] for key, shape in blocks.items())
     return sum(count.values()), quantized, 2 * max(count.values())
+
+
+def write_shards(folder: Path, stem: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Write random bf16 tensors in shards with their index; no more than a shard and a tensor are in memory.
+
+    Matrices have the variance 1 / columns, scales of norms are one, biases zero.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    part: dict[str, torch.Tensor] = {}
+    generator = torch.Generator().manual_seed(0)
+    index: dict[str, str] = {}
+    name = f"{stem}-0.safetensors"
+    for key, shape in shapes.items():
+        if sum(value.nbytes for value in part.values()) > SHARD:
+            save_file(part, str(folder / name), metadata={"format": "pt"})
+            part = {}
+            name = f"{stem}-{len(set(index.values()))}.safetensors"
+        if len(shape) > 1:
+            tensor = torch.randn(shape, generator=generator).mul_(shape[1] ** -0.5)
+        else:
+            tensor = torch.full(shape, float(key.endswith("weight")))
+        part[key] = tensor.bfloat16()
+        index[key] = name
+    save_file(part, str(folder / name), metadata={"format": "pt"})
+    text = json.dumps({"metadata": {}, "weight_map": index})
+    (folder / f"{stem}.safetensors.index.json").write_text(text)
 
 
 def ours(folder: Path, kept: str, kind: str, touch: bool) -> None:

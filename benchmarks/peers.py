@@ -80,7 +80,7 @@ config:
         arch: zimage
         quantize: {quantize}
         quantize_te: false
-        qtype: int8
+        qtype: {qtype}
       sample: {{sample_every: 100000, width: {side}, height: {side}, samples: []}}
 """
 
@@ -90,7 +90,6 @@ def build(folder: Path) -> float:
     import torch
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
-    from PIL import Image, ImageDraw
     from transformers import Qwen3Config
     from transformers.models.qwen3.modeling_qwen3 import Qwen3ForCausalLM
 
@@ -142,15 +141,22 @@ def build(folder: Path) -> float:
             tie_word_embeddings=True,
         )
     ).bfloat16().save_pretrained(str(model / "text_encoder"))
+    pictures(folder, 2 * SIDE)
+    return count / 1e6
+
+
+def pictures(folder: Path, side: int) -> None:
+    """The same pictures in images/ and, with a caption each, in captioned/."""
+    from PIL import Image, ImageDraw
+
     for name in ("images", "captioned"):
         (folder / name).mkdir()
     for number in range(IMAGES):
-        image = Image.new("RGB", (2 * SIDE, 2 * SIDE), (40 * number % 256, 90, 160))
+        image = Image.new("RGB", (side, side), (40 * number % 256, 90, 160))
         ImageDraw.Draw(image).ellipse((60 + 10 * number, 80, 300 + 10 * number, 320), fill=(200, 30 * number, 40))
         image.save(folder / "images" / f"{number}.png")
         image.save(folder / "captioned" / f"{number}.png")
         (folder / "captioned" / f"{number}.txt").write_text(CAPTION)
-    return count / 1e6
 
 
 @dataclass
@@ -259,16 +265,21 @@ def cpu(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def ours(folder: Path, steps: int, quantize: bool, kept: Path | None = None) -> Contender:
+def ours(
+    folder: Path, steps: int, qtype: str, kept: Path | None = None, device: str = "cpu", side: int = SIDE
+) -> Contender:
+    """zdoctor with the base in `qtype` ("none": bf16); `kept` is the folder of its quantized weights."""
+
     def command(place: Path) -> list[str]:
         text = CONFIG.format(
             process="diffusion_trainer",
             output=place / "out",
             data=folder / "captioned",
             model=folder / "model",
-            quantize=str(quantize).lower(),
-            device="cpu",
-            side=SIDE,
+            quantize=str(qtype != "none").lower(),
+            qtype=qtype,
+            device=device,
+            side=side,
             steps=steps,
             rank=RANK,
         )
@@ -280,13 +291,13 @@ def ours(folder: Path, steps: int, quantize: bool, kept: Path | None = None) -> 
     )
 
 
-def diffusers(folder: Path, steps: int, checkout: Path) -> Contender:
+def diffusers(folder: Path, steps: int, checkout: Path, layers: int = LAYERS, side: int = SIDE) -> Contender:
     script = checkout / "examples" / "dreambooth" / "train_dreambooth_lora_z_image.py"
-    targets = ",".join(f"layers.{layer}.{linear}" for layer in range(LAYERS) for linear in LINEARS)
+    targets = ",".join(f"layers.{layer}.{linear}" for layer in range(layers) for linear in LINEARS)
 
     def command(place: Path) -> list[str]:
         text = f"""--pretrained_model_name_or_path {folder / "model"} --instance_data_dir {folder / "images"}
-            --output_dir {place / "out"} --resolution {SIDE} --train_batch_size 1 --rank {RANK} --lora_alpha {RANK}
+            --output_dir {place / "out"} --resolution {side} --train_batch_size 1 --rank {RANK} --lora_alpha {RANK}
             --lora_layers {targets} --gradient_checkpointing --cache_latents --mixed_precision bf16
             --learning_rate 1e-4 --lr_scheduler constant --lr_warmup_steps 0 --max_train_steps {steps}
             --checkpointing_steps 100000 --seed 42 --skip_final_inference"""
@@ -304,6 +315,7 @@ def ai_toolkit(folder: Path, steps: int, checkout: Path, python: str) -> Contend
             data=place / "data",
             model=folder / "model",
             quantize="false",
+            qtype="int8",
             device="cpu",
             side=SIDE,
             steps=steps,
@@ -329,9 +341,9 @@ def contenders(folder: Path, kept: Path, words: argparse.Namespace) -> dict[str,
         print(f"skipped: diffusers' example, for which a package is missing: {why}")
     else:
         found["diffusers bf16"] = diffusers(folder, words.steps, words.diffusers.absolute())
-    found["zdoctor bf16"] = ours(folder, words.steps, False)
-    found["zdoctor int8"] = ours(folder, words.steps, True)
-    found["zdoctor int8, second start"] = ours(folder, words.steps, True, kept)
+    found["zdoctor bf16"] = ours(folder, words.steps, "none")
+    found["zdoctor int8"] = ours(folder, words.steps, "int8")
+    found["zdoctor int8, second start"] = ours(folder, words.steps, "int8", kept)
     if words.ai_toolkit is None:
         print("skipped: ai-toolkit (--ai-toolkit names no checkout)")
     else:
@@ -397,7 +409,7 @@ def main() -> None:
         print(f"{size:.2f} million parameters; " + ", ".join(f"{k} {v}" for k, v in versions.items()))
         wanted = contenders(folder, kept, words)
         time.sleep(2.5)  # files younger than two seconds are not taken for settled
-        measure(ours(folder, 5, True, kept), folder / "warm", words.threads)  # fills the page cache and `kept`
+        measure(ours(folder, 5, "int8", kept), folder / "warm", words.threads)  # fills the page cache and `kept`
         found: dict[str, list[Result]] = {}
         for turn in range(words.repeats):
             order = list(wanted.items())
