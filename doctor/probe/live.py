@@ -5,22 +5,19 @@ Storage speed is measured on the user's own files past the page cache, never on 
 
 from __future__ import annotations
 
-import errno
 import os
-import stat as modes
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from . import filesystem
 from .cards import cards
 from .computer import container_limit, memory, os_name, release
 from .device.linux import MountLine, read_mounts
-from .device.windows import PLACEHOLDER, is_placeholder
 from .disks import folders_below
 from .speed.verdict import speed_of
 from .world import Mount, Shapes, Stat
@@ -43,7 +40,6 @@ VARIABLES = (
     "TRANSFORMERS_OFFLINE",
     "XDG_CACHE_HOME",
 )
-READ_LIMIT = 32 << 20
 STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
 
@@ -101,59 +97,20 @@ class LiveWorld:
         return time.time_ns()
 
     def stat(self, path: str) -> Stat | Unknown | None:
-        try:
-            found = os.lstat(path)
-            target = os.readlink(path) if modes.S_ISLNK(found.st_mode) else None
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            return Unknown(f"{path}: {_reason(error)}")
-        return Stat(
-            _kind(found.st_mode),
-            found.st_size,
-            found.st_mtime_ns,
-            found.st_ctime_ns,
-            found.st_dev,
-            found.st_ino,
-            target,
-        )
+        return filesystem.stat(path)
 
     def names(self, folder: str) -> tuple[str, ...] | Unknown:
-        try:
-            return tuple(sorted(os.listdir(folder)))
-        except (OSError, ValueError) as error:
-            return Unknown(f"{folder}: {_reason(error)}")
+        return filesystem.names(folder)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
-        try:
-            state = os.stat(path)
-            if not modes.S_ISREG(state.st_mode):  # a pipe or device would block or never end
-                return Unknown(f"{path}: not a regular file")
-            if is_placeholder(state):
-                return Unknown(f"{path}: {PLACEHOLDER}")
-            with open(path, "rb", buffering=0) as file:
-                file.seek(start)
-                return file.read(READ_LIMIT if length is None else length)
-        except (OSError, ValueError, OverflowError) as error:
-            return Unknown(f"{path}: {_reason(error)}")
+        return filesystem.read(path, start, length)
 
     def is_open(self, path: str) -> bool:
         return os.path.realpath(path) in self._open_files
 
     @cached_property
     def _open_files(self) -> frozenset[str]:
-        """Names of the files that processes have open. By name: to stat what others have open could block."""
-        found: set[str] = set()
-        try:
-            processes = [entry.path for entry in os.scandir("/proc") if entry.name.isdigit()]
-        except OSError:
-            return frozenset()
-        for process in processes:
-            with suppress(OSError):  # of another user, or gone
-                for handle in os.scandir(f"{process}/fd"):
-                    with suppress(FileNotFoundError):
-                        found.add(os.readlink(handle))
-        return frozenset(found)
+        return filesystem.open_files()
 
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         from .digests import digests
@@ -173,24 +130,7 @@ class LiveWorld:
         return cores if isinstance(speed, Speed) and speed.kind in ("ssd", "memory") else 1
 
     def refusal(self, folder: str) -> str | Unknown | None:
-        try:
-            if sys.platform != "win32":
-                state = os.statvfs(folder)
-                if state.f_flag & os.ST_RDONLY:
-                    return "read-only file system"
-                if state.f_bavail == 0 and state.f_blocks:
-                    return "no space left"
-                if state.f_files and state.f_favail == 0:
-                    return "no inodes left"
-                flag = _immutable(folder)
-                if flag is not None:
-                    return flag
-            effective = os.access in os.supports_effective_ids
-            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
-                return "permission denied"
-        except OSError as error:
-            return Unknown(f"{folder}: {_reason(error)}")
-        return None
+        return filesystem.refusal(folder)
 
     def mount(self, path: str) -> Mount | Unknown:
         existing = Path(path)
@@ -207,12 +147,12 @@ class LiveWorld:
                 return Mount(anchor, filesystem_of(anchor), False, shutil.disk_usage(real).free)
             state = os.statvfs(real)
         except (OSError, RuntimeError, ValueError) as error:
-            return Unknown(f"{path}: {_reason(error)}")
+            return Unknown(f"{path}: {filesystem.reason(error)}")
         free = state.f_bavail * state.f_frsize
         read_only = bool(state.f_flag & os.ST_RDONLY)
-        for point, filesystem, source in self._mounts:
+        for point, kind, source in self._mounts:
             if real == point or real.startswith(point.rstrip("/") + "/"):
-                return Mount(point, filesystem, read_only, free, source)
+                return Mount(point, kind, read_only, free, source)
         return Mount("/", "unknown", read_only, free)
 
     @cached_property
@@ -297,41 +237,3 @@ class LiveWorld:
                 new["torch"] = build(new["torch"], self.read(os.path.join(folder, "torch", "version.py"), 0, 4096))
             found = new | found
         return found
-
-
-def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
-    if modes.S_ISLNK(mode):
-        return "link"
-    if modes.S_ISDIR(mode):
-        return "folder"
-    return "file" if modes.S_ISREG(mode) else "other"
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno is not None:
-        return f"{errno.errorcode.get(error.errno, error.errno)}: {error.strerror}"
-    return str(error) or type(error).__name__
-
-
-def _immutable(folder: str) -> str | None:
-    """What `lsattr` would show: files cannot be made in an immutable folder, nor renamed in an append-only one."""
-    if sys.platform != "linux":
-        return None
-    import array
-    import fcntl
-
-    get_flags, immutable, append_only = 0x80086601, 0x10, 0x20
-    flags = array.array("l", [0])
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return None
-    try:
-        fcntl.ioctl(handle, get_flags, flags)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
-    if flags[0] & immutable:
-        return "the folder is marked immutable (chattr +i)"
-    return "the folder is marked append-only (chattr +a)" if flags[0] & append_only else None
