@@ -54,7 +54,7 @@ def _checked(options: argparse.Namespace) -> int:
 
 
 def fix(options: argparse.Namespace) -> int:
-    from ..reports import terminal
+    from ..reports import terminal, words
     from . import commands, state
 
     config = _config(options.config)
@@ -76,23 +76,15 @@ def fix(options: argparse.Namespace) -> int:
     )
     state.remember(config)
     color = console.color()
-    console.emit(terminal.render_plan(done.plan, done.diff, offers=done.offers, width=console.width(), color=color))
+    decisions = words.decisions(done.before, done.plan)
+    console.emit(
+        terminal.render_plan(
+            done.plan, done.diff, offers=done.offers, decisions=decisions, width=console.width(), color=color
+        )
+    )
     if done.after is None:
         if done.plan.fixes and not options.apply:
-            again = "zdoctor fix " + " ".join(
-                filter(
-                    None,
-                    (
-                        config,
-                        options.trainer and f"--trainer {options.trainer}",
-                        options.trainer_source and f"--trainer-source {options.trainer_source}",
-                        " ".join(f"--allow {what}" for what in options.allow),
-                        options.select and f"--select {','.join(options.select)}",
-                        options.deep and "--deep",
-                    ),
-                )
-            )
-            console.emit(f"\nnext: {again} --apply\n")
+            console.emit(f"\nnext: {words.to_apply(done.before, options.allow, options.select)}\n")
         return done.before.exit_code
     console.emit(
         f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"

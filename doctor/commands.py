@@ -89,7 +89,14 @@ def examination(
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`."""
     rules = select(all_rules(), selected, ignored)
     world = world_of(machine, deep=deep, progress=progress, trainer_source=trainer_source)
-    return examine_config(config, world, rules, deep=deep, trainer=trainer, as_runner=as_runner)
+    seen = examine_config(config, world, rules, deep=deep, trainer=trainer, as_runner=as_runner)
+    return replace(seen, report=_asked(seen.report, machine, trainer, trainer_source))
+
+
+def _asked(report: Report, machine: str | None, trainer: str | None, trainer_source: str | None) -> Report:
+    """The report with what was asked for, so that it can be asked for again."""
+    words = (("machine", machine), ("trainer", trainer), ("trainer-source", trainer_source))
+    return replace(report, options=tuple((name, value) for name, value in words if value is not None))
 
 
 def check(
@@ -177,7 +184,8 @@ def fix(
         world = world_of(machine, deep=deep, progress=reading, trainer_source=trainer_source)
         if apply and isinstance(world, RecordedWorld) and world.live is None:
             raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
-        return examine_config(config, world, rules, deep=deep, trainer=trainer).report
+        report = examine_config(config, world, rules, deep=deep, trainer=trainer).report
+        return _asked(report, machine, trainer, trainer_source)
 
     return carry_out(look, apply=apply, allow=allow, asked=asked, progress=progress)
 
@@ -273,7 +281,8 @@ def train(
     why = not_green(seen)
     if why:
         raise UserError(
-            f"{config} is not green: {why}", f"zdoctor check {config} shows it, zdoctor fix {config} repairs."
+            f"{config} is not green: {why}",
+            f"{seen.report.typed('check')} shows it, {seen.report.typed('fix')} repairs.",
         )
     return hand_over(
         seen, max_minutes=max_minutes, held_out=held_out, skip_unreadable=skip_unreadable, progress=progress

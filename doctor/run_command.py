@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from . import console
 from .errors import INTERRUPTED, UserError
 from .model import Report
+from .model.shell import quoted
 from .state import state_folder
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             return ended.code
         if not options.heal:
             if _plan(config, rules):
-                _say(f"zdoctor fix {config} shows the repair; --apply carries it out.")
+                _say(f"zdoctor fix {quoted(config)} shows the repair; --apply carries it out.")
             return ended.code
         if starts == MOST_RESTARTS or not _healed(config, rules, tried):
             _say("there is nothing more that is safe to repair; not started again.")

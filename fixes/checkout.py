@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Config, Finding, Fix, ReplaceText
+from ..doctor.model.shell import quoted
 from ..doctor.rules import repair
 
 _TITLES = {
@@ -25,9 +26,9 @@ def edit_the_source(finding: Finding, config: Config) -> Iterator[Fix]:
         path, rule = finding.where.path, finding.rule
         step = ReplaceText(path, int(seen["start"]), int(seen["end"]), str(seen["old"]), str(seen["new"]))
         title = _TITLES.get(str(seen.get("kind")), "let the run go on when the sizes cannot be kept")
-        named = f'--trainer-source "{seen["checkout"]}"'
-        command = f"zdoctor fix {config.path} {named} --select {rule} --allow asked --apply"
+        named = f"--trainer-source {quoted(str(seen['checkout']))}"
+        command = f"zdoctor fix {quoted(config.path)} {named} --select {rule} --allow asked --apply"
         yield Fix(title, (step,), safety="ask", command=command)
     if seen.get("git") and "kind" in seen:
-        command = f'git -C "{seen["checkout"]}" checkout -- {seen["file"]}'
+        command = f"git -C {quoted(str(seen['checkout']))} checkout -- {quoted(str(seen['file']))}"
         yield Fix("restore the trainer's own file", (), safety="show", command=command)

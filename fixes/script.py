@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Config, Finding, Fix, ReplaceText
+from ..doctor.model.shell import quoted
 from ..doctor.rules import repair
 
 
@@ -18,5 +19,5 @@ def checkpoint_without_reentry(finding: Finding, config: Config) -> Iterator[Fix
     title = "checkpoint with use_reentrant=False"
     if "non_reentrant" in step.new:
         title = "checkpoint with DeepSpeed's non_reentrant_checkpoint"
-    command = f"zdoctor fix {config.path} --select {finding.rule} --allow asked --apply"
+    command = f"zdoctor fix {quoted(config.path)} --select {finding.rule} --allow asked --apply"
     yield Fix(title, (step,), safety="ask", command=command)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from ..doctor.model import HubFile
 from ..doctor.model.amounts import amount
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
+from ..doctor.model.shell import quoted
 from .terminal import Line, paint, wrap
-from .waste import MANY, advice, plural, quoted, twins
+from .waste import MANY, advice, plural, twins
 
 STYLES = {
     "verified": "bold green",

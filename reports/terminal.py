@@ -25,13 +25,19 @@ def render(report: Report, *, width: int = 100, color: bool = False) -> str:
 
 
 def render_plan(
-    plan: Plan, diff: str, *, offers: Mapping[Fix, str] | None = None, width: int = 100, color: bool = False
+    plan: Plan,
+    diff: str,
+    *,
+    offers: Mapping[Fix, str] | None = None,
+    decisions: Mapping[Fix, str] | None = None,
+    width: int = 100,
+    color: bool = False,
 ) -> str:
     """What a fix would do, `diff` being its changes line by line, and what it leaves to the user.
 
-    `offers` are the changes of what is left, where they are known.
+    `offers` are the changes of what is left, where they are known; `decisions` what to type for it.
     """
-    return paint(_plan(plan, diff, offers or {}, min(width, 110)), color, width)
+    return paint(_plan(plan, diff, offers or {}, decisions or {}, min(width, 110)), color, width)
 
 
 def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
@@ -112,7 +118,9 @@ def _diff(text: str, lead: str = "") -> Iterator[Line]:
         yield [(style, f"{lead}{line}")]
 
 
-def _plan(plan: Plan, diff: str, offers: Mapping[Fix, str], width: int) -> Iterator[Line]:
+def _plan(
+    plan: Plan, diff: str, offers: Mapping[Fix, str], decisions: Mapping[Fix, str], width: int
+) -> Iterator[Line]:
     if not plan.fixes:
         yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
     for fix in plan.fixes:
@@ -123,11 +131,12 @@ def _plan(plan: Plan, diff: str, offers: Mapping[Fix, str], width: int) -> Itera
     if plan.shown:
         yield []
         yield [("bold", "Left to you:")]
-        for fix in plan.shown:
+        typed = [fix.command or decisions.get(fix, "") for fix in plan.shown]
+        for fix, command, following in zip(plan.shown, typed, [*typed[1:], ""], strict=True):
             yield from wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ")
             yield from _diff(offers.get(fix, ""), "      ")
-            if fix.command:
-                yield [("", f"      $ {fix.command}")]
+            if command and command != following:
+                yield [("", f"      $ {command}")]
 
 
 def wrap(text: str, width: int, lead: str, style: str = "") -> Iterator[Line]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..doctor.model.caches import Cache, CachedRepo, Inventory, Waste
+from ..doctor.model.shell import quoted
 
 MANY = 3  # more paths than this are listed in the JSON report
 
@@ -94,13 +95,6 @@ def _delete(waste: Waste) -> str:
     else:
         verb = "rm -r" if waste.kind == "quarantine" else "rm"
     return " ".join([verb, *map(quoted, waste.paths)])
-
-
-def quoted(path: str) -> str:
-    """A path as a shell takes it; one with characters that a terminal obeys cannot be typed."""
-    if "\\" in path:
-        return f'"{path}"'
-    return path if all(c.isalnum() or c in "/._-+@%=:," for c in path) else "'" + path.replace("'", "'\\''") + "'"
 
 
 def plural(count: int, noun: str) -> str:

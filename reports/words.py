@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Report
+from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
 from ..doctor.model.script import SCRIPT
+from ..doctor.model.shell import quoted
 from ..doctor.rules import Rule
 
 PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
@@ -98,18 +100,50 @@ def own_trainer(report: Report) -> str:
     """That zdoctor's own trainer does without what the errors are about; "" where it does not."""
     if not report.errors or not report.trainable or report.crashed:
         return ""
-    return f"zdoctor's own trainer can run it as it is: zdoctor train {report.config}"
+    return f"zdoctor's own trainer can run it as it is: {report.typed('train')}"
 
 
 def next_step(report: Report) -> tuple[str, str]:
     """What to type next, and what it does."""
     ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}
     if any(fix.training_effect == "none" for fix in ready):
-        return f"zdoctor fix {report.config}{deep(report)}", "shows the plan; --apply carries it out"
+        there = "on that machine " if report.machine else ""
+        return report.typed("fix"), f"shows the plan; {there}--apply carries it out"
     if ready and report.errors:
-        return f"zdoctor fix {report.config}{deep(report)} --allow result", "shows the repairs that change training"
+        return report.typed("fix", "--allow result"), "shows the repairs that change training"
+    if any(fix.steps for finding in report.errors for fix in finding.fixes):
+        return report.typed("fix"), "shows what is yours to decide"
     if report.errors:
         return f"zdoctor explain {report.errors[0].rule}", ""
     if report.trainer == SCRIPT and report.command == "check" and not report.crashed:
-        return f"zdoctor probe {report.config}:build_model", "runs one step and says what of it is not trained"
-    return (f"zdoctor train {report.config}", "") if report.trainable and not report.crashed else ("", "")
+        return (
+            f"zdoctor probe {quoted(f'{report.config}:build_model')}",
+            "runs one step and says what of it is not trained",
+        )
+    there = "on that machine" if report.machine else ""
+    return (report.typed("train"), there) if report.trainable and not report.crashed else ("", "")
+
+
+def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> str:
+    """What to type to carry a shown plan out, on the machine that it is for."""
+    words = [*(f"--allow {what}" for what in allowed), *([f"--select {','.join(selected)}"] if selected else [])]
+    if not report.machine:
+        return report.typed("fix", *words, "--apply")
+    there = replace(report, options=tuple(pair for pair in report.options if pair[0] != "machine"))
+    return f"{there.typed('fix', *words, '--apply')}   on that machine"
+
+
+def decisions(report: Report, plan: Plan) -> dict[Fix, str]:
+    """What to type for each repair that a plan leaves to the user and that zdoctor can carry out."""
+    typed: dict[Fix, str] = {}
+    for finding in report.findings:
+        asked = [fix for fix in finding.fixes if fix.steps and fix.safety == "ask"]
+        for fix in finding.fixes:
+            by_word = fix.safety == "safe" or asked == [fix]
+            if fix in plan.shown and fix.steps and not fix.command and by_word:
+                words = [f"--select {finding.rule}"]
+                words += ["--allow asked"] if fix in asked else []
+                words += ["--allow result"] if fix.training_effect != "none" else []
+                words += [] if report.machine else ["--apply"]
+                typed[fix] = report.typed("fix", *words)
+    return typed

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from .plans import Fix
 from .record import dataclass
 from .run import Where
+from .shell import quoted
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -66,7 +67,8 @@ class Outcome:
 class Report:
     """What a check found. `outputs` are the folders that the runs will write to, as the config names them; `deep`
     when the model's files were read as a whole; `trainable` when `zdoctor train` would start.
-    `command` is what was asked for; `cut_short` says what a deadline ended, "" when nothing was.
+    `command` is what was asked for, `options` how (machine, trainer, trainer-source, each with its value);
+    `cut_short` says what a deadline ended, "" when nothing was.
     """
 
     config: str
@@ -81,7 +83,16 @@ class Report:
     deep: bool = False
     trainable: bool = True
     command: str = "check"
+    options: tuple[tuple[str, str], ...] = ()
     cut_short: str = ""
+
+    def typed(self, command: str, *words: str) -> str:
+        """What to type for another command to look at the same config in the same way."""
+        options = [
+            f"--{name} {quoted(value)}" for name, value in self.options if command != "train" or name == "trainer"
+        ]
+        deep = ("--deep",) if self.deep and command != "train" else ()
+        return " ".join(("zdoctor", command, quoted(self.config), *options, *deep, *words))
 
     @property
     def errors(self) -> tuple[Finding, ...]:

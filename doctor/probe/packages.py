@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment
 from ..model.families import OWN
+from ..model.shell import quoted
 from .world import Paths, World
 
 NAMES = (
@@ -73,7 +74,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
             return Environment(python, versions)
     return Unknown(
         f"the packages that {run.trainer} will use were not found: {here or 'this Python'} does not have them. "
-        f"Start zdoctor with the Python that runs {run.trainer}: path/to/python -m zdoctor check {run.config}"
+        f"Start zdoctor with the Python that runs {run.trainer}: path/to/python -m zdoctor check {quoted(run.config)}"
     )
 
 

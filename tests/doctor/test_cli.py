@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -216,3 +217,47 @@ def test_simpletuners_own_place_and_whose_config_it_is(
     assert run("check", "bare.json", "--select", "CFG", "--trainer", "SimpleTuner") == 1
     assert "Did you mean learning_rate?" in capsys.readouterr().out
     assert run("check", "bare.json", "--trainer", "nobody") == 2
+
+
+def typed(text: str, start: str) -> list[str]:
+    """The words of the first command in a report that begins so."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(start))
+    return shlex.split(line.strip().removeprefix(start).split("   ")[0])
+
+
+@pytest.mark.parametrize("name", ["with space.yaml", "$(touch x) 'quote'.yaml", "-dash.yaml"])
+def test_what_to_type_next_can_be_typed(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command leads to the next, for any name of the file and with what was asked for the first time."""
+    machine = str(ROOT / "examples/kaggle_t4x2.json")
+    (tmp_path / name).write_bytes((ROOT / "examples/kaggle_zimage.yaml").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert run("check", "--machine", machine, "--trainer", "ai-toolkit", "--", name) == 1
+    command = typed(capsys.readouterr().out, "next: zdoctor ")
+    assert Path(command[1]) == Path(name) and command[2:] == ["--machine", machine, "--trainer", "ai-toolkit"]
+    assert run(*command) == 1
+    shown = capsys.readouterr().out
+    assert shown.rstrip().endswith("--trainer ai-toolkit --apply   on that machine")
+    decision = typed(shown, "$ zdoctor fix")
+    assert decision[-6:] == ["--select", "TRN001", "--allow", "asked", "--allow", "result"]
+    assert run("fix", *decision) == 0
+    assert "cache_latents_to_disk: true" in capsys.readouterr().out
+
+
+def test_a_decision_can_be_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What zdoctor leaves to its user comes with the command that takes the decision."""
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "my config.yaml"
+    healthy = (ROOT / "tests/configs/server_healthy.yaml").read_text(encoding="utf-8")
+    config.write_text(healthy.replace("      network:", "      netwrok:"), encoding="utf-8")
+    words = ["--select", "CFG002"]
+    assert run("check", config.name, *words) == 1
+    assert run(*typed(capsys.readouterr().out, "next: zdoctor ")) == 1
+    command = typed(capsys.readouterr().out, "$ zdoctor ")
+    run(*command)
+    capsys.readouterr()
+    assert config.read_text(encoding="utf-8") == healthy
+    assert run("check", config.name, *words) == 0

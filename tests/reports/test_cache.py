@@ -11,7 +11,6 @@ import pytest
 from zdoctor.doctor.model.caches import Inventory
 from zdoctor.doctor.probe.hub.inventory import probe_inventory
 from zdoctor.reports import cache, cache_json
-from zdoctor.reports.waste import quoted
 from zdoctor.tests.doctor.probe.test_hub import COMMIT, MODEL, POSIX, cached, machine
 from zdoctor.tests.hub_server import sha256
 from zdoctor.tests.reports.test_reports import compare
@@ -66,17 +65,3 @@ def test_json_carries_what_a_terminal_must_not_see() -> None:
     assert "\x1b" not in text
     data: dict[str, Any] = json.loads(text)
     assert "evil/\x1b[2Jname" in [repo["repo"] for repo in data["caches"][0]["repos"]]
-
-
-@pytest.mark.parametrize(
-    ("path", "word"),
-    [
-        ("/a/b-c_1.x", "/a/b-c_1.x"),
-        ("/a b/c", "'/a b/c'"),
-        ("/a'b", "'/a'\\''b'"),
-        ("/a;rm -rf ~", "'/a;rm -rf ~'"),
-        ("C:\\a b", '"C:\\a b"'),
-    ],
-)
-def test_paths_as_a_shell_takes_them(path: str, word: str) -> None:
-    assert quoted(path) == word

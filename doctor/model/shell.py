@@ -1,0 +1,19 @@
+"""Words as they are typed into a shell."""
+
+from __future__ import annotations
+
+_PLAIN = frozenset("/._-+@%=:,")
+
+
+def quoted(word: str) -> str:
+    """A path as sh, PowerShell and, where that is possible, cmd take it.
+
+    One with characters that a terminal obeys cannot be typed.
+    """
+    if word.startswith("-"):
+        word = f"./{word}"  # else it would be an option
+    if word and all(c.isalnum() or c in _PLAIN for c in word):
+        return word
+    if "\\" in word or not any(c in word for c in '"$`!'):
+        return f'"{word}"'
+    return "'" + word.replace("'", "'\\''") + "'"

@@ -1,0 +1,32 @@
+"""A path in a command is typed as the shell will take it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from zdoctor.doctor.model.shell import quoted
+
+PATHS = {
+    "/a/b-c_1.x": "/a/b-c_1.x",
+    "/a b/c": '"/a b/c"',
+    "/a'b": '"/a\'b"',
+    "/a;rm -rf ~": '"/a;rm -rf ~"',
+    "a$(touch x)`b`!'": "'a$(touch x)`b`!'\\'''",
+    'a"b': "'a\"b'",
+    "-x.yaml": "./-x.yaml",
+    "": '""',
+    "配置.yaml": "配置.yaml",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_as_a_shell_takes_them(path: str) -> None:
+    assert quoted(path) == PATHS[path]
+    printed = subprocess.run(["sh", "-c", f"printf %s {quoted(path)}"], capture_output=True, check=True).stdout
+    assert printed.decode() in (path, f"./{path}")
+
+
+def test_a_windows_path_is_quoted_as_cmd_and_powershell_take_it() -> None:
+    assert quoted("C:\\a b") == '"C:\\a b"'
