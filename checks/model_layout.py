@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
 from ..doctor.model.families import BY_FILES, OWN, Family, architecture_of, family_of
+from ..doctor.model.weights import SCALES
 from ..doctor.rules import rule
 from .contents import contents
 from .model import files, foreign, grouped
-
-_SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8")
-_PREFIX = "model.diffusion_model."
-_HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
+from .single_file import conversion, refused_file
 
 
 @rule(
@@ -53,7 +50,7 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     if run.kind == "other":
         return
     family = family_of(run)
-    refused = _refused_file(run, model, family)
+    refused = refused_file(run, model, family)
     if refused is not None:
         yield refused
         return
@@ -67,67 +64,6 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
         else:
             yield from _shapes(run, model, part)
     yield from _fit_together(run, model, family)
-
-
-def _refused_file(run: Run, model: ModelFolder, family: Family | None) -> Finding | None:
-    """A file where this loader opens only folders and hub ids, or a file of another ending than it knows."""
-    is_file = model.layout == "single-file" or (model.layout == "absent" and _HUB_FILE.fullmatch(model.source))
-    if family is None or not is_file:
-        return None
-    if family.single_file is not None and model.source.endswith(".safetensors"):
-        return None
-    part = model.components.get("transformer")
-    held = contents(part.tensors) if part is not None else ""
-    if family.single_file is not None:
-        message = "{path} does not end in .safetensors, the only single files that {trainer} opens."
-    elif held:
-        message = (
-            "{path} is a single file ({held}); for {family}, {trainer} opens only a folder in the diffusers layout "
-            "or the hub id of one."
-        )
-    else:
-        message = (
-            "{path} is a single file; for {family}, {trainer} opens only a folder in the diffusers layout or the hub "
-            "id of one."
-        )
-    return found(
-        run.where("base_model"),
-        message,
-        otherwise="Loading fails at once."
-        if run.trainer == OWN
-        else "Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
-        evidence={"file": model.source} | _flux_conversion(part, family),
-        path=model.source,
-        held=held,
-        family=family.name,
-        trainer=run.trainer,
-    )
-
-
-def _flux_conversion(part: Component | None, family: Family) -> dict[str, object]:
-    """What diffusers needs to convert a file that is a whole FLUX.1-dev or schnell."""
-    if part is None or family.single_file is not None or not part.needed:
-        return {}
-    if any(name not in part.tensors or part.tensors[name].shape != shape for name, shape in part.needed.items()):
-        return {}
-    guided = any(name.removeprefix(_PREFIX).startswith("guidance_in.") for name in part.needed)
-    return {
-        "file": part.weights[0].path,
-        "convert": family.parts["transformer"][0],
-        "config": f"black-forest-labs/FLUX.1-{'dev' if guided else 'schnell'}",
-        "alone": False,
-    }
-
-
-def _conversion(run: Run, part: Component) -> dict[str, object]:
-    """What diffusers needs to convert a Z-Image file that holds more than the trainer takes, or has a prefix."""
-    family = family_of(run)
-    names = {name.removeprefix(_PREFIX) for name in part.tensors}
-    scaled = any(name.endswith(_SCALES) for name in names)
-    if family is None or family.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
-        return {}
-    config = family.single_file if run.extras_model in (None, run.base_model) else run.extras_model
-    return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}
 
 
 def _another_kind(
@@ -156,7 +92,7 @@ def _another_kind(
             folder=part.folder,
         )
     plain = not (part.config or {}).get("quantization_config")
-    scales = [name for name in part.tensors if plain and name.endswith(_SCALES)]
+    scales = [name for name in part.tensors if plain and name.endswith(SCALES)]
     if scales and (not single or not foreign(part)):
         return found(
             place,
@@ -192,7 +128,7 @@ def _another_kind(
         else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
         if part.name.startswith("text_encoder") and model.layout != "part-files"
         else "The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!",
-        evidence=evidence | (_conversion(run, part) if single else {}),
+        evidence=evidence | (conversion(run, part) if single else {}),
         component=part.name,
         files=files(part),
         held=held,
@@ -236,7 +172,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             else "{component} holds a tensor that the model has no place for, {example}; {trainer} loads a single "
             "file strictly.",
             otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict.",
-            evidence={**evidence, "names": beyond[:20], **_conversion(run, part)},
+            evidence={**evidence, "names": beyond[:20], **conversion(run, part)},
             component=files(part),
             count=len(beyond),
             example=beyond[0],

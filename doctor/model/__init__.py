@@ -1,25 +1,11 @@
 """The nouns: frozen records, standard library only. Everything else in zdoctor maps some of these to others."""
 
 from .checkout import Checkout
-from .facts import (
-    Component,
-    DatasetFolder,
-    Entry,
-    Facts,
-    Files,
-    Gpu,
-    Image,
-    Memory,
-    ModelFolder,
-    Phase,
-    System,
-    Tensor,
-    WeightFile,
-    WritePlace,
-    Writes,
-)
+from .datasets import DatasetFolder, Image
+from .facts import Entry, Facts, Files, Gpu, System, WritePlace, Writes
 from .findings import SEVERITIES, Finding, Outcome, Report, Severity, found
 from .hub import Hub, HubFile, HubRepo
+from .memory import Memory, Phase
 from .microstep import MicroStep
 from .plans import (
     CopyItem,
@@ -43,6 +29,7 @@ from .schema import Key, Schema
 from .script import Script
 from .storage import Place, Room, Speed, Storage
 from .unknown import Unknown
+from .weights import Component, ModelFolder, Tensor, WeightFile
 
 __all__ = [
     "SEVERITIES",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from .record import dataclass
-
-if TYPE_CHECKING:
-    from .facts import WeightFile
+from .weights import WeightFile
 
 # A path that holds one of these is passed over where the name of the run does not (get_latest_save_path).
 PASSED_OVER = ("_LoRA", "_refiner", "_t2i", "_cn")

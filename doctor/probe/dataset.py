@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 from ..model import DatasetFolder, Image, Run, Unknown
-from ..model.facts import Garbled
+from ..model.datasets import Garbled
 from ..model.families import BY_FILES
 from ..model.run import repeats_of
 from .components import listed

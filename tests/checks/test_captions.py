@@ -14,7 +14,7 @@ from zdoctor.checks.pictures import aids_trained_as_pictures, resolution_never_r
 from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.model import DatasetFolder, Finding, Run, SetValue, WriteText
-from zdoctor.doctor.model.facts import Garbled
+from zdoctor.doctor.model.datasets import Garbled
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld

@@ -1,0 +1,60 @@
+"""The device memory that a run is predicted to need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .record import dataclass
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a run and its bytes on the device, item by item."""
+
+    name: str
+    items: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.items.values())
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Predicted device memory, phase by phase, with the measured budget it is held against.
+
+    `alternatives` are the settings that lower the peak: (key, value, training effect, resulting peak bytes),
+    each applied on top of the ones before it. The true peak is expected within `margin` bytes of the computed one.
+    There are `cards` of the same kind, of which the fullest has `least_free` bytes left; the transformer's blocks
+    take `blocks` bytes, the largest of them `block`.
+    """
+
+    device: str
+    phases: tuple[Phase, ...]
+    total: int
+    free: int
+    budget_source: str
+    assumptions: str
+    host_peak: int = 0
+    host_free: int = 0
+    alternatives: tuple[tuple[str, Any, str, int], ...] = ()
+    margin: int = 0
+    cards: int = 1
+    least_free: int = 0
+    blocks: int = 0
+    block: int = 0
+
+    @property
+    def peak(self) -> Phase:
+        return max(self.phases, key=lambda phase: phase.total)
+
+    def sharded(self, count: int) -> int:
+        """The peak on each of `count` cards that share the blocks out, two of which are put together at a time."""
+        saved = self.blocks - self.blocks // count - 2 * self.block
+        return max(phase.total - saved * ("transformer" in phase.items) for phase in self.phases)
+
+    def only_fits_sharded(self, count: int) -> bool:
+        """Whether the model may be too large for one card, and `count` of them hold it together."""
+        tight = self.peak.total + self.margin > self.free
+        return tight and 1 < count <= self.cards and self.sharded(count) + self.margin <= self.least_free
