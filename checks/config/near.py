@@ -38,7 +38,19 @@ def likeness(one: str, other: str) -> float:
         same_letters = set(one) == set(other) or sorted(one) == sorted(other)
         return 1.0 + most - (0.0 if same_letters else 0.1)
     matcher = difflib.SequenceMatcher(None, *lower)
-    return matcher.ratio() if matcher.real_quick_ratio() > 0.6 and matcher.quick_ratio() > 0.6 else 0.0
+    if matcher.real_quick_ratio() <= 0.6 or matcher.quick_ratio() <= 0.6:
+        return 0.0
+    return matcher.ratio() if _other_words_alike(*lower) else 0.0
+
+
+def _other_words_alike(one: str, other: str) -> bool:
+    """Whether two names are alike beyond the words that they share, which may be those of a whole family of names."""
+    words, others = one.split("_"), other.split("_")
+    rest = (
+        "".join(word for word in words if word not in others),
+        "".join(word for word in others if word not in words),
+    )
+    return not all(rest) or difflib.SequenceMatcher(None, *rest).ratio() >= 0.5
 
 
 def meant(value: object, known: Iterable[str]) -> tuple[str | None, str | None]:

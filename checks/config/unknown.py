@@ -49,10 +49,11 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     Why: ai-toolkit takes what it knows from every section and drops the rest without a word, so the default is
     used instead; a misspelt network section turns a LoRA run into a full fine-tune, which is an error here. The TOML
     config file of sd-scripts and musubi-tuner drops unknown keys, too; their dataset files, their command line and
-    SimpleTuner's options stop the trainer.
+    SimpleTuner's options stop the trainer. SimpleTuner leaves out the text "false", an empty text and a mapping
+    before it looks at the names.
     Repair: The nearest key that the trainer reads is offered as a rename; it is for you to say whether it was meant.
     Upstream: ai-toolkit toolkit/config_modules.py; sd-scripts library/train_util.py read_config_from_file;
-    SimpleTuner simpletuner/helpers/configuration/cmd_args.py
+    SimpleTuner simpletuner/helpers/configuration/cmd_args.py, cli_utils.py mapping_to_cli_args
     Signature: None where it is dropped; "unrecognized arguments", "extra keys not allowed" where the trainer stops.
     """
     if run.trainer == OWN and schema.trainer != "ai-toolkit":
@@ -82,7 +83,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
             home == "" and nearest in _DECISIVE and nearest not in run.settings and schema.trainer == "ai-toolkit"
         )
         decisive = _DECISIVE[nearest] if absent and nearest else ""
-        severity, when = _weight(shell, run, section)
+        severity, when = _weight(shell, run, section, _left_out(config, run, value))
         yield _finding(
             config, schema, value, name, section, nearest, home, decisive, "error" if decisive else severity, when
         )
@@ -100,15 +101,24 @@ def _keys(schema: Schema, run: Run, section: str) -> Section | None:
     return schema.section(section, run.process_type)
 
 
-def _weight(shell: bool, run: Run, section: str) -> tuple[Severity, str]:
+def _weight(shell: bool, run: Run, section: str, left_out: bool) -> tuple[Severity, str]:
     """How much an unknown key weighs, and what the trainer does with it."""
-    if run.trainer in ("ai-toolkit", OWN):
+    if run.trainer in ("ai-toolkit", OWN) or left_out:
         return "warning", _SILENT
     if run.trainer == "SimpleTuner":
         return ("warning", _SILENT) if section else ("error", _STOPS)
     if section or shell:
         return "error", _STOPS
     return "warning", _SILENT
+
+
+def _left_out(config: Config, run: Run, value: Value) -> bool:
+    """Whether this never becomes a word of the command line that SimpleTuner makes of its file."""
+    if run.trainer != "SimpleTuner" or config.file(value.where.path).format not in ("json", "toml"):
+        return False
+    if isinstance(value.value, str):
+        return value.value.strip().lower() in ("", "false")
+    return isinstance(value.value, dict) or value.value == []
 
 
 def _abbreviated(shell: bool, run: Run, section: str, name: str, keys: Section) -> str | None:
@@ -144,7 +154,7 @@ def _nearest(schema: Schema, run: Run, name: str, section: str, written: set[str
     for home in dict.fromkeys((section, *(() if section.count("*") and schema.trainer == "ai-toolkit" else homes))):
         for key in _keys(schema, run, home) or ():
             score = likeness(name, key) - (0.0 if home == section else 0.25) - (0.05 if key in written else 0.0)
-            if score > 0.6 and (best is None or score > best[0]):
+            if score > 0.65 and (best is None or score > best[0]):
                 best = (score, key, home)
     return (None, "") if best is None else (best[1], best[2])
 

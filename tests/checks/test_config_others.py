@@ -40,6 +40,18 @@ SHELL = """accelerate launch flux_train_network.py --pretrained_model_name_or_pa
         ("config.json", TUNER % ', "text_encoder_precision": "no_change"', "error", "text_encoder_1_precision"),
         ("config.json", TUNER % ', "gradient_checkpointin": true', "error", "gradient_checkpointing"),
         ("config.json", TUNER % ', "lora_ran": 16', "note", "lora_rank"),  # argparse takes it as an abbreviation
+        # the text "false", an empty text and a mapping never become words of the command line
+        ("config.json", TUNER % ', "gradient_checkpointin": " False"', "warning", "gradient_checkpointing"),
+        ("config.json", TUNER % ', "gradient_checkpointin": ""', "warning", "gradient_checkpointing"),
+        ("config.json", TUNER % ', "gradient_checkpointin": {"a": 1}', "warning", "gradient_checkpointing"),
+        ("config.json", TUNER % ', "gradient_checkpointin": false', "error", "gradient_checkpointing"),
+        ("config.json", TUNER % ', "--validation_torch_compile": "false"', "warning", None),
+        (
+            "config.env",
+            "MODEL_FAMILY=z_image\nTRAINER_EXTRA_ARGS='--gradient_checkpointin=false'\n",
+            "error",
+            "gradient_checkpointing",
+        ),
         ("c.toml", SCRIPTS + "learing_rate = 1e-4\n", "warning", "learning_rate"),
         ("c.toml", SCRIPTS + "network_dmi = 16\n", "warning", "network_dim"),
         ("d.toml", DATASETS + "num_repeat = 3\n", "error", "num_repeats"),
