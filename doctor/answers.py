@@ -146,11 +146,11 @@ def extract(options: argparse.Namespace) -> int:
 
 
 def cache(options: argparse.Namespace) -> int:
-    from . import cache
+    from . import cache_command
 
     if options.apply:
         _recover()
-    return cache.run(options)
+    return cache_command.run(options)
 
 
 def probe(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The command `zdoctor explain`: what a rule is about, or why a run ended."""
+"""`zdoctor explain`: what a rule is about, or why a run ended."""
 
 from __future__ import annotations
 

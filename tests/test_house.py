@@ -52,6 +52,18 @@ def test_pure_folders_touch_nothing(file: Path) -> None:
     assert not any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls)
 
 
+PURE_ROOMS = [ROOT / "doctor" / name for name in ("engine.py", "room.py", "translate.py")] + modules(
+    "doctor/model", "doctor/architectures", "doctor/memory", "doctor/crash"
+)
+
+
+@pytest.mark.parametrize("file", PURE_ROOMS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_rooms_that_call_themselves_pure_touch_nothing(file: Path) -> None:
+    roots = {name.split(".")[0] for name in imports(file)}
+    assert not roots & FORBIDDEN, roots & FORBIDDEN
+    assert not re.search(r"(?<![.\w])open\(", file.read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("file", modules("doctor"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_only_the_runner_is_heavy(file: Path) -> None:
     place = file.relative_to(ROOT).as_posix()
@@ -68,6 +80,19 @@ def test_every_folder_is_packaged() -> None:
     listed = set(project["tool"]["setuptools"]["packages"])
     folders = {p.parent.relative_to(ROOT) for top in ("doctor", *PURE) for p in (ROOT / top).rglob("*.py")}
     assert listed == {"zdoctor", *(".".join(["zdoctor", *folder.parts]) for folder in folders)}
+
+
+def test_the_page_about_the_house_names_every_room() -> None:
+    page = (ROOT / "docs" / "house.md").read_text(encoding="utf-8")
+    rooms = {p.name for p in (ROOT / "doctor").iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    rooms |= {p.name for p in (ROOT / "doctor").glob("*.py") if not p.name.endswith(("__init__.py", "_command.py"))}
+    assert not {room for room in rooms if f"`{room}" not in page and f"`doctor/{room}" not in page}
+    shown = re.findall(r"^\| (`doctor/.*?) \|", page, re.M)
+    named = {name.removeprefix("doctor/").strip("/") for row in shown for name in re.findall(r"`([\w./]+)`", row)}
+    assert named <= rooms
+    commands = {p.stem.removesuffix("_command") for p in (ROOT / "doctor").glob("*_command.py")}
+    (listed,) = re.findall(r"`doctor/\*_command.py` \|.*: ([a-z, ]+) \|", page)
+    assert set(listed.split(", ")) == commands
 
 
 def test_every_rule_is_documented_and_tested() -> None:

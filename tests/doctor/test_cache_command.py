@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.cache import inventory, repair
+from zdoctor.doctor.cache_command import inventory, repair
 from zdoctor.doctor.cli import main
 from zdoctor.tests.doctor.trees import snapshot
 from zdoctor.tests.hub_cases import BIG, CASES, IDS, MODEL, REPO, SHARD, Cache, Sickness, download, load

@@ -1,4 +1,4 @@
-"""The command `zdoctor cache`: every hub cache, its health and its waste; and the repair of one repository."""
+"""`zdoctor cache`: every hub cache, its health and its waste; and the repair of one repository."""
 
 from __future__ import annotations
 
