@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +102,19 @@ def read_items(
     return items
 
 
+def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
+    """What to say of pictures that are trained with an empty prompt because nobody wrote one."""
+    captions = {item.picture.file: item.caption for item in items if not item.regular and item.dropout < 1}
+    bare = sorted(file for file, caption in captions.items() if not caption)
+    if bare:
+        count = (
+            "No picture has a caption"
+            if len(bare) == len(captions)
+            else (f"{len(bare)} of {len(captions)} pictures have no caption (first {bare[0].name})")
+        )
+        yield f"{count}, no default_caption and no trigger word: an empty prompt is trained."
+
+
 def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
     own = run.setting(f"{dataset.key}/trigger_word") or run.trigger_word
     regular = dataset.is_regularisation
@@ -174,12 +187,12 @@ def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[lis
     """The batches of one epoch as indices into `items`: shuffled, one picture size per batch, every item in one.
 
     A batch that a size cannot fill is filled up with the items of that size again. Those with a control image are
-    kept apart from those without.
+    kept apart from those without, and `prior` ones from others: a batch has one kind of input and of target.
     """
     order = random.Random(f"{seed} {epoch}")
-    by_size: dict[tuple[int, int, bool], list[int]] = {}
+    by_size: dict[tuple[int, int, bool, bool], list[int]] = {}
     for index, item in enumerate(items):
-        by_size.setdefault((item.width, item.height, item.control is not None), []).append(index)
+        by_size.setdefault((item.width, item.height, item.control is not None, item.prior), []).append(index)
     result: list[list[int]] = []
     for indices in by_size.values():
         order.shuffle(indices)

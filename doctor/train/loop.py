@@ -17,7 +17,7 @@ from ..architectures.network import offloaded_share
 from ..model.run import Run
 from .adapter import read_adapter
 from .blocks import cannot_compile, compile_blocks
-from .data import Item, read_items
+from .data import Item, read_items, uncaptioned
 from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
 from .epochs import counted
 from .errors import TrainError
@@ -139,6 +139,8 @@ def run_training(
     known = dict(before)
     skip = progress.note if skip_unreadable else None
     items = read_items(run, dataset_folders, vae_divisor(parts["vae"]), known, skip)
+    for note in uncaptioned(items):
+        progress.note(note)
     if known != before:
         sizes.write(known)
     count = state.held_out if state else held_out or 0

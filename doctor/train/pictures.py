@@ -158,7 +158,7 @@ def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, s
     """(width, height, sha256) of an image; a new one is decoded, so that damage shows now and not at step 400."""
     from io import BytesIO
 
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     content = file.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
@@ -169,6 +169,8 @@ def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, s
             turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
             width, height = image.size
             image.load()
+    except UnidentifiedImageError as error:
+        raise ValueError("no picture" if content else "an empty file") from error
     except Image.DecompressionBombError as error:
         raise ValueError(str(error)) from error
     known[digest] = (height, width) if turned else (width, height)
@@ -191,7 +193,7 @@ def _caption(file: Path, dataset: Dataset, listed: Mapping[str, Mapping[str, Any
         return file.stem.replace("_", " ").strip() or default
     path = _caption_file(file, dataset)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
         return text.split("\n", 1)[0].strip() if dataset.first_line else text.strip() or default
     except FileNotFoundError:
         return default

@@ -36,6 +36,7 @@ class State:
     optimizer: dict[str, Any]
     ema: dict[str, Tensor] | None
     held_out: int = 0
+    optimizer_kind: str = ""  # the name of its class
 
 
 def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, metadata: Mapping[str, str]) -> None:
@@ -102,7 +103,12 @@ def check_owner(folder: Path, name: str) -> None:
         try:
             with safe_open(str(file), framework="pt") as opened:
                 software = json.loads((opened.metadata() or {}).get("software", "{}"))
-        except (SafetensorError, OSError, ValueError):
+        except (SafetensorError, OSError) as error:
+            raise TrainError(
+                f"{file} is no LoRA that can be opened: it is cut off or damaged ({error}). This run would write or "
+                "remove files of that name; move it away."
+            ) from error
+        except ValueError:
             software = {}
         author = software.get("name") if isinstance(software, dict) else None
         if author != "zdoctor":
@@ -148,9 +154,9 @@ def read_state(file: Path, identity: Mapping[str, str]) -> State | None:
             raise ValueError("written by another version")
         state = State(**content)
     except Exception as error:  # a damaged file fails in many ways
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise TrainError(
-            f"The training state {file} cannot be read ({reason}). Move it away to start from step 0."
+            f"The training state {file} cannot be read: it is cut off, damaged or of another version of zdoctor "
+            f"({type(error).__name__}). Move it away to start from step 0.{_newest(file)}"
         ) from error
     for key, value in identity.items():
         if state.identity.get(key) != value:
@@ -159,6 +165,17 @@ def read_state(file: Path, identity: Mapping[str, str]) -> State | None:
                 "Give the run another name or output folder, or move the state away to start from step 0."
             )
     return state
+
+
+def _newest(state: Path) -> str:
+    """How to keep what was learnt when the state is lost; "" when there is no LoRA of the run."""
+    name = state.name.removeprefix(".").removesuffix(".state.pt")
+    saves = [path for path in state.parent.iterdir() if _step_files(name).fullmatch(path.name)]
+    saves += [path for path in (final_file(state.parent, name),) if path.is_file()]
+    if not saves:
+        return ""
+    newest = max(saves, key=lambda path: path.stat().st_mtime_ns)
+    return f" The new run begins with what was learnt if the config says network: {{pretrained_lora_path: {newest}}}."
 
 
 def file_digest(file: Path) -> str:

@@ -27,6 +27,8 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) ->
     if not written:
         return {}
     file = Path(str(written))
+    if file.is_dir():
+        raise TrainError(f"{file}, the LoRA to start from, is a folder; name the .safetensors file in it.")
     try:
         held = load_file(str(file))
     except (OSError, SafetensorError) as error:

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from ..model.run import Run
 from .blocks import checkpointing
 from .data import Item
+from .diagnose import not_finite
 from .encode import Latents, Texts
 from .errors import TrainError
 from .families import family_of
 from .lora import Network, at_scale_one, dropout, scale, trainable
 from .loss import background, background_weight, differential, guidance, guided, miss
 from .masks import Masks, balanced
-from .names import INTERVAL, UNCLIPPED
+from .names import INTERVAL, OPTIMIZERS, UNCLIPPED
 from .optimize import make_optimizer
 from .order import Order
 from .preserve import preservation_weight, preserved_prompt
@@ -31,7 +32,9 @@ from .save import State
 from .schedule import rate_factor
 from .timesteps import draw, levels
 
-MOST_BAD_STEPS = 3
+# A run ends at so many steps without a finite loss among the last so many.
+MOST_BAD_STEPS, BAD_WITHIN = 3, 100
+MOST_NAMED = 5
 
 
 class Trainer:
@@ -75,7 +78,8 @@ class Trainer:
             raise TrainError("max_loss bounds the loss of a whole batch, which several processes share; take it out.")
         self.step = 0
         self.losses: list[float] = []
-        self.bad = 0
+        self.bad: list[int] = []
+        self.note = progress.note
         self.family = family_of(model)
         self.parameters = trainable(network, self.family.PREFIX)
         self.optimizer = make_optimizer(
@@ -103,7 +107,7 @@ class Trainer:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def advance(self) -> float:
-        """One optimizer step; returns its mean loss. Raises TrainError after three losses in a row are not finite."""
+        """One optimizer step; returns its mean loss. Raises TrainError when too many lately are not finite."""
         rate = self.run.learning_rate
         factor = rate_factor(self.run.scheduler, self.run.scheduler_settings, rate, self.step, self.run.steps)
         for group in self.optimizer.param_groups:
@@ -120,16 +124,20 @@ class Trainer:
         self.ranks.add_gradients(self.parameters.values())
         norm = self._clip()
         if math.isfinite(total) and math.isfinite(norm.item()):
-            self.bad = 0
             self.optimizer.step()
             self._follow()
         else:
-            self.bad += 1
+            self.bad = [*(step for step in self.bad if step > self.step - BAD_WITHIN), self.step]
         self.optimizer.zero_grad(set_to_none=True)
         self.losses.append(total)
         self.step += 1
-        if self.bad >= MOST_BAD_STEPS:
-            raise TrainError(self._diagnosis())
+        if self.bad[-1:] == [self.step - 1]:
+            if len(self.bad) >= MOST_BAD_STEPS:
+                raise TrainError(self._diagnosis())
+            self.note(
+                f"The loss or a gradient of step {self.step} is not a finite number, so the step changes nothing "
+                f"(pictures: {self._pictures()}). At the third such step within {BAD_WITHIN} the run ends."
+            )
         return total
 
     def _clip(self) -> Tensor:
@@ -174,8 +182,7 @@ class Trainer:
         texts = [captions[place] for place in mine]
         predict = partial(self.predict, clean, noise, t, self.controls([items[place] for place in mine]))
         target = (noise - clean).to(self.device)
-        # of one batch, all items are of one dataset's kind
-        prior = any(item.prior for item in items)
+        prior = items[0].prior
         before = target
         if prior or (mask is not None and self.background is not None):
             with self.base_only():
@@ -267,16 +274,32 @@ class Trainer:
             optimizer=self.optimizer.state_dict(),
             ema=None if self.ema is None else {key: value.cpu() for key, value in self.ema.items()},
             held_out=held_out,
+            optimizer_kind=type(self.optimizer).__name__,
         )
 
     def restore(self, state: State) -> None:
         self._set(state.lora)
-        self.optimizer.load_state_dict(state.optimizer)
+        self._restore_optimizer(state)
         if self.ema is not None:
             start = state.ema if state.ema is not None else state.lora
             self.ema = {key: value.to(self.device) for key, value in start.items()}
         self.step = state.step
         self.losses = list(state.losses)
+
+    def _restore_optimizer(self, state: State) -> None:
+        """With the settings of the config as it is now; another optimizer begins anew."""
+        kind = type(self.optimizer).__name__
+        if state.optimizer_kind not in ("", kind):
+            self.note(
+                f"The saved state is of the optimizer {state.optimizer_kind}, and this run has {kind}: it begins "
+                "without the averages of earlier gradients; the LoRA goes on."
+            )
+            return
+        own = OPTIMIZERS[self.run.optimizer]
+        settings = [{key: group[key] for key in own if key in group} for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(state.optimizer)
+        for group, values in zip(self.optimizer.param_groups, settings, strict=True):
+            group.update(values)
 
     def _set(self, values: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
@@ -291,19 +314,16 @@ class Trainer:
                 value.lerp_(self.parameters[key], 1.0 - self.run.ema_decay)
 
     def _diagnosis(self) -> str:
-        lead = f"The loss was not a finite number {MOST_BAD_STEPS} steps in a row (up to step {self.step})."
-        broken = [key for key, value in self.parameters.items() if not torch.isfinite(value).all()]
-        if broken:
-            return f"{lead} The LoRA has diverged ({broken[0]}): lower the learning rate {self.run.learning_rate}."
-        tensors = [*self.model.named_parameters(), *self.model.named_buffers()]
-        floats = [(name, value) for name, value in tensors if value.is_floating_point()]
-        bad = [name for name, value in floats if not torch.isfinite(value.float()).all()]
-        if bad:
-            return f"{lead} The base model holds non-finite weights ({bad[0]}): fetch its files again."
-        return (
-            f"{lead} Weights, latents and captions are finite, so the model overflows in {self.run.dtype} on them: "
-            f"lower the learning rate {self.run.learning_rate}, or set dtype to fp32 to find out."
-        )
+        steps = ", ".join(str(step + 1) for step in self.bad)
+        lead = f"The loss or a gradient was not a finite number at the steps {steps} (pictures: {self._pictures()})."
+        return f"{lead} {not_finite(self.run, self.model, self.parameters)}"
+
+    def _pictures(self) -> str:
+        """Of the steps without a finite loss."""
+        count = self.run.gradient_accumulation
+        batches = (self.order.batch(step * count + part) for step in self.bad for part in range(count))
+        names = list(dict.fromkeys(item.picture.file.name for batch in batches for item in batch))
+        return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
 
 
 def _number(run: Run, name: str, default: Any = None) -> Any:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from zdoctor.doctor.model.run import Dataset
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.data import Item, batches, bucket, load_pixels, read_items, with_trigger
+from zdoctor.doctor.train.data import Item, batches, bucket, load_pixels, read_items, uncaptioned, with_trigger
 from zdoctor.doctor.train.pictures import Picture
 
 from .patient import DATASET, Recorder, go, run_with, written
@@ -89,10 +89,22 @@ def test_captions_files_and_the_default(tmp_path: Path) -> None:
 
 
 def test_captions_stay_as_written_and_blank_ones_are_the_default(tmp_path: Path) -> None:
-    picture(tmp_path, "a.png", caption=b"\nA cat.\n\nIt sits, on a mat \r\n")
+    picture(tmp_path, "a.png", caption=b"\nA cat.\r\n\r\nIt sits, on a mat \r\n")
     picture(tmp_path, "b.png", caption=b" \n")
     dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,), default_caption="a thing")
     assert [item.caption for item in items_of(tmp_path, dataset)] == ["A cat.\n\nIt sits, on a mat", "a thing"]
+
+
+def test_pictures_without_a_caption_are_told_of(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", caption=b"a cat")
+    picture(tmp_path, "b.png", caption=b" ")
+    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,))
+    (said,) = uncaptioned(items_of(tmp_path, dataset))
+    assert said.startswith("1 of 2 pictures have no caption (first b.png)")
+    assert not list(uncaptioned(items_of(tmp_path, replace(dataset, default_caption="a thing"))))
+    assert not list(uncaptioned(items_of(tmp_path, replace(dataset, is_regularisation=True))))
+    (tmp_path / "a.txt").unlink()
+    assert [text[:24] for text in uncaptioned(items_of(tmp_path, dataset))] == ["No picture has a caption"]
 
 
 TRIGGERS: list[tuple[dict[str, Any], bool, str, str]] = [
@@ -159,7 +171,7 @@ def test_every_broken_image_is_named(tmp_path: Path) -> None:
     whole = picture(tmp_path, "cut.png", (256, 256)).read_bytes()
     (tmp_path / "cut.png").write_bytes(whole[:200])
     (tmp_path / "page.jpg").write_bytes(b"<html>")
-    with pytest.raises(TrainError, match=r"2 of 3 images .*cut\.png.*page\.jpg"):
+    with pytest.raises(TrainError, match=r"2 of 3 images .*cut\.png \(.*page\.jpg \(no picture\)"):
         items_of(tmp_path)
 
 
@@ -274,3 +286,11 @@ def test_batches_hold_one_size_and_every_item() -> None:
     assert {i for batch in epoch for i in batch} == set(range(10))
     assert epoch == batches(items, 4, seed=1, epoch=0)
     assert epoch != batches(items, 4, seed=1, epoch=1)
+
+
+def test_batches_have_one_kind_of_target() -> None:
+    """prior_reg is of a dataset, and a batch of two datasets would hold all its items to the model as it was."""
+    nowhere = Picture(Path("x"), 64, 64, "", "")
+    items = [Item(nowhere, 64, 64, "", "", 0.0, prior=number % 2 == 0) for number in range(8)]
+    epoch = batches(items, 4, seed=1, epoch=0)
+    assert sorted(tuple({items[i].prior for i in batch}) for batch in epoch) == [(False,), (True,)]

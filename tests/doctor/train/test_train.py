@@ -282,7 +282,9 @@ def test_losses_that_are_not_finite_end_the_run_with_a_diagnosis(tiny: Path, cir
             tensors["layers.2.attention_norm1.weight"][0] = float("nan")
             save_file(tensors, str(shard), metadata={"format": "pt"})
     recorder = Recorder()
-    with pytest.raises(TrainError, match=r"non-finite weights \(layers\.2\.attention_norm1\.weight\)"):
+    with pytest.raises(
+        TrainError, match=r"at the steps 1, 2, 3 .*non-finite weights \(layers\.2\.attention_norm1\.weight\)"
+    ):
         go(run_with(), model, circles, tmp_path / "out", progress=recorder)
     assert recorder.steps == [1, 2]
     assert not (tmp_path / "out" / "circles.safetensors").exists()

@@ -1,0 +1,26 @@
+"""Why losses are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ..model.run import Run
+
+
+def not_finite(run: Run, model: nn.Module, parameters: Mapping[str, Tensor]) -> str:
+    """What is wrong and what to do, in a sentence or two. `parameters` are the trained ones by their key."""
+    broken = [key for key, value in parameters.items() if not torch.isfinite(value).all()]
+    if broken:
+        return f"The LoRA has diverged ({broken[0]}): lower the learning rate {run.learning_rate}."
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    floats = [(name, value) for name, value in tensors if value.is_floating_point()]
+    bad = [name for name, value in floats if not torch.isfinite(value.float()).all()]
+    if bad:
+        return f"The base model holds non-finite weights ({bad[0]}): fetch its files again."
+    return (
+        f"Weights, latents and captions are finite, so the model overflows in {run.dtype} on them: lower the "
+        f"learning rate {run.learning_rate}, or set dtype to fp32 to find out."
+    )
