@@ -60,7 +60,13 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
         if is_certain
         else "The run may end out of memory in the phase '{phase}'.",
         severity="error" if is_certain else "warning",
-        evidence={"peak": peak.total, "margin": memory.margin, "free": memory.free, **dict(peak.items)},
+        evidence={
+            "peak": peak.total,
+            "margin": memory.margin,
+            "free": memory.free,
+            "assumptions": memory.assumptions,
+            **dict(peak.items),
+        },
         phase=peak.name,
         peak=_size(peak.total),
         low=_size(low),

@@ -45,11 +45,6 @@ _DIALECTS: Mapping[str, Callable[[Shapes, frozenset[str]], Shapes]] = {
 }
 
 
-def is_known(class_name: str | None) -> bool:
-    """Whether there is a table for this class."""
-    return class_name in _TABLES
-
-
 def needed_tensors(class_name: str, config: Mapping[str, Any]) -> Shapes | None:
     """Name -> shape of every tensor the class builds from this config.json; absent keys hold the class's defaults.
 
@@ -92,4 +87,4 @@ def parameters(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return sum(prod(shape) for shape in shapes.values())
 
 
-__all__ = ["BadConfig", "Shapes", "in_the_dialect_of", "is_known", "needed_tensors", "parameters", "why_not"]
+__all__ = ["BadConfig", "Shapes", "in_the_dialect_of", "needed_tensors", "parameters", "why_not"]

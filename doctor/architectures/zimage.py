@@ -21,17 +21,6 @@ _ORIGINAL = {
     "all_final_layer.2-1.": "final_layer.",
 }
 
-LORA_LINEARS = (
-    "attention.to_q",
-    "attention.to_k",
-    "attention.to_v",
-    "attention.to_out.0",
-    "feed_forward.w1",
-    "feed_forward.w2",
-    "feed_forward.w3",
-    "adaLN_modulation.0",
-)
-
 
 def zimage_transformer(config: Mapping[str, Any]) -> Shapes:
     """Name -> shape for ZImageTransformer2DModel. Raises BadConfig."""

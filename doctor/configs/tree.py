@@ -156,7 +156,7 @@ class _Yaml:
                 raise self.failure(f"found duplicate anchor {anchor!r}", start)
             self.anchors[anchor] = None
         if isinstance(event, ScalarEvent):
-            made = self.scalar(event, flow)
+            made = self.scalar(event)
             self.lately = event
         elif isinstance(event, SequenceStartEvent):
             made = self.sequence(event, depth)
@@ -171,7 +171,7 @@ class _Yaml:
     def at(self, index: int, *, end: bool = False) -> int:
         return self.source.origin(index, end=end)
 
-    def scalar(self, event: Any, flow: bool) -> Node:
+    def scalar(self, event: Any) -> Node:
         loader = self.loader
         tag = event.tag
         if tag is None or tag == "!":

@@ -106,7 +106,7 @@ def build(folder: Path, *, steps: int = 60, rate: float = 0.002) -> Patient:
     data = folder / "data" / "testarossa"
     paint(data)
 
-    break_cache(hub, snapshot)
+    break_cache(snapshot)
     config = folder / "config.yaml"
     config.write_text(
         CONFIG.format(
@@ -175,7 +175,7 @@ def paint(folder: Path) -> None:
         (folder / f"{index:02d}.txt").write_text(f"a {color} {shape} on a white table\n", encoding="utf-8")
 
 
-def break_cache(hub: Path, snapshot: Path) -> None:
+def break_cache(snapshot: Path) -> None:
     """An interrupted update as found in the wild: a half re-saved shard, a lost file, a lost ref, a leftover."""
     index = json.loads((snapshot / "transformer" / INDEX).read_text(encoding="utf-8"))
     shard = snapshot / "transformer" / index["weight_map"]["layers.3.attention.to_q.weight"]

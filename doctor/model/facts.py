@@ -82,7 +82,6 @@ class Entry:
     path: str
     kind: Literal["file", "folder", "missing", "dangling", "other", "denied"]
     size: int = 0
-    is_link: bool = False
     children: tuple[str, ...] = ()
 
 

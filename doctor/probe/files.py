@@ -29,13 +29,13 @@ def look(world: World, paths: Paths, text: str) -> Entry:
     path = paths.absolute(text)
     first = world.stat(path)
     final, stat = resolve(world, paths, path)
-    is_link = isinstance(first, Stat) and first.kind == "link"
     if isinstance(stat, Unknown):
-        return Entry(path, "denied", is_link=is_link)
+        return Entry(path, "denied")
     if stat is None:
-        return Entry(path, "dangling" if is_link else "missing", is_link=is_link)
+        is_link = isinstance(first, Stat) and first.kind == "link"
+        return Entry(path, "dangling" if is_link else "missing")
     if stat.kind == "folder":
         names = world.names(final)
         children = () if isinstance(names, Unknown) else names[:CHILDREN]
-        return Entry(path, "folder", is_link=is_link, children=children)
-    return Entry(path, "file" if stat.kind == "file" else "other", stat.size, is_link)
+        return Entry(path, "folder", children=children)
+    return Entry(path, "file" if stat.kind == "file" else "other", stat.size)

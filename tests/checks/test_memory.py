@@ -56,6 +56,7 @@ def test_vram(run: Run, gpu: Gpu, severity: str | None) -> None:
     assert [finding.severity for finding in seen] == ([severity] if severity else [])
     for finding in seen:
         assert "computed" in finding.text() and "recorded" in finding.text()
+        assert "assumes captions of up to 256 tokens" in finding.evidence["assumptions"]
         assert finding.consequence()
 
 

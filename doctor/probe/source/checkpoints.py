@@ -66,7 +66,7 @@ def _checkpoint(module: Module, call: ast.Call, presets: dict[str, tuple[str, as
         api="deepspeed" if name in _DEEPSPEED else "torch",
         called=dotted(call.func),
         wraps=module.source.code(inner),
-        whole=module.loop(call) is None and _is_model(module, inner, scope) and "sequential" not in name,
+        whole=module.loop(call) is None and _is_model(inner, scope) and "sequential" not in name,
         fed="perhaps" if dotted(inner) in scope.parameters else fed(inputs, scope, CHECKPOINTS, call.lineno),
         reentrant=_reentrant(module, call, said),
         constant=module.source.span(said.value) if said is not None and constant(said.value) is True else None,
@@ -113,7 +113,7 @@ def _wrapped(module: Module, node: ast.expr, scope: Scope, depth: int = 0) -> as
     return node
 
 
-def _is_model(module: Module, node: ast.expr, scope: Scope) -> bool:
+def _is_model(node: ast.expr, scope: Scope) -> bool:
     name = dotted(node)
     last = name.rpartition(".")[2]
     if not name or scope.of_block or name in scope.parameters:

@@ -24,7 +24,7 @@ def forced(module: Module, checkpoints: Mapping[int, Checkpoint]) -> Iterator[Fo
         for target, site in scope.forced:
             name = dotted(target) or "the result"
             what: Literal["checkpoint", "returned", "loss"] | None = None
-            origin = _checkpointed(module, target, site, scope, checkpoints)
+            origin = _checkpointed(target, site, scope, checkpoints)
             if origin is not None:
                 what = "checkpoint"
             elif backward.get(name, 0) > getattr(site, "lineno", 0):
@@ -40,9 +40,7 @@ def forced(module: Module, checkpoints: Mapping[int, Checkpoint]) -> Iterator[Fo
                 yield Forced(module.source.where(node), name, "loss")
 
 
-def _checkpointed(
-    module: Module, target: ast.expr, site: ast.AST, scope: Scope, checkpoints: Mapping[int, Checkpoint]
-) -> Fed | None:
+def _checkpointed(target: ast.expr, site: ast.AST, scope: Scope, checkpoints: Mapping[int, Checkpoint]) -> Fed | None:
     """How the re-entrant checkpoint is fed that a value came out of; None when it came out of none."""
     if isinstance(target, ast.Call):
         made = checkpoints.get(id(target))
