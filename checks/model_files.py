@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
 from ..doctor.model.families import OWN, family_of
+from ..doctor.model.part_files import tokenizers
 from ..doctor.rules import rule
 
 PROBLEMS = {
@@ -228,6 +229,30 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 error="SafetensorError: Error while deserializing header"
                 if part.name.startswith("text_encoder")
                 else "OSError: Unable to load weights from checkpoint file",
+            )
+
+
+@rule("MDL007", "error", "missing-tokenizer", trainers=(OWN,))
+def missing_tokenizer(run: Run, model: ModelFolder) -> Iterator[Finding]:
+    """The tokenizer of a model in part files is not on this machine.
+
+    What: sd-scripts and musubi-tuner take the weights from files, and the tokenizers from the hub:
+    openai/clip-vit-large-patch14 and google/t5-v1_1-xxl for Flux, the folder tokenizer/ of Tongyi-MAI/Z-Image for
+    Z-Image. None of the hub caches holds it whole, nor a copy in a FLUX.1 or Z-Image-Turbo model.
+    Why: The runner downloads nothing, so it would end when it comes to the captions.
+    Repair: Download it: a few megabytes, without the weights beside it.
+    """
+    commands = {tokenizer.name: tokenizer.command for tokenizer in tokenizers(run)}
+    for name, command in commands.items():
+        part = model.components.get(name)
+        if part is not None and part.problem == "missing":
+            yield found(
+                run.where("base_model"),
+                "The {component} of {repo} is in none of the hub caches; the files that the config names hold none.",
+                otherwise="Nothing is trained: zdoctor train downloads nothing.",
+                evidence={"component": name, "command": command},
+                component=name,
+                repo=part.repo,
             )
 
 

@@ -137,7 +137,7 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
     """
     wanted = [("base_model", run.base_model, "the base model"), ("adapter", run.adapter, "the adapter")]
-    if run.trainer in BY_FILES:  # each file of the model is another rule's
+    if run.trainer in BY_FILES or run.parts:  # each file of the model is another rule's
         wanted = wanted[1:]
     wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in run.datasets]
     entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}

@@ -105,6 +105,12 @@ def say_what_to_download(finding: Finding, run: Run, model: ModelFolder, hub: Hu
         yield Fix(title, (), "show", command=f'hf download {repo} --local-dir "{folder}"')
 
 
+@repair("MDL007")
+def fetch_the_tokenizer(finding: Finding) -> Iterator[Fix]:
+    """The command that downloads a tokenizer without the weights of its repository."""
+    yield Fix("download the tokenizer", (), "show", command=str(finding.evidence["command"]))
+
+
 def _is_replaceable(finding: Finding, model: ModelFolder) -> bool:
     return (
         model.repo is None and model.layout != "single-file" and not finding.evidence.keys() & {"snapshot", "whole"}

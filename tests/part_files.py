@@ -61,6 +61,10 @@ def qwen() -> Shapes:
     return of("Qwen3ForCausalLM", QWEN3_4B)
 
 
+def without(shapes: Shapes, part: str) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if part not in name}
+
+
 def write(file: Path, shapes: Shapes, dtype: str = "BF16", width: int = 2) -> Path:
     """A safetensors file of these tensors; on disk it takes no more than its header."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}

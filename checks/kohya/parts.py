@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
-from ...doctor.model.part_files import PartFile, part_files, written_path
+from ...doctor.model.families import OWN
+from ...doctor.model.part_files import part_files, written_path
+from ...doctor.model.run import PartFile
 from ...doctor.rules import Unestablished, rule
 from ..contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
@@ -40,7 +42,7 @@ _MODULES = {
         ("FileNotFoundError", r"No such file or directory: .*\.(safetensors|sft)"),
         ("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType"),
     ),
-    trainers=TRAINERS,
+    trainers=(*TRAINERS, OWN),
 )
 def missing_part_file(
     config: Config, run: Run, files: Files, model: ModelFolder, system: System
@@ -49,8 +51,9 @@ def missing_part_file(
 
     What: sd-scripts and musubi-tuner take the transformer, the text encoders and the VAE from a file each. For Flux,
     sd-scripts needs all four (--pretrained_model_name_or_path, --clip_l, --t5xxl, --ae), and its parser asks for
-    none. musubi-tuner opens the text encoder and the VAE for samples only. A hub id is taken for a path. A folder is
-    opened only by sd-scripts, and only one with the transformer in three shards, as FLUX.1-dev was published.
+    none. musubi-tuner opens the text encoder and the VAE for samples only; zdoctor train, which makes its caches
+    itself, always. A hub id is taken for a path. A folder is opened only by sd-scripts, and only one with the
+    transformer in three shards, as FLUX.1-dev was published.
     Why: The transformer is opened first, so a missing VAE shows minutes later.
     Repair: Name the files. For Flux they are flux1-dev.safetensors and ae.safetensors of
     black-forest-labs/FLUX.1-dev, clip_l.safetensors and t5xxl_fp16.safetensors of
@@ -69,11 +72,15 @@ def missing_part_file(
         if text is None:
             yield found(
                 run.where(part.option),
-                "--{option} is not given; {trainer} opens {part} from it"
+                "--{option} is not given; zdoctor train makes its caches itself, so it needs {part}."
+                if run.trainer == OWN
+                else "--{option} is not given; {trainer} opens {part} from it"
                 + (" for the samples." if part.when else "."),
-                otherwise="The run ends when it opens {part}: NoneType is no path.",
+                otherwise="Nothing is trained."
+                if run.trainer == OWN
+                else "The run ends when it opens {part}: NoneType is no path.",
                 evidence={"option": part.option},
-                severity="warning" if config.format == "toml" else None,
+                severity="warning" if config.format == "toml" and run.trainer != OWN else None,
                 option=part.option,
                 trainer=run.trainer,
                 part=_NAMES[part.name],

@@ -73,7 +73,7 @@ def class_in(names: Collection[str]) -> str | None:
 
 def title_of(class_name: str | None) -> str:
     """A class for people, with its article; "" for None."""
-    return "" if class_name is None else _KINDS[class_name][0]
+    return "" if class_name is None else _KINDS[_WITHOUT_HEAD.get(class_name, class_name)][0]
 
 
 def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -81,11 +81,14 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
 
     That all tensors are there, in the shapes that follow from it, is for the caller to compare.
     """
+    class_name = _WITHOUT_HEAD.get(class_name, class_name)
     plain = {name.removeprefix(PREFIX): shape for name, shape in shapes.items()}
     held = class_in(plain)
     if held != class_name:
         raise BadConfig(f"it holds {title_of(held)}" if held else "its tensors have other names")
-    return _KINDS[class_name][2](_Tensors(plain))
+    config = _KINDS[class_name][2](_Tensors(plain))
+    key, width, counts = _DEPTHS.get(class_name, ("", 0, {}))
+    return {**config, **counts} if config.get(key) == width else config
 
 
 def as_in_file(class_name: str, needed: Shapes, present: Collection[str]) -> Shapes:
@@ -171,16 +174,14 @@ def _vae(tensors: _Tensors) -> dict[str, Any]:
         "down_block_types": ["DownEncoderBlock2D"] * levels,
         "up_block_types": ["UpDecoderBlock2D"] * levels,
         "block_out_channels": widths,
-        "layers_per_block": tensors.count(r"^encoder\.(?:down\.0\.block|down_blocks\.0\.resnets)\.(\d+)\."),
+        "layers_per_block": tensors.count(r"^encoder\.(?:down\.\d+\.block|down_blocks\.\d+\.resnets)\.(\d+)\."),
         "latent_channels": _VAE_LATENTS,
         "norm_num_groups": _VAE_GROUPS,
         "scaling_factor": 0.3611,
         "shift_factor": 0.1159,
         "use_quant_conv": tensors.has("quant_conv.weight"),
         "use_post_quant_conv": tensors.has("post_quant_conv.weight"),
-        "mid_block_add_attention": tensors.has(
-            "encoder.mid_block.attentions.0.to_q.weight", "encoder.mid.attn_1.q.weight"
-        ),
+        "mid_block_add_attention": True,
     }
 
 
@@ -273,6 +274,14 @@ def _axes(head: int, axes: tuple[int, ...]) -> None:
 _T5_MARK = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
 _CLIP_MARK = "embeddings.token_embedding.weight"
 _QWEN_MARK = "layers.0.self_attn.q_norm.weight"
+# Of models that are published in one depth, the width that they are known by: the last blocks are then missed, too.
+_DEPTHS: Mapping[str, tuple[str, int, Mapping[str, int]]] = {
+    "ZImageTransformer2DModel": ("dim", 3840, {"n_layers": 30, "n_refiner_layers": 2}),
+    "CLIPTextModel": ("hidden_size", 768, {"num_hidden_layers": 12}),
+    "T5EncoderModel": ("d_model", 4096, {"num_layers": 24}),
+    "Qwen3Model": ("hidden_size", 2560, {"num_hidden_layers": 36}),
+}
+_WITHOUT_HEAD = {"Qwen3ForCausalLM": "Qwen3Model"}
 # Of each class its name for people, names that only its files have, and how its config is inferred.
 _KINDS: Mapping[str, tuple[str, tuple[str, ...], Callable[[_Tensors], dict[str, Any]]]] = {
     "FluxTransformer2DModel": (

@@ -6,27 +6,11 @@ sd-scripts 48d368fa (library/flux_utils.py), musubi-tuner 30c658c4 (zimage/, flu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from .record import dataclass
-from .run import Run
-
-
-@dataclass(frozen=True)
-class PartFile:
-    """One part: the option that names its file, its class and config, which are fixed in the trainer's source.
-
-    `when` is the option without which the training itself does not need it, "" for a part that is always opened;
-    `loose` says that a folder or a hub id will do as well.
-    """
-
-    name: str
-    option: str
-    class_name: str
-    config: Mapping[str, Any]
-    when: str = ""
-    loose: bool = False
-
+from .run import PartFile, Run
 
 # The text encoders of Flux and Z-Image as published.
 CLIP_L: Mapping[str, Any] = {
@@ -92,9 +76,59 @@ _PARTS: Mapping[tuple[str, str], tuple[PartFile, ...]] = {
 }
 
 
+@dataclass(frozen=True)
+class Tokenizer:
+    """A tokenizer of a model in part files: its repositories, each with the folder in it, the trainers' own first.
+
+    `command` fetches what of it is loaded; `chats` says that it must know how a chat is written.
+    """
+
+    name: str
+    repos: tuple[tuple[str, str], ...]
+    command: str
+    chats: bool = False
+
+
+_FLUX = ("black-forest-labs/FLUX.1-dev", "black-forest-labs/FLUX.1-schnell", "black-forest-labs/FLUX.1-Kontext-dev")
+# sd-scripts: library/strategy_flux.py; musubi-tuner: flux/flux_utils.py, zimage/zimage_utils.py
+_OF_CLIP = Tokenizer(
+    "tokenizer",
+    (("openai/clip-vit-large-patch14", ""), *((repo, "tokenizer") for repo in _FLUX)),
+    'hf download openai/clip-vit-large-patch14 --include "*.json" --include "merges.txt"',
+)
+_OF_T5 = Tokenizer(
+    "tokenizer_2",
+    (("google/t5-v1_1-xxl", ""), *((repo, "tokenizer_2") for repo in _FLUX)),
+    'hf download google/t5-v1_1-xxl --include "*.json" --include "spiece.model"',
+)
+_OF_QWEN = Tokenizer(
+    "tokenizer",
+    (("Tongyi-MAI/Z-Image", "tokenizer"), ("Tongyi-MAI/Z-Image-Turbo", "tokenizer")),
+    'hf download Tongyi-MAI/Z-Image --include "tokenizer/*"',
+    chats=True,
+)
+_TOKENIZERS: Mapping[str, tuple[Tokenizer, ...]] = {
+    "flux": (_OF_CLIP, _OF_T5),
+    "flux_kontext": (_OF_CLIP, _OF_T5),
+    "zimage": (_OF_QWEN,),
+}
+
+
 def part_files(run: Run) -> tuple[PartFile, ...]:
     """The parts of this run's model, transformer first; empty for a trainer or model that is not known here."""
-    return _PARTS.get((run.trainer, run.architecture or ""), ())
+    return run.parts or _PARTS.get((run.trainer, run.architecture or ""), ())
+
+
+def tokenizers(run: Run) -> tuple[Tokenizer, ...]:
+    """What zdoctor's own runner needs beside the files of the parts."""
+    return _TOKENIZERS.get(run.architecture or "", ()) if run.parts else ()
+
+
+def with_parts(made: Run, run: Run) -> Run:
+    """`made`, which is `run` in the words of zdoctor's own runner, with the files of its parts: it opens them all."""
+    parts = tuple(replace(part, when="", loose=False) for part in part_files(run))
+    named = {part.option: run.settings[part.option] for part in parts if part.option in run.settings}
+    return replace(made, parts=parts, settings={**made.settings, **named})
 
 
 def written_path(run: Run, part: PartFile) -> str | None:

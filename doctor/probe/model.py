@@ -13,9 +13,10 @@ from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFi
 from ..model.families import BY_FILES, OWN, Family, family_of
 from ..model.record import dataclass
 from .components import listed, read_component, read_json
+from .hub.caches import snapshot_inside
 from .part_files import probe_part_files
 from .safetensors import read_weight_file
-from .world import Paths, Stat, World, resolve
+from .world import Paths, World, resolve
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPO_FILE = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
@@ -55,7 +56,7 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
     folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
-    if run.trainer in BY_FILES:
+    if run.trainer in BY_FILES or run.parts:
         return probe_part_files(world, run)
     source = run.base_model
     if not source or "\0" in source:
@@ -177,7 +178,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     owner = repo.repo if repo else None
     commit = repo.commit if repo else None
     if "transformer" not in names and "snapshots" in names and paths.name(folder).startswith("models--"):
-        cache = Component("cache", _snapshot_inside(world, paths, folder), None, None, (), problem="cache root")
+        cache = Component("cache", snapshot_inside(world, paths, folder), None, None, (), problem="cache root")
         return ModelFolder(look.source, "diffusers", folder, {"cache": cache})
     bare = "transformer" not in names and "config.json" in names
     layout: Literal["transformer-only", "diffusers"] = "transformer-only" if bare else "diffusers"
@@ -252,18 +253,6 @@ def _vae(look: _Look, source: str) -> dict[str, Component]:
     names = listed(world, folder)
     inside = folder if isinstance(names, tuple) and "config.json" in names else paths.join(folder, "vae")
     return {"vae": read_component(world, "vae", inside, repo=repo, expected="AutoencoderKL")}
-
-
-def _snapshot_inside(world: World, paths: Paths, root: str) -> str:
-    """The snapshot that refs/main names, else the only one; the root itself when that does not settle it."""
-    names = listed(world, paths.join(root, "snapshots"))
-    snapshots = names if isinstance(names, tuple) else ()
-    ref = paths.join(root, "refs", "main")
-    content = world.read(ref, 0, 100) if isinstance(world.stat(ref), Stat) else b""
-    commit = content.decode("ascii", "replace").strip() if isinstance(content, bytes) else ""
-    if commit not in snapshots:
-        commit = snapshots[0] if len(snapshots) == 1 else ""
-    return paths.join(root, "snapshots", commit) if commit else root
 
 
 def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Unknown | None:

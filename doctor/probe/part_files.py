@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any
 
 from ..architectures import Shapes, in_the_dialect_of, needed_tensors
 from ..architectures.autoencoder_kl import original_names
+from ..architectures.part_file import PREFIX, as_in_file, inferred_config, shards_of
+from ..architectures.reading import BadConfig
 from ..architectures.single_file import original_layout
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
-from ..model.part_files import PartFile, part_files, written_path
+from ..model.families import OWN
+from ..model.part_files import part_files, written_path
+from ..model.run import PartFile
 from .safetensors import read_weight_file
+from .tokenizers import probe_tokenizers
 from .world import Paths, World, resolve
 
-PREFIX = "model.diffusion_model."
-_SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
 _FOLDER = "diffusion_pytorch_model-00001-of-00003.safetensors"  # the one folder that sd-scripts opens
-_MOST_SHARDS = 100
 
 
 def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
@@ -31,37 +35,49 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
             continue
         weights = _files(world, paths, run, part, paths.absolute(text))
         if weights:
-            needed = _needed(run, part, {name for weight in weights for name in weight.tensors})
+            shapes = {name: tensor.shape for weight in weights for name, tensor in weight.tensors.items()}
+            config, needed = _inferred(part, shapes) if run.trainer == OWN else (None, _needed(run, part, shapes))
             reason = "" if needed is not None else f"zdoctor has no table of what {run.trainer} builds here"
             components[part.name] = Component(
                 name=part.name,
                 folder=paths.parent(weights[0].path),
                 class_name=part.class_name or None,
-                config=None,
+                config=config,
                 weights=weights,
                 needed=needed,
                 needed_reason=reason,
                 key=part.option,
             )
+    components |= probe_tokenizers(world, paths, run)
     folder = components["transformer"].folder if "transformer" in components else None
     return ModelFolder(run.base_model or "", "part-files" if components else "absent", folder, components)
 
 
 def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:
-    """The files that the trainer opens for a path: shards by the first one's name, and for Flux a folder of three."""
+    """The files that the trainer opens for a path: shards by the first one's name, and for Flux a folder of three.
+
+    zdoctor's own runner opens what either of them opens.
+    """
     _, stat = resolve(world, paths, path)
     if stat is None or isinstance(stat, Unknown):
         return ()
     if stat.kind == "folder":
-        if run.trainer != "sd-scripts" or part.name != "transformer":
+        if run.trainer == "musubi-tuner" or part.name != "transformer":
             return ()
         path = paths.join(path, "transformer", _FOLDER)
-    shard = _SHARD.fullmatch(paths.name(path))
-    if shard is None or (run.trainer == "sd-scripts" and part.name != "transformer"):
+    if run.trainer == "sd-scripts" and part.name != "transformer":
         return (read_weight_file(world, path, paths.name(path)),)
-    count = min(int(shard.group(3)), _MOST_SHARDS)
-    names = [f"{shard.group(1)}{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
-    return tuple(read_weight_file(world, paths.join(paths.parent(path), name), name) for name in names)
+    folder = paths.parent(path)
+    return tuple(read_weight_file(world, paths.join(folder, name), name) for name in shards_of(paths.name(path)))
+
+
+def _inferred(part: PartFile, shapes: Shapes) -> tuple[Mapping[str, Any] | None, Shapes | None]:
+    """What zdoctor's own runner builds: the config that the file tells, and the tensors under the file's names."""
+    config: Mapping[str, Any] | None = None
+    with suppress(BadConfig):  # what is published is then what it lacks
+        config = inferred_config(part.class_name, shapes)
+    needed = needed_tensors(part.class_name, part.config if config is None else config)
+    return config, None if needed is None else as_in_file(part.class_name, needed, shapes)
 
 
 def _needed(run: Run, part: PartFile, present: Collection[str]) -> Shapes | None:

@@ -26,10 +26,6 @@ def said(run: Run, model: ModelFolder) -> list[Finding]:
     return found
 
 
-def without(shapes: Shapes, part: str) -> Shapes:
-    return {name: shape for name, shape in shapes.items() if part not in name}
-
-
 def prefixed(shapes: Shapes) -> Shapes:
     return {f"model.diffusion_model.{name}": shape for name, shape in shapes.items()}
 
@@ -51,12 +47,12 @@ FLUX: list[tuple[str, str, Callable[[], Shapes], list[str]]] = [
     ("one more tensor", "clip_l", lambda: {**made.clip_l(), "text_projection.weight": (768, 768)}, []),
     ("the other name of the embedding", "t5xxl", lambda: {**made.t5xxl(), "encoder.embed_tokens.weight": (2, 2)}, []),
     ("a VAE of diffusers", "ae", made.diffusers_vae, ["ae"]),
-    ("a decoder alone", "ae", lambda: without(made.ae(), "encoder."), ["ae"]),
+    ("a decoder alone", "ae", lambda: made.without(made.ae(), "encoder."), ["ae"]),
     ("a VAE of SDXL", "ae", lambda: {**made.ae(), "decoder.conv_in.weight": (512, 4, 3, 3)}, ["ae"]),
     (
         "a block lacks",
         "pretrained_model_name_or_path",
-        lambda: without(made.flux(), "double_blocks.3.img_mlp"),
+        lambda: made.without(made.flux(), "double_blocks.3.img_mlp"),
         ["t"],
     ),
     ("a LoRA", "pretrained_model_name_or_path", lambda: {"lora_unet_x.lora_down.weight": (4, 4)}, ["t"]),
@@ -78,7 +74,7 @@ def test_flux_by_sd_scripts(tmp_path: Path, option: str, shapes: Callable[[], Sh
 
 
 def test_the_site_of_the_crash_names_the_part(tmp_path: Path) -> None:
-    sick = made.write(tmp_path / "sick.safetensors", without(made.ae(), "decoder.mid.attn_1"))
+    sick = made.write(tmp_path / "sick.safetensors", made.without(made.ae(), "decoder.mid.attn_1"))
     run = made.run_of(made.flux_command({**made.flux_files(), "ae": sick}))
     (finding,) = said(run, made.probed(run))
     assert "vae.to(accelerator.device)" in finding.consequence() and "fp8_base" in finding.consequence()
@@ -108,7 +104,7 @@ ZIMAGE: list[tuple[str, str, Callable[[], Shapes], int]] = [
     ("the tied head", "text_encoder", lambda: {**made.qwen(), "lm_head.weight": (151936, 2560)}, 0),
     ("a prefix", "dit", lambda: prefixed(made.zimage()), 1),
     ("a name too many", "dit", lambda: {**made.zimage(), "norm_final.weight": (3840,)}, 1),
-    ("a name too few", "dit", lambda: without(made.zimage(), "cap_embedder.0"), 1),
+    ("a name too few", "dit", lambda: made.without(made.zimage(), "cap_embedder.0"), 1),
     ("Flux", "dit", made.flux, 1),
 ]
 

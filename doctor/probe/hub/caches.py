@@ -136,6 +136,18 @@ def repo_folder(paths: Paths, cache: str, repo: str) -> str:
     return paths.join(cache, "models--" + repo.replace("/", "--"))
 
 
+def snapshot_inside(world: World, paths: Paths, root: str) -> str:
+    """The snapshot that refs/main names, else the only one; the root itself when that does not settle it."""
+    names = world.names(paths.join(root, "snapshots"))
+    snapshots = () if isinstance(names, Unknown) else names
+    ref = paths.join(root, "refs", "main")
+    content = world.read(ref, 0, 100) if isinstance(world.stat(ref), Stat) else b""
+    commit = content.decode("ascii", "replace").strip() if isinstance(content, bytes) else ""
+    if commit not in snapshots:
+        commit = snapshots[0] if len(snapshots) == 1 else ""
+    return paths.join(root, "snapshots", commit) if commit else root
+
+
 def _by_id(key: str, value: str, cache: str) -> Use | None:
     if is_repo_id(value):
         return Use(value, cache, None, key, "")

@@ -1,0 +1,39 @@
+"""The tokenizers of a model in part files: in the hub caches, or where sd-scripts was told to keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model import Component, Run
+from ..model.part_files import Tokenizer, tokenizers
+from .components import listed, read_component
+from .hub.caches import caches, repo_folder, snapshot_inside
+from .world import Paths, World
+
+
+def probe_tokenizers(world: World, paths: Paths, run: Run) -> dict[str, Component]:
+    """Each tokenizer that the run needs, from the first place that has it whole; if none, its problem is "missing"."""
+    return {tokenizer.name: _found(world, paths, run, tokenizer) for tokenizer in tokenizers(run)}
+
+
+def _found(world: World, paths: Paths, run: Run, tokenizer: Tokenizer) -> Component:
+    for folder, repo in _places(world, paths, run, tokenizer):
+        if isinstance(listed(world, folder), tuple):
+            expected = None if tokenizer.chats else tokenizer.name
+            part = read_component(world, tokenizer.name, folder, repo=repo, expected=expected)
+            if not part.missing_files and not part.problem:
+                return part
+    return Component(tokenizer.name, "", None, None, (), problem="missing", repo=tokenizer.repos[0][0])
+
+
+def _places(world: World, paths: Paths, run: Run, tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
+    kept = run.setting("tokenizer_cache_dir")
+    if isinstance(kept, str) and "\0" not in kept:
+        repo = tokenizer.repos[0][0]
+        yield paths.absolute(paths.join(kept, repo.replace("/", "_"))), repo
+    for repo, inside in tokenizer.repos:
+        for cache in caches(world):
+            root = repo_folder(paths, cache, repo)
+            snapshot = snapshot_inside(world, paths, root)
+            if snapshot != root:
+                yield (paths.join(snapshot, inside) if inside else snapshot), repo
