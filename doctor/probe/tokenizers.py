@@ -12,7 +12,7 @@ from .world import Paths, World
 
 
 def probe_tokenizers(world: World, paths: Paths, run: Run) -> dict[str, Component]:
-    """Each tokenizer that the run needs, from the first place that has it whole; if none, its problem is "missing"."""
+    """Each tokenizer that the run needs, from the first place that holds it whole; else its problem is "missing"."""
     return {tokenizer.name: _found(world, paths, run, tokenizer) for tokenizer in tokenizers(run)}
 
 
