@@ -23,6 +23,7 @@ from .model.families import BY_FILES, OWN
 from .model.microstep import MicroStep
 from .model.record import dataclass
 from .model.script import SCRIPT
+from .probe.dataset import folders_in
 from .probe.gather import gather
 from .probe.world import World
 from .rules import Rule, all_repairs, all_rules
@@ -128,7 +129,7 @@ def examine_config(
     runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
     if as_runner and reading.runs:
         schema = gather(world, reading.config, runs[0], ("schema",), shared=shared).schema
-        runs = [for_runner(run, schema) for run in reading.runs]
+        runs = [for_runner(run, schema, lambda folder: folders_in(world, folder)) for run in reading.runs]
     for run in runs:
         suited = about_runs
         if isinstance(run, Run) and run.kind == "other":  # such a job trains nothing: rules about training are moot
@@ -178,7 +179,7 @@ def _trainable(
             return False
         schema = gather(world, reading.config, known.run, ("schema",), shared=shared).schema
         try:
-            run = for_runner(known.run, schema)
+            run = for_runner(known.run, schema, lambda folder: folders_in(world, folder))
         except UserError:
             return False
         for some in (suspects, [rule for rule in rules if rule not in suspects]):

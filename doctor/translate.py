@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from .errors import UserError
 from .model import Run, Schema, Unknown
-from .model.families import OWN
+from .model.families import BY_FILES, OWN
+
+if TYPE_CHECKING:
+    from .configs.kohya_trained.sets import Folders
 
 
-def for_runner(run: Run, schema: Schema | Unknown) -> Run:
-    """The run as the runner takes it. Raises UserError with every setting that it would not obey."""
+def _nowhere(folder: str) -> None:
+    """No folder is there."""
+
+
+def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) -> Run:
+    """The run as the runner takes it. Raises UserError with every setting that it would not obey.
+
+    `folders` gives the names of the folders in a folder of sd-scripts' numbered ones.
+    """
     if run.trainer == "ai-toolkit":
         return replace(run, trainer=OWN)
-    if run.trainer != "SimpleTuner":
+    if run.trainer != "SimpleTuner" and run.trainer not in BY_FILES:
         raise UserError(
-            f"zdoctor train takes configs of ai-toolkit and SimpleTuner; this one is for {run.trainer}.",
+            f"zdoctor train takes configs of ai-toolkit, SimpleTuner, {' and '.join(BY_FILES)}; this one is for "
+            f"{run.trainer}.",
             f"Start {run.trainer} itself; zdoctor run -- COMMAND checks first and explains a crash.",
         )
-    from .configs.simpletuner.trained import as_trained, refusals
-
     if isinstance(schema, Unknown):
         raise UserError(f"the settings of {run.trainer} are not known: {schema.reason}.")
-    reasons = refusals(run, schema)
+    if run.trainer in BY_FILES:
+        from .configs import kohya_trained as kohya
+
+        reasons = kohya.refusals(run, schema)
+        made = run if reasons else kohya.as_trained(run, folders)
+        if not made.datasets and run.datasets:
+            reasons = [f"{run.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
+    else:
+        from .configs.simpletuner import trained as simpletuner
+
+        reasons = simpletuner.refusals(run, schema)
+        made = run if reasons else simpletuner.as_trained(run)
     if reasons:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(reasons))
-    return replace(as_trained(run), trainer=OWN)
+    return replace(made, trainer=OWN)
 
 
 def obeyed(run: Run) -> bool:
@@ -38,8 +59,12 @@ def obeyed(run: Run) -> bool:
 
 def differences(run: Run) -> list[str]:
     """What the runner does in another way than the run's own trainer, none of it written in the config."""
-    if run.trainer != "SimpleTuner":
-        return []
-    from .configs.simpletuner.trained import differences as of_simpletuner
+    if run.trainer in BY_FILES:
+        from .configs.kohya_trained import differences as of_kohya
 
-    return of_simpletuner(run)
+        return of_kohya(run)
+    if run.trainer == "SimpleTuner":
+        from .configs.simpletuner.trained import differences as of_simpletuner
+
+        return of_simpletuner(run)
+    return []

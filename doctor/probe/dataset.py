@@ -49,6 +49,17 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
     return tuple(found)
 
 
+def folders_in(world: World, folder: str) -> tuple[str, ...] | None:
+    """The names of the folders in a dataset's folder; None where it is not there or cannot be listed."""
+    paths = Paths(world.system)
+    root = paths.absolute(folder)
+    names = listed(world, root)
+    if not isinstance(names, tuple):
+        return None
+    stats = ((name, resolve(world, paths, paths.join(root, name))[1]) for name in names)
+    return tuple(name for name, stat in stats if isinstance(stat, Stat) and stat.kind == "folder")
+
+
 def _read(
     world: World,
     paths: Paths,

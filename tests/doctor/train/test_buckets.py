@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from PIL import Image
@@ -14,7 +15,8 @@ from zdoctor.doctor.train.data import read_items
 from .patient import run_with, written
 
 PICTURES = ((1920, 1080), (1000, 1500), (640, 640), (4000, 700), (1024, 1024), (3000, 2000))
-SD, MUSUBI = "sd-scripts", "musubi-tuner"
+SD: Final = "sd-scripts"
+MUSUBI: Final = "musubi-tuner"
 # by 48d368fa and 30c658c4, on the pictures above; 3000 random sizes more for each agreed when this was written
 CASES = [
     (Buckets(768, 512), [(768, 512)] * 6),

@@ -1,0 +1,234 @@
+"""What zdoctor's own runner makes of runs of sd-scripts and musubi-tuner: obeyed, without effect, or refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ...model import Run, Schema, Value
+from ..starts import Options
+from .names import METADATA, NETWORK_ARGS, OBEYED
+from .noise import drawn, embedded_guidance, loss_of, refused_noise
+from .rates import OPTIMIZERS, Reason, optimizer_of, refused_rates, with_rates
+from .sets import Folders, Own, refused_sets, with_sets
+
+_SCRIPTS = {
+    "flux_train_network": "networks.lora_flux",
+    "zimage_train_network": "networks.lora_zimage",
+    "flux_kontext_train_network": "networks.lora_flux",
+}
+# Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
+_BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
+_LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
+
+
+def refusals(run: Run, schema: Schema) -> list[str]:
+    """Why the runner must not train this run, a sentence each with its place; empty when it may."""
+    found = list(_script(run)) or [
+        *_options(run, schema),
+        *_network(run),
+        *_updates(run),
+        *refused_rates(run),
+        *refused_noise(run),
+        *refused_sets(run),
+    ]
+    return list(dict.fromkeys(f"{what}{_line(run, name)}." for name, what in found))
+
+
+def _line(run: Run, name: str) -> str:
+    where = run.where(name)
+    return "" if where.line is None else f" ({where.path}:{where.line})"
+
+
+def _script(run: Run) -> Iterator[Reason]:
+    if run.process_type == "datasets":
+        yield "datasets", "This file holds datasets only; name the config or script that starts the training"
+    elif not run.process_type:
+        module = Options(run.settings).text("that is not written", "network_module")
+        known = " or ".join(dict.fromkeys(_SCRIPTS.values()))
+        yield "network_module", f"network_module {module} is not supported; use {known}"
+    elif run.process_type not in _SCRIPTS:
+        yield "network_module", f"Trainings by {run.process_type} are not supported; these are: {', '.join(_SCRIPTS)}"
+
+
+def _options(run: Run, schema: Schema) -> Iterator[Reason]:
+    for key, value in run.settings.items():
+        leaf = _LEAF.fullmatch(key)
+        name = leaf[1] if leaf else ""
+        if not name or name in OBEYED or name.isdigit():
+            continue
+        known = schema.key(name, run.process_type)
+        if _same(value.value, known.default if known is not None else None):
+            continue
+        yield key, f"{name} {_short(value.value)} is not supported; leave it out"
+
+
+def _network(run: Run) -> Iterator[Reason]:
+    w = Options(run.settings)
+    wanted, module = _SCRIPTS[run.process_type], w.text("", "network_module")
+    if module != wanted:
+        yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
+    for name, value in w.pairs("network_args").items():
+        if name not in NETWORK_ARGS:
+            yield "network_args", f"network_args {name}={value} is not supported; leave it out"
+    if run.trainer == "sd-scripts" and not w.flag("network_train_unet_only"):
+        yield (
+            "network_train_unet_only",
+            "Without network_train_unet_only CLIP-L is trained, too, which is not supported; write it",
+        )
+    weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
+    several = isinstance(weights, list) and len(weights) > 1
+    if weights and (run.architecture != "zimage" or several):
+        yield "base_weights", "base_weights of Flux, or several of them, are not supported"
+    elif weights and any(str(one) not in ("1", "1.0") for one in (factors if isinstance(factors, list) else [])):
+        yield "base_weights_multiplier", "base_weights_multiplier is not supported; leave it at 1"
+
+
+def _updates(run: Run) -> Iterator[Reason]:
+    w = Options(run.settings)
+    if not run.dtype:
+        yield "dtype", "mixed_precision is not written, so accelerate's own settings would decide; write it"
+    if w.whole(0, "save_every_n_epochs", "save_n_epoch_ratio") and w.whole(0, "save_every_n_steps"):
+        yield (
+            "save_every_n_epochs",
+            "Saves by epochs beside save_every_n_steps are not supported; leave one of them out",
+        )
+    if w.whole(0, "save_n_epoch_ratio") and not w.whole(0, "max_train_epochs"):
+        yield "save_n_epoch_ratio", "save_n_epoch_ratio without max_train_epochs is not supported"
+    if w.whole(512, "t5xxl_max_token_length") != 512:
+        yield "t5xxl_max_token_length", "Another t5xxl_max_token_length than 512 is not supported"
+    if w.text("", "log_with") in ("wandb", "all") and w.text("", "wandb_api_key"):
+        yield "wandb_api_key", "wandb_api_key is not read; type wandb login, and leave it out"
+
+
+def as_trained(run: Run, folders: Folders) -> Run:
+    """The run in the runner's words; `folders` gives the names in the folder that holds the numbered ones."""
+    w = Options(run.settings)
+    run = with_sets(with_rates(run), folders)
+    settings = dict(run.settings)
+
+    def put(key: str, value: Any, source: str) -> None:
+        written = run.written(source)
+        settings[key] = Value(value, run.where(source), 0, 0) if written is None else replace(written, value=value)
+
+    alpha = run.alpha or float(run.rank)  # no alpha is as much as the rank
+    put("network/scale", alpha / run.rank if run.rank else 1.0, "alpha")
+    put("network/dropout", w.number(0.0, "network_dropout"), "network_dropout")
+    put("train/drawn", drawn(run), "timestep_type")
+    put("train/cfg_scale", embedded_guidance(run), "guidance_scale")
+    put("train/grad_clip_method", "norm", "max_grad_norm")
+    put("train/reg_weight", w.number(1.0, "prior_loss_weight"), "prior_loss_weight")
+    put("train/unbalanced_masks", True, "masked_loss")
+    swapped = w.whole(0, "blocks_to_swap")
+    if swapped > 0:
+        share = min(1.0, swapped / _BLOCKS.get(run.architecture or "", 38))
+        put("model/layer_offloading", True, "blocks_to_swap")
+        put("model/layer_offloading_transformer_percent", share, "blocks_to_swap")
+    epochs = w.whole(0, "max_train_epochs")
+    if epochs > 0:
+        put("train/epochs", epochs, "steps")
+    if (every := _epochs_between_saves(w, epochs)) > 0:
+        put("save/save_every_epochs", every, "save_every_n_epochs")
+    painted = w.whole(0, "sample_every_n_epochs")
+    if painted > 0:
+        put("sample/sample_every_epochs", painted, "sample_every_n_epochs")
+    if w.text("", "log_with") in ("wandb", "all"):
+        put("logging/use_wandb", True, "log_with")
+        put("logging/project_name", w.text("network_train", "log_tracker_name"), "log_tracker_name")
+        put("logging/run_name", w.text(run.name, "wandb_run_name"), "wandb_run_name")
+        put("logging/log_every", 1, "log_with")
+    return replace(
+        run,
+        output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
+        alpha=alpha,
+        network_type="lora",
+        steps=0 if epochs > 0 else run.steps,
+        gradient_checkpointing=run.gradient_checkpointing or swapped > 0,
+        text_encoder_quantization=run.text_encoder_quantization if run.trainer == "musubi-tuner" else None,
+        timestep_type="drawn",
+        loss_type=loss_of(run),
+        cache_text_embeddings=True,
+        keep_saves=_kept(w, run.save_every, every),
+        skip_first_sample=not w.flag("sample_at_first"),
+        metadata={key: w.text("", name) for name, key in METADATA.items() if w.text("", name)},
+        settings=settings,
+    )
+
+
+def _joined(folder: str, name: str) -> str:
+    return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
+
+
+def _epochs_between_saves(w: Options, epochs: int) -> int:
+    ratio = w.whole(0, "save_n_epoch_ratio")
+    return max(1, epochs // ratio) if ratio > 0 else w.whole(0, "save_every_n_epochs")
+
+
+def _kept(w: Options, steps: int, epochs: int) -> int:
+    """How many of the saves stay (0: all); save_last_n_steps counts in steps, save_last_n_epochs in saves."""
+    if steps > 0:
+        last = w.whole(0, "save_last_n_steps")
+        return last // steps + 1 if last > 0 else 0
+    return w.whole(0, "save_last_n_epochs") if epochs > 0 else 0
+
+
+def differences(run: Run) -> list[str]:
+    """What the runner does in its own way, none of it written in the config; `run` is not refused."""
+    w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
+    own = [Own(run, dataset) for dataset in run.datasets]
+    modulation = " and those of the modulation" if musubi else ""
+    made = [
+        f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
+        f"the LoRA covers query, key and value each on its own{modulation}, and its file has the names that "
+        "diffusers and ComfyUI read, with alpha in its weights",
+        "pictures are turned as their EXIF data say, and made smaller by Lanczos",
+    ]
+    if musubi and run.timestep_type != "sigma":
+        made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
+    if run.architecture == "zimage":
+        made.append("latents are drawn from what the VAE gives (musubi-tuner: the middle of it)")
+    if run.adapter:
+        made.append("samples are painted without base_weights")
+    if run.quantization is not None and not w.flag("fp8_scaled"):
+        made.append("float8 weights have a scale for each row")
+    if not musubi and "schnell" in (run.base_model or "").lower():
+        made.append("T5 gets 512 tokens (sd-scripts: 256 for schnell)")
+    if w.flag("use_32bit_attention"):
+        made.append("attention is computed as the rest is, not in 32 bits")
+    if run.batch_size > 1:
+        made.append("a batch that its size cannot fill is filled up with pictures of that size")
+    if run.gradient_accumulation > 1 and run.setting("max_train_epochs"):
+        made.append("accumulation goes on over the end of an epoch")
+    if any(dataset.is_regularisation for dataset in run.datasets):
+        made.append("every other step is one of regularisation pictures")
+    if any(one.flag("flip_aug") for one in own):
+        made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
+    if any(one.flag("random_crop") for one in own):
+        made.append("each repeat of a picture has a crop of its own, the same in every epoch")
+    if any(one.flag("enable_bucket") and one.flag("bucket_no_upscale") for one in own) and not musubi:
+        made.append("a picture is scaled to its bucket, where bucket_no_upscale only crops")
+    if run.architecture == "flux_kontext":
+        made.append("control images are stretched to their pictures' shape instead of cropped")
+    name = optimizer_of(run)
+    if name.startswith("paged"):
+        made.append(f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged")
+    return made
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values are the same words of a command line; false, 0 and none are nothing."""
+    nothing: tuple[Any, ...] = (None, False, "false", "False", "0", "none", "None", "", [], {})
+    if value in nothing:
+        return other in nothing or other == 0
+    try:
+        return float(value) == float(other)
+    except (TypeError, ValueError):
+        return str(value).lower() == str(other).lower()
+
+
+def _short(value: Any) -> str:
+    return (
+        "…" if isinstance(value, dict | list) else str(value).lower() if isinstance(value, bool) else str(value)[:40]
+    )
