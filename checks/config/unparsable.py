@@ -78,7 +78,7 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
         message,
         otherwise=(
             "Nothing in it can be checked."
-            if problem.kind == "size"
+            if problem.kind in ("size", "foreign")
             else "The trainer stops at once, before it loads anything."
         ),
         evidence={"kind": problem.kind, "message": problem.message, "text": shown[:200]},

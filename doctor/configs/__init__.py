@@ -31,7 +31,7 @@ def read_config(
         config = replace(config, trainer=dialect.trainer)
     if config.problem is not None:
         return failed(config, config.problem)
-    # what is nobody's is told what a config of the most used trainer looks like
+    # what is nobody's may be a config of the most used trainer with a slip in its outermost keys
     module = importlib.import_module(f".{(dialect or DIALECTS[0]).module}", __name__)
     reading: Reading = module.read(config, environment, beside)
     return reading

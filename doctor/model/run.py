@@ -41,11 +41,14 @@ class Value:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a file could not be read: what the parser said, where, and how it would have ended in the trainer."""
+    """Why a file could not be read: what the parser said, where, and how it would have ended in the trainer.
+
+    Of what is too large or `foreign`, no config of a trainer that is known, that cannot be said.
+    """
 
     message: str
     where: Where
-    kind: Literal["syntax", "encoding", "environment", "shape", "size"] = "syntax"
+    kind: Literal["syntax", "encoding", "environment", "shape", "size", "foreign"] = "syntax"
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_unparsable(sick: str, line: int, words: str, cured: str) -> None:
     assert finding.where is not None and finding.where.line == line + 1
     assert words in finding.text()
     problem = examined("# first\n" + cured, "CFG001")
-    assert all(f.evidence["kind"] == "shape" for f in problem)
+    assert all(f.evidence["kind"] == "foreign" for f in problem)
 
 
 def test_sound_config_parses() -> None:

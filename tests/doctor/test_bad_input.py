@@ -302,7 +302,22 @@ def test_a_crowded_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         ("sd.toml", "[general]\nshuffle_caption = true\n", "This TOML file is no training config that zdoctor knows"),
         ("config.env", "export MODEL_TYPE=lora\n", "This file of shell variables is no training config"),
-        ("mine.json", '{"model": "flux", "steps": 100}', "this one holds model, steps"),
+        (
+            "mine.json",
+            '{"model": "flux", "steps": 100}',
+            "no training config that zdoctor knows: it holds model, steps.",
+        ),
+        (
+            "other.yaml",
+            "base_model: x\nadapter: lora\n",
+            "no training config that zdoctor knows: it holds base_model,",
+        ),
+        (
+            "compose.yml",
+            "services:\n  a: ${NOT_SET:-1}\n",
+            "no training config that zdoctor knows: it holds services.",
+        ),
+        ("list.yaml", "- a\n- b\n", "no training config that zdoctor knows: it holds a list."),
         ("commented.jsonc", '{\n // a remark\n "job": "extension"}', "no comments"),
     ],
 )
@@ -311,4 +326,7 @@ def test_a_file_that_is_no_config_is_one_clear_line(
 ) -> None:
     (tmp_path / name).write_text(text)
     assert run("check", name) == 1
-    assert says in " ".join(capsys.readouterr().out.split())
+    out = " ".join(capsys.readouterr().out.split())
+    assert says in out
+    # of a file that nobody is known to read, nobody can say what its trainer would do
+    assert ("Nothing in it can be checked." in out) is ("no training config" in out)

@@ -7,36 +7,54 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...model import Config, Problem, Where
+from ..dialects import TRAINERS
 from ..node import Node, named
 from ..reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of
 from ..text import Lines
 from .runs import JOBS, misspelt, runs
 
-_FOREIGN = (
-    ("sd-scripts", ("network_module", "sdpa", "dataset_config", "general", "pretrained_model_name_or_path")),
-    ("musubi-tuner", ("dit", "vae", "text_encoder")),
-)
-_OTHER_FILES = {"toml": "TOML file", "env": "file of shell variables", "shell": "script"}
+_FILES = {
+    "yaml": "YAML file",
+    "json": "JSON file",
+    "toml": "TOML file",
+    "env": "file of shell variables",
+    "shell": "script",
+}
+_KEYS = {"job", "config"}
 
 
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
-    """One Run for each process that trains."""
-    if config.format in _OTHER_FILES:
-        kind = _OTHER_FILES[config.format]
-        message = f"This {kind} is no training config that zdoctor knows; --trainer NAME says whose it is."
-        return failed(replace(config, trainer=None), Problem(message, Where(config.path, 1, 1), "shape"))
-    root = tree_of(config, environment)
+    """One Run for each process that trains. A config that nobody's keys are in (its trainer is None) is read, too."""
+    if config.format not in ("yaml", "json"):
+        if config.trainer is None:
+            return failed(config, _nobodys(config, ""))
+        said = f"ai-toolkit reads YAML and JSON; by its name this is a {_FILES[config.format]}."
+        return failed(config, Problem(said, Where(config.path, 1, 1), "shape"))
+    root = tree_of(config, environment if config.trainer else None)
     if isinstance(root, Problem):
         return failed(config, root)
     lines = Lines(config.path, config.text)
+    if config.trainer is None and root.value is not None and not _KEYS & set(_names(root)):
+        held = ", ".join(_names(root)[:6]) or ("a list" if isinstance(root.value, list) else "one piece of text")
+        return failed(config, _nobodys(config, f": it holds {held}"))
     shape = _shape(config.path, root, lines)
     if shape is not None:
-        known = isinstance(root.value, dict) and {"job", "config"} <= root.value.keys()
-        return failed(replace(config, trainer="ai-toolkit" if known else None), shape)
+        known = set(_names(root)) >= _KEYS
+        return failed(replace(config, trainer="ai-toolkit" if known else config.trainer), shape)
     name = root.value["config"]["name"]
     values = values_of(named(root, name), lines)
     made, reason = runs(config.path, values)
     return Reading(replace(config, trainer="ai-toolkit", values=values), made, reason)
+
+
+def _nobodys(config: Config, held: str) -> Problem:
+    kind = _FILES[config.format]
+    said = f"This {kind} is no training config that zdoctor knows{held}. If it is one of {', '.join(TRAINERS)}, "
+    return Problem(f"{said}--trainer NAME says whose.", Where(config.path, 1, 1), "foreign")
+
+
+def _names(root: Node) -> list[str]:
+    return list(root.children) if isinstance(root.children, dict) else []
 
 
 def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
@@ -52,12 +70,6 @@ def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
         return wrong(f"The file holds {kind}, but a config is a mapping with the keys job and config.")
     keys = root.children
     if "job" not in keys or "config" not in keys:
-        inside = keys["config"].children if "config" in keys else None
-        wrapped = inside if isinstance(inside, dict) and "process" not in inside else {}
-        for trainer, names in _FOREIGN:
-            seen = [name for name in names if name in keys or name in wrapped or f"--{name}" in wrapped]
-            if len(seen) >= 2 or (seen and seen[0] == names[0]):
-                return wrong(f"This looks like a {trainer} config; this version of zdoctor reads ai-toolkit configs.")
         if isinstance(keys.get("config"), Node) and "job" not in keys and "process" not in keys:
             return wrong(_stops("config file must have a job key") + '. For LoRA training write job: "extension".')
         shown = ", ".join(list(keys)[:6]) or "nothing"
