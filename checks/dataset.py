@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import DatasetFolder, Finding, Run, found
-from ..doctor.model.families import BY_FILES, OWN
+from ..doctor.model.families import OWN
 from ..doctor.rules import Unestablished, rule
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"
@@ -18,7 +18,7 @@ ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
     "error",
     "no-images",
     prevents=(("AssertionError", r"no images found in"),),
-    trainers=("ai-toolkit", OWN, *BY_FILES),
+    trainers=("ai-toolkit", OWN),
 )
 def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A dataset folder without a picture that the trainer can open.
@@ -67,7 +67,7 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
     "warning",
     "unreadable-images",
     prevents=(("OSError", r"image file is truncated"), ("UnidentifiedImageError", r"cannot identify image file")),
-    trainers=("ai-toolkit", OWN, *BY_FILES),
+    trainers=("ai-toolkit", OWN),
 )
 def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures that cannot be opened or that are cut off.

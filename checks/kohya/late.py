@@ -177,7 +177,10 @@ def _unknown(run: Run, key: str, name: str, known: frozenset[str], otherwise: st
     "KOH014",
     "error",
     "unreadable-training-pictures",
-    prevents=(("PIL.UnidentifiedImageError", r"cannot identify image file"),),
+    prevents=(
+        ("PIL.UnidentifiedImageError", r"cannot identify image file"),
+        ("OSError", r"image file is truncated"),
+    ),
     trainers=TRAINERS,
 )
 def unreadable_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:

@@ -10,13 +10,13 @@ import pytest
 import torch
 from transformers.trainer_utils import SchedulerType
 
-from tests import part_files as made
 from zdoctor.checks.kohya import late
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.model import ReplaceText, Report, SetValue
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import all_rules
+from zdoctor.tests import part_files as made
 
 RULES = [rule for rule in all_rules() if rule.id.startswith("KOH")]
 FLUX: Mapping[str, object] = {
@@ -252,6 +252,18 @@ def test_a_picture_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "d" / "10_cat" / "x.png").write_bytes(b"<!doctype html>")
     (tmp_path / "d" / "10_cat" / "x.txt").write_text("a cat")
     assert findings(flux(tmp_path, monkeypatch)) == [("KOH014", "/train_data_dir")]
+
+
+@pytest.mark.parametrize(("whole", "said"), [(2, {"KOH014"}), (0, {"KOH004"})])
+def test_of_pictures_only_the_trainers_own_rules_speak(tmp_path: Path, whole: int, said: set[str]) -> None:
+    """What ai-toolkit does with such a folder (DAT001, DAT002) is not what these trainers do."""
+    pictures(tmp_path / "d" / "10_cat", count=whole)
+    (tmp_path / "d" / "10_cat" / "x.png").write_bytes(b"<!doctype html>")
+    (tmp_path / "d" / "10_cat" / "x.txt").write_text("a cat")
+    text = made.flux_command({**made.flux_files(), **FLUX, "train_data_dir": str(tmp_path / "d")})
+    report = examine_config(str(tmp_path / "train.sh"), LiveWorld(), text=text.encode()).report
+    about = {finding.rule for finding in report.findings if "10_cat" in finding.text()}
+    assert about == said
 
 
 def test_without_a_transformer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

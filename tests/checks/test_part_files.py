@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests import part_files as made
 from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.checks.model_files import unreadable_weight_file
 from zdoctor.checks.model_layout import checkpoint_layout_mismatch
 from zdoctor.doctor.architectures import Shapes
 from zdoctor.doctor.model import Finding, ModelFolder, Run
 from zdoctor.doctor.rules import Unestablished
+from zdoctor.tests import part_files as made
 
 
 def said(run: Run, model: ModelFolder) -> list[Finding]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import part_files as made
 from zdoctor.checks.kohya.parts import missing_part_file
 from zdoctor.checks.model import missing_checkpoint_tensors
 from zdoctor.checks.model_files import incomplete_model_folder, missing_tokenizer, unreadable_weight_file
@@ -25,6 +24,7 @@ from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.model import fetch_the_tokenizer
+from zdoctor.tests import part_files as made
 
 COMMIT = "a" * 40
 CLIP, T5, QWEN = "openai/clip-vit-large-patch14", "google/t5-v1_1-xxl", "Tongyi-MAI/Z-Image"

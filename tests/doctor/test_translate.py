@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.doctor.train.conftest import circles, tiny
 from zdoctor.doctor import commands
 from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.configs.simpletuner.trained import _OBEYED, _WITHOUT_EFFECT
@@ -17,6 +16,7 @@ from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import Run, Schema, Unknown
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.translate import differences, for_runner
+from zdoctor.tests.doctor.train.conftest import circles, tiny
 
 __all__ = ["circles", "tiny"]
 CONFIG: dict[str, Any] = {

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests import part_files as made
 from zdoctor.doctor.architectures import Shapes, needed_tensors
 from zdoctor.doctor.architectures.part_file import (
     PREFIX,
@@ -19,6 +18,7 @@ from zdoctor.doctor.architectures.part_file import (
 )
 from zdoctor.doctor.architectures.reading import BadConfig
 from zdoctor.doctor.model.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
+from zdoctor.tests import part_files as made
 
 KONTEXT = {"num_layers": 19, "num_single_layers": 38, "attention_head_dim": 128, "num_attention_heads": 24}
 KONTEXT |= {"joint_attention_dim": 4096, "pooled_projection_dim": 768, "in_channels": 64}

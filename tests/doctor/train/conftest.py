@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from tests.flux import trainable_flux
 from zdoctor.doctor.demo.tiny import build_tiny_adapter, build_tiny_pipeline
+from zdoctor.tests.flux import trainable_flux
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.flux import DEV, FluxTransformer2DModel
 from zdoctor.doctor.train.blocks import checkpointing
 from zdoctor.doctor.train.families import family_of
 from zdoctor.doctor.train.load import build_empty, fill, replace
 from zdoctor.doctor.train.lora import add_network, targets, trainable
 from zdoctor.doctor.train.quantize import Kind, QuantizedLinear
+from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
 from .patient import run_with
 

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, str, str]] = {
             '  File "/x/loader.py", line 3, in get\n    read()\nOSError: image file is truncated (2 bytes not '
             "processed)"
         ),
-        "DAT002",
+        "KOH014",
         "",
     ),
     "shared memory": (
