@@ -172,7 +172,10 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
     """Say why it ended; the rules that see it before."""
     from . import explain_command
 
-    told, text = explain_command.explained(explain_command.decode(ended.tail), config, color=_color())
+    said = explain_command.decode(ended.tail)
+    told, text = explain_command.explained(said, config, color=_color())
+    if told.failure is None:  # what ends a process without a word shows in its exit code
+        told, text = explain_command.explained(f"{said}\nexit code {ended.code}\n", config, color=_color())
     if told.failure is None:
         _say("its output shows no failure that is known here." + (f" The log: {log}" if log else ""))
         return ()

@@ -76,6 +76,9 @@ def _in_pipes(command: Sequence[str]) -> Ended:
         code = child.wait()
         for thread in threads:
             thread.join(1.0)  # a grandchild may hold the pipe open for ever
+        for thread, pipe in zip(threads, (child.stdout, child.stderr), strict=True):
+            if pipe is not None and not thread.is_alive():
+                pipe.close()
     with lock:
         return Ended(code if code >= 0 else 128 - code, tail.bytes(), asked.number is not None)
 

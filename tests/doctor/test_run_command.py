@@ -92,6 +92,14 @@ def test_a_killed_program_is_explained(tmp_path: Path) -> None:
     file = program(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     done = start("--", sys.executable, file)
     assert done.returncode == 137
+    assert "MEM002" in said(done) and "ran out of RAM" in " ".join(said(done).split())
+
+
+@posix
+def test_nothing_is_left_open() -> None:
+    strict = [sys.executable, "-X", "dev", "-W", "error", "-m", "zdoctor", "run", "--", "true"]
+    done = subprocess.run(strict, capture_output=True, check=True)
+    assert b"Warning" not in done.stderr
 
 
 def test_a_run_that_ends_well_and_trained_nothing_is_told(tmp_path: Path) -> None:
