@@ -6,7 +6,7 @@ import re
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
 from ..doctor.model.families import OWN, Family, family_of
-from ..doctor.model.weights import PREFIX, SCALES
+from ..doctor.model.weights import COMFYUI_PREFIX, SCALES
 from .contents import contents
 
 _HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
@@ -53,7 +53,7 @@ def _flux_conversion(part: Component | None, family: Family) -> dict[str, object
         return {}
     if any(name not in part.tensors or part.tensors[name].shape != shape for name, shape in part.needed.items()):
         return {}
-    guided = any(name.removeprefix(PREFIX).startswith("guidance_in.") for name in part.needed)
+    guided = any(name.removeprefix(COMFYUI_PREFIX).startswith("guidance_in.") for name in part.needed)
     return {
         "file": part.weights[0].path,
         "convert": family.parts["transformer"][0],
@@ -65,7 +65,7 @@ def _flux_conversion(part: Component | None, family: Family) -> dict[str, object
 def conversion(run: Run, part: Component) -> dict[str, object]:
     """What diffusers needs to convert a Z-Image file that holds more than the trainer takes, or has a prefix."""
     family = family_of(run)
-    names = {name.removeprefix(PREFIX) for name in part.tensors}
+    names = {name.removeprefix(COMFYUI_PREFIX) for name in part.tensors}
     scaled = any(name.endswith(SCALES) for name in names)
     if family is None or family.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
         return {}

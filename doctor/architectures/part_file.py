@@ -11,14 +11,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..model.weights import COMFYUI_PREFIX
 from . import in_the_dialect_of
 from .autoencoder_kl import original_names
 from .reading import BadConfig, Shapes
 from .single_file import original_layout
-
-PREFIX = "model.diffusion_model."
-# Tensors beside weights that are stored in eight bits: without them every weight is wrong by a factor.
-SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8")
 
 _CLIP_HEAD = 64
 _FLUX_AXES = (16, 56, 56)
@@ -67,7 +64,7 @@ def shards_of(name: str) -> list[str]:
 
 def class_in(names: Collection[str]) -> str | None:
     """The class of the part that a file with these tensors holds, by one name that no other has; else None."""
-    plain = {name.removeprefix(PREFIX) for name in names}
+    plain = {name.removeprefix(COMFYUI_PREFIX) for name in names}
     return next((kind for kind, (_, marks, _) in _KINDS.items() if not plain.isdisjoint(marks)), None)
 
 
@@ -82,7 +79,7 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
     That all tensors are there, in the shapes that follow from it, is for the caller to compare.
     """
     class_name = _WITHOUT_HEAD.get(class_name, class_name)
-    plain = {name.removeprefix(PREFIX): shape for name, shape in shapes.items()}
+    plain = {name.removeprefix(COMFYUI_PREFIX): shape for name, shape in shapes.items()}
     held = class_in(plain)
     if held != class_name:
         raise BadConfig(f"it holds {title_of(held)}" if held else "its tensors have other names")
@@ -94,7 +91,7 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
 def as_in_file(class_name: str, needed: Shapes, present: Collection[str]) -> Shapes:
     """`needed` under the names that a file with `present` has for it, one for each but of fused tensors, in order."""
     if class_name in ("FluxTransformer2DModel", "ZImageTransformer2DModel"):
-        prefix = PREFIX if any(name.startswith(PREFIX) for name in present) else ""
+        prefix = COMFYUI_PREFIX if any(name.startswith(COMFYUI_PREFIX) for name in present) else ""
         original = original_layout(class_name, needed, {name.removeprefix(prefix) for name in present})
         return {prefix + name: shape for name, shape in original.items()}
     if class_name == "AutoencoderKL" and any(name.startswith(("encoder.down.", "decoder.up.")) for name in present):

@@ -12,7 +12,7 @@ from .record import dataclass
 # Ends of names beside weights that are stored in eight bits: without these scales every weight is wrong by a factor.
 SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8")
 # What files for ComfyUI put before the names of a transformer.
-PREFIX = "model.diffusion_model."
+COMFYUI_PREFIX = "model.diffusion_model."
 
 
 @dataclass(frozen=True)

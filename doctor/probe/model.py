@@ -12,6 +12,7 @@ from ..architectures.single_file import original_layout
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.families import BY_FILES, OWN, Family, family_of
 from ..model.record import dataclass
+from ..model.weights import COMFYUI_PREFIX
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
 from .part_files import probe_part_files
@@ -20,7 +21,6 @@ from .world import Paths, World, resolve
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPO_FILE = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
-_PREFIX = "model.diffusion_model."
 _PARTS = (
     "transformer",
     "transformer_2",
@@ -97,7 +97,7 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
     """A single file; its config and the other parts come from `extras_model`, else from the family's repository."""
     folder = look.paths.parent(weight.path)
     if look.run.trainer == OWN:  # it takes a prefix off
-        tensors = {name.removeprefix(_PREFIX): tensor for name, tensor in weight.tensors.items()}
+        tensors = {name.removeprefix(COMFYUI_PREFIX): tensor for name, tensor in weight.tensors.items()}
         weight = replace(weight, tensors=tensors)
     family, owner = look.family, repo.repo if repo else None
     components: dict[str, Component] = {}
@@ -139,7 +139,7 @@ def _of_file(
 def _published(family: Family, weight: WeightFile) -> Shapes | None:
     """What the published models of this family have in their single files, if this is such a file."""
     class_name = family.parts["transformer"][0]
-    prefix = _PREFIX if any(name.startswith(_PREFIX) for name in weight.tensors) else ""
+    prefix = COMFYUI_PREFIX if any(name.startswith(COMFYUI_PREFIX) for name in weight.tensors) else ""
     guided = any(name.startswith(f"{prefix}guidance_in.") for name in weight.tensors)
     shapes = original_layout(class_name, needed_tensors(class_name, {"guidance_embeds": guided}) or {})
     needed = {prefix + name: shape for name, shape in shapes.items()}

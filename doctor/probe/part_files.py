@@ -9,13 +9,14 @@ from typing import Any
 
 from ..architectures import Shapes, in_the_dialect_of, needed_tensors
 from ..architectures.autoencoder_kl import original_names
-from ..architectures.part_file import PREFIX, as_in_file, inferred_config, shards_of
+from ..architectures.part_file import as_in_file, inferred_config, shards_of
 from ..architectures.reading import BadConfig
 from ..architectures.single_file import original_layout
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.families import OWN
 from ..model.part_files import part_files, written_path
 from ..model.run import PartFile
+from ..model.weights import COMFYUI_PREFIX
 from .safetensors import read_weight_file
 from .tokenizers import probe_tokenizers
 from .world import Paths, World, resolve
@@ -109,8 +110,8 @@ def _needed(run: Run, part: PartFile, present: Collection[str]) -> Shapes | None
 
 def _flux(present: Collection[str]) -> Shapes:
     """As many blocks are built as the file has; a prefix is dropped when the first name, in order, has it."""
-    prefix = PREFIX if min(present, default="").startswith(PREFIX) else ""
-    names = {name.replace(PREFIX, "") for name in present} if prefix else set(present)
+    prefix = COMFYUI_PREFIX if min(present, default="").startswith(COMFYUI_PREFIX) else ""
+    names = {name.replace(COMFYUI_PREFIX, "") for name in present} if prefix else set(present)
     guided = not names.isdisjoint({"guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias"})
     config: dict[str, object] = {"guidance_embeds": guided}
     if "transformer_blocks.0.attn.add_k_proj.bias" in names:

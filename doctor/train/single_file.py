@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..architectures.part_file import PREFIX
 from ..architectures.single_file import is_swapped, original_parts
+from ..model.weights import COMFYUI_PREFIX
 from .errors import TrainError
 from .tensorfiles import Entry, collect, weight_files
 
@@ -20,7 +20,7 @@ def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[
 
     `needed` are name -> shape of what the class builds. Raises TrainError for a fused tensor of another height.
     """
-    entries = {name.removeprefix(PREFIX): entry for name, entry in collect(weight_files(file)).items()}
+    entries = {name.removeprefix(COMFYUI_PREFIX): entry for name, entry in collect(weight_files(file)).items()}
     found: dict[str, Entry] = {}
     for original, names in original_parts(class_name, needed).items():
         if all(name in entries for name in names):

@@ -15,7 +15,8 @@ import psutil
 import torch
 from torch import Tensor
 
-from ..architectures.part_file import SCALES, shards_of
+from ..architectures.part_file import shards_of
+from ..model.weights import SCALES
 from .errors import TrainError
 
 DTYPES: dict[str, torch.dtype] = {

@@ -9,7 +9,6 @@ import pytest
 
 from zdoctor.doctor.architectures import Shapes, needed_tensors
 from zdoctor.doctor.architectures.part_file import (
-    PREFIX,
     as_in_file,
     class_in,
     inferred_config,
@@ -18,6 +17,7 @@ from zdoctor.doctor.architectures.part_file import (
 )
 from zdoctor.doctor.architectures.reading import BadConfig
 from zdoctor.doctor.model.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
+from zdoctor.doctor.model.weights import COMFYUI_PREFIX
 from zdoctor.tests import part_files as made
 
 KONTEXT = {"num_layers": 19, "num_single_layers": 38, "attention_head_dim": 128, "num_attention_heads": 24}
@@ -48,7 +48,7 @@ def test_the_published_files(class_name: str, shapes: Shapes, expected: Mapping[
 
 
 def test_a_prefix_is_seen_through() -> None:
-    shapes = {PREFIX + name: shape for name, shape in made.flux().items()}
+    shapes = {COMFYUI_PREFIX + name: shape for name, shape in made.flux().items()}
     config = inferred_config(made.FLUX, shapes)
     assert config == inferred_config(made.FLUX, made.flux())
     assert as_in_file(made.FLUX, needed_tensors(made.FLUX, config) or {}, shapes) == shapes

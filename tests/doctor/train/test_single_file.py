@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from zdoctor.doctor.architectures import needed_tensors
-from zdoctor.doctor.architectures.part_file import PREFIX
 from zdoctor.doctor.architectures.single_file import original_layout
+from zdoctor.doctor.model.weights import COMFYUI_PREFIX
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.single_file import single_file_entries
@@ -37,7 +37,7 @@ def test_flux_is_converted_as_diffusers_does_it(tmp_path: Path) -> None:
     config = {"num_layers": 2, "num_single_layers": 2, "guidance_embeds": True}
     needed = {name: (*shape[:1], 1)[: len(shape)] for name, shape in (needed_tensors(FLUX, config) or {}).items()}
     file = tmp_path / "flux.safetensors"
-    save_file({PREFIX + n: torch.randn(shape) for n, shape in original_layout(FLUX, needed).items()}, file)
+    save_file({COMFYUI_PREFIX + n: torch.randn(shape) for n, shape in original_layout(FLUX, needed).items()}, file)
     convert: Any = convert_flux_transformer_checkpoint_to_diffusers
     theirs: dict[str, Tensor] = convert(load_file(file))
     entries = single_file_entries(file, FLUX, needed)
@@ -46,7 +46,7 @@ def test_flux_is_converted_as_diffusers_does_it(tmp_path: Path) -> None:
         assert torch.equal(view, theirs[entry.name]), entry.name
 
 
-@pytest.mark.parametrize(("name", "prefix"), [("tiny", ""), ("flux", ""), ("flux", PREFIX)])
+@pytest.mark.parametrize(("name", "prefix"), [("tiny", ""), ("flux", ""), ("flux", COMFYUI_PREFIX)])
 def test_the_same_weights(name: str, prefix: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(name)
     file = single(folder, tmp_path / "model.safetensors", prefix)
