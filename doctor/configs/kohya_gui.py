@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 from ..model import Value
+from .starts import LISTS
 
 
 def _words(text: str) -> frozenset[str]:
@@ -16,7 +20,6 @@ _MARKS = ("flux1_checkbox", "LyCORIS_preset", "num_cpu_threads_per_process", "mo
 _RENAMED = {
     "max_resolution": "resolution",
     "optimizer": "optimizer_type",
-    "lr_warmup": "lr_warmup_steps",
     "LoRA_type": "network_module",
     "flux1_cache_text_encoder_outputs": "cache_text_encoder_outputs",
     "flux1_cache_text_encoder_outputs_to_disk": "cache_text_encoder_outputs_to_disk",
@@ -81,6 +84,14 @@ _FORWARDED = _words(
 )
 
 
+# what the GUI hands on to a Flux LoRA as network_args, where it is no nothing
+_OF_NETWORK = _words(
+    """
+    ggpo_beta ggpo_sigma img_attn_dim img_mlp_dim img_mod_dim in_dims loraplus_lr_ratio loraplus_text_encoder_lr_ratio
+    loraplus_unet_lr_ratio module_dropout rank_dropout single_dim single_mod_dim split_qkv train_double_block_indices
+    train_single_block_indices train_t5xxl txt_attn_dim txt_mlp_dim txt_mod_dim
+    """
+)
 # a number that means "not set"
 _ZERO = _words(
     """
@@ -123,8 +134,79 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
             options[option] = replace(value, value=value.value.replace('"', "").split(), style=None)
         else:
             options[option] = value
+    if kind == "Flux1":
+        options |= _of_flux(tree)
+    options |= _schedule(tree, options) | _additional(tree)
     train = "train_network" if kind is not None else "train" if prefix else "train_db"
     return prefix + train, options
+
+
+def _of_flux(tree: Mapping[str, Value]) -> dict[str, Value]:
+    """What the GUI makes of the settings of a Flux LoRA: which parts learn, by their rates, and the network_args."""
+    made: dict[str, Value] = {}
+    rate = tree.get("unet_lr")
+    if rate is not None and _number(rate.value) and not _number(_value(tree, "text_encoder_lr")):
+        made["network_train_unet_only"] = replace(rate, value=True)
+    ggpo = bool(_value(tree, "train_lora_ggpo"))
+    given = [
+        (name, value)
+        for name, value in tree.items()
+        if name in _OF_NETWORK
+        and value.value not in ("", False, None, 0, "0")
+        and (ggpo or not name.startswith("ggpo_"))
+    ]
+    if given:
+        words = [f"{name}={value.value}" for name, value in given]
+        made["network_args"] = replace(given[0][1], value=words, style=None)
+    return made
+
+
+def _schedule(tree: Mapping[str, Value], options: Mapping[str, Value]) -> dict[str, Value]:
+    """Steps from epochs where no steps are written, and the warm-up, which the GUI also has in percent."""
+    made: dict[str, Value] = {}
+    epochs = tree.get("epoch")
+    counted = "max_train_steps" in options or "max_train_epochs" in options
+    if epochs is not None and _number(epochs.value) and not counted and "dataset_config" not in options:
+        made["max_train_epochs"] = epochs
+    percent = tree.get("lr_warmup")
+    if "lr_warmup_steps" not in options and percent is not None and _number(percent.value):
+        made["lr_warmup_steps"] = replace(percent, value=_number(percent.value) / 100)
+    return made
+
+
+def _additional(tree: Mapping[str, Value]) -> dict[str, Value]:
+    """The options among the additional parameters, which the GUI puts behind the others."""
+    text = tree.get("additional_parameters")
+    if text is None or not isinstance(text.value, str):
+        return {}
+    return {
+        # no place of its own to be edited at
+        name: replace(text, value=value, where=replace(text.where, pointer=f"{text.where.pointer}/{name}"))
+        for name, value in _words_of(text.value)
+    }
+
+
+def _words_of(text: str) -> Iterator[tuple[str, Any]]:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    at = [index for index, word in enumerate(words) if word.startswith("--")]
+    for start, end in pairwise([*at, len(words)]):
+        name, equals, value = words[start][2:].partition("=")
+        values = [value, *words[start + 1 : end]] if equals else words[start + 1 : end]
+        yield name, values if name in LISTS else values[0] if values else True
+
+
+def _value(tree: Mapping[str, Value], name: str) -> object:
+    return tree[name].value if name in tree else None
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return 0.0
 
 
 def _foreign(name: str, prefix: str, value: object) -> bool:

@@ -45,6 +45,8 @@ def _line(run: Run, name: str) -> str:
 def _script(run: Run) -> Iterator[Reason]:
     if run.process_type == "datasets":
         yield "datasets", "This file holds datasets only; name the config or script that starts the training"
+    elif run.architecture == "chroma":
+        yield "model_type", "Chroma is not supported"
     elif not run.process_type:
         module = Options(run.settings).text("that is not written", "network_module")
         known = " or ".join(dict.fromkeys(_SCRIPTS.values()))
@@ -195,6 +197,8 @@ def differences(run: Run) -> list[str]:
         made.append("float8 weights have a scale for each row")
     if not musubi and "schnell" in (run.base_model or "").lower():
         made.append("T5 gets 512 tokens (sd-scripts: 256 for schnell)")
+    if w.flag("full_bf16") or w.flag("full_fp16"):
+        made.append("the LoRA is trained in float32, which full_bf16 and full_fp16 would not")
     if w.flag("use_32bit_attention"):
         made.append("attention is computed as the rest is, not in 32 bits")
     if run.batch_size > 1:

@@ -198,6 +198,29 @@ def test_the_gui_speaks_other_words() -> None:
         16,
     ]
     assert "vae" not in run.settings and run.settings["sdpa"].value is True
+
+
+@pytest.mark.parametrize(
+    ("written", "made"),
+    [
+        ({"unet_lr": 3e-4}, {"network_train_unet_only": True}),
+        ({"unet_lr": 3e-4, "text_encoder_lr": 1e-5}, {"network_train_unet_only": None}),
+        ({"rank_dropout": 0.1, "split_qkv": True}, {"network_args": ["rank_dropout=0.1", "split_qkv=True"]}),
+        ({"module_dropout": 0, "ggpo_beta": 0.1, "in_dims": ""}, {"network_args": None}),
+        ({"train_lora_ggpo": True, "ggpo_beta": 0.1}, {"network_args": ["ggpo_beta=0.1"]}),
+        ({"lr_warmup": 10}, {"lr_warmup_steps": 0.1}),
+        ({"lr_warmup": "10", "lr_warmup_steps": 50}, {"lr_warmup_steps": 50}),
+        ({"max_train_steps": 0, "epoch": 3}, {"max_train_epochs": 3}),
+        ({"max_train_steps": 700, "epoch": 3}, {"max_train_epochs": None}),
+        (
+            {"additional_parameters": "--network_train_unet_only --sigmoid_scale=2 --network_args a=1 b=2"},
+            {"network_train_unet_only": True, "sigmoid_scale": "2", "network_args": ["a=1", "b=2"]},
+        ),
+    ],
+)
+def test_what_the_gui_makes_of_its_settings(written: dict[str, Any], made: dict[str, Any]) -> None:
+    run = only(read("/w/gui.json", json.dumps({**GUI, **written}, indent=1)))
+    assert {name: run.setting(name) for name in made} == made
     assert run.datasets[0].resolutions == (1024,)
     assert run.pointer("optimizer") == "/optimizer"
 

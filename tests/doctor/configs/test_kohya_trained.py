@@ -214,7 +214,6 @@ def test_the_older_names_of_optimizers_and_ratios() -> None:
         ({"loss_type": "huber"}, "loss_type huber"),
         ({"ip_noise_gamma": 0.1}, "ip_noise_gamma 0.1"),
         ({"scale_weight_norms": 1.0}, "scale_weight_norms 1.0"),
-        ({"full_bf16": True}, "full_bf16 true"),
         ({"resume": "state"}, "resume state"),
         ({"apply_t5_attn_mask": True}, "apply_t5_attn_mask true"),
         ({"t5xxl_max_token_length": 256}, "t5xxl_max_token_length"),
@@ -472,7 +471,12 @@ def test_values_at_their_default_are_no_setting() -> None:
 
 def test_what_differs_is_said() -> None:
     flux_run = run_of(
-        options={"fp8_base": True, "optimizer_type": "PagedAdamW8bit", "gradient_accumulation_steps": 2},
+        options={
+            "fp8_base": True,
+            "full_bf16": True,
+            "optimizer_type": "PagedAdamW8bit",
+            "gradient_accumulation_steps": 2,
+        },
         general={"flip_aug": True, "enable_bucket": True, "bucket_no_upscale": True},
     )
     found = " | ".join(differences(flux_run))
@@ -482,6 +486,7 @@ def test_what_differs_is_said() -> None:
         "EXIF",
         "each row",
         "mirrored",
+        "full_bf16",
         "bucket_no_upscale",
         "pagedadamw8bit",
     ):
