@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ..model import Config, Dataset, Problem, Run
 from .kohya import Made, reading_of, starts_in_script, table_of, with_datasets
+from .kohya_samples import samples_of
 from .reading import Beside, Reading
 from .starts import Options, Start, datasets_of, flat, homes_of, is_datasets, keys_of
 
@@ -74,6 +75,7 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
     w = Options(settings)
     script = start.script or _script(w)
     model = re.sub(r"_train(_network)?$", "", script)
+    architecture = None if script in ("", "datasets") else _ARCHITECTURES.get(model, model)
     # without an option of its own, the trainer takes what accelerate was started with
     dtype = w.text(str(start.launch.get("mixed_precision", "")), "mixed_precision")
     weights = w.raw("base_weights")
@@ -93,7 +95,7 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
         kind="finetune" if script.endswith("_train") else "lora",
         process_type=script,
         name=w.text("last", "output_name"),
-        architecture=None if script in ("", "datasets") else _ARCHITECTURES.get(model, model),
+        architecture=architecture,
         base_model=w.maybe("dit"),
         adapter=weights[0]
         if isinstance(weights, list) and weights
@@ -126,6 +128,7 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
         save_dtype=w.text("float", "save_precision"),
         disable_sampling=w.raw("sample_prompts") is None,
         sample_every=w.whole(0, "sample_every_n_steps"),
+        samples=samples_of(w.text("", "sample_prompts"), "musubi-tuner", architecture, beside),
         settings=settings,
         keys=keys | keys_of(datasets, "image_directory"),
         homes=homes_of(described),

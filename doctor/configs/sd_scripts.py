@@ -9,6 +9,7 @@ from typing import Literal
 from ..model import Config, Dataset, Problem, Run, Value
 from .kohya import Made, reading_of, starts_in_script, table_of, with_datasets
 from .kohya_gui import from_gui, is_gui
+from .kohya_samples import samples_of
 from .reading import Beside, Reading
 from .starts import Options, Start, datasets_of, flat, homes_of, is_datasets, keys_of
 
@@ -144,6 +145,7 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
         save_dtype=w.text("float", "save_precision"),
         disable_sampling=w.raw("sample_prompts") is None,
         sample_every=w.whole(0, "sample_every_n_steps"),
+        samples=samples_of(w.text("", "sample_prompts"), "sd-scripts", _architecture(script, w), beside),
         settings=settings,
         keys=keys | keys_of(datasets, "image_dir", cache_latents_to_disk="cache_latents_to_disk"),
         homes=homes_of(described),

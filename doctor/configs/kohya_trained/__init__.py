@@ -153,6 +153,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
         loss_type=loss_of(run),
         cache_text_embeddings=True,
         keep_saves=_kept(w, run.save_every, every),
+        disable_sampling=not (run.sample_every > 0 or painted > 0 or w.flag("sample_at_first")),
         skip_first_sample=not w.flag("sample_at_first"),
         metadata={key: w.text("", name) for name, key in METADATA.items() if w.text("", name)},
         settings=settings,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.configs import Found, Reading, read_config
-from zdoctor.doctor.model import Run
+from zdoctor.doctor.model import Run, SamplePrompt
 
 DATASETS = """\
 [general]
@@ -164,6 +164,44 @@ def test_zimage_by_musubi() -> None:
 def test_a_file_of_datasets_alone() -> None:
     assert only(read("/w/data.toml", DATASETS)).process_type == "datasets"
     assert only(read("/w/m.toml", MUSUBI_DATA)).trainer == "musubi-tuner"
+
+
+PROMPTS = {
+    "p.txt": "a cat --w 768 --h 512 --d 3 --s 8 --l 4 --g 1.5 --n a dog\n\n# not this\nplain\n",
+    "p.json": json.dumps([{"prompt": "a cat", "width": 768, "cfg_scale": 1.0}, "plain --ci c.png"]),
+    "p.toml": '[prompt]\nheight = 512\n[[prompt.subset]]\nprompt = "a cat"\nseed = 9\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "samples"),
+    [
+        (
+            FLUX,
+            "p.txt",
+            [SamplePrompt("a cat", 768, 512, 3, 8, 1.5, "a dog"), SamplePrompt("plain", 512, 512, 0, 20, 3.5)],
+        ),
+        (
+            ZIMAGE,
+            "p.txt",
+            [SamplePrompt("a cat", 768, 512, 3, 8, 5.0, "a dog"), SamplePrompt("plain", 256, 256, 0, 20, 5.0)],
+        ),
+        (
+            ZIMAGE,
+            "p.json",
+            [
+                SamplePrompt("a cat", 768, 256, 0, 20, 1.0),
+                SamplePrompt("plain", 256, 256, 0, 20, 5.0, control="c.png"),
+            ],
+        ),
+        (FLUX, "p.toml", [SamplePrompt("a cat", 512, 512, 9, 20, 3.5)]),
+        (FLUX, "gone.txt", []),
+    ],
+)
+def test_samples(command: str, name: str, samples: list[SamplePrompt]) -> None:
+    files = {**FILES, **PROMPTS}
+    run = only(read("/w/t.sh", command.rstrip() + f" --sample_prompts {name}", files))
+    assert list(run.samples) == samples and not run.disable_sampling
 
 
 GUI = {

@@ -186,6 +186,21 @@ def test_what_is_obeyed(
     assert found == fields
 
 
+@pytest.mark.parametrize(
+    ("options", "painted", "first"),
+    [
+        ({}, False, False),
+        ({"sample_every_n_steps": 50}, True, False),
+        ({"sample_every_n_epochs": 2, "sample_at_first": True}, True, True),
+    ],
+)
+def test_samples_are_painted_when_the_config_says_so(options: dict[str, Any], painted: bool, first: bool) -> None:
+    run = trained(run_of(options={"sample_prompts": "a cat --w 512", **options}))
+    assert [(one.prompt, one.width) for one in run.samples] == [("a cat", 512)]
+    assert (not run.disable_sampling, not run.skip_first_sample) == (painted, first)
+    assert run.setting("sample/sample_every_epochs") == options.get("sample_every_n_epochs")
+
+
 def test_the_older_names_of_optimizers_and_ratios() -> None:
     assert trained(run_of(options={"use_8bit_adam": True})).optimizer == "adamw8bit"
     run = trained(run_of(options={"max_train_epochs": 10, "save_n_epoch_ratio": 4, "save_last_n_epochs": 2}))
