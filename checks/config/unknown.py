@@ -17,7 +17,8 @@ MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
 _INNER = frozenset(("name", "process", "device", "training_folder", "is_v2", "log_dir"))
 _HOMES = ("", "train", "model", "network", "datasets/*", "sample", "save", "logging")
-_OWN_KEYS = ("train/gradient_checkpointing_interval",)  # zdoctor's runner reads it beside ai-toolkit's
+# zdoctor's runner reads them beside ai-toolkit's
+_OWN_KEYS = ("train/gradient_checkpointing_interval", "logging/report_to")
 _OF_DATASETS = ("general", "datasets/*", "datasets/*/subsets/*")
 # a run without these is another run: no network means a full fine-tune, no train section means fp32 and lr 1e-6
 _DECISIVE = {

@@ -15,6 +15,7 @@ from zdoctor.doctor.configs.simpletuner.trained import _OBEYED, _WITHOUT_EFFECT
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import Run, Schema, Unknown
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.train.trackers import asked
 from zdoctor.doctor.translate import differences, for_runner
 from zdoctor.tests.doctor.train.conftest import circles, tiny
 
@@ -66,6 +67,7 @@ def test_what_is_obeyed(schema: Schema) -> None:
         "mixed_precision": "bf16",
         "seed": 9,
         "train_batch_size": 2,
+        "report_to": "comet_ml",
     }
     of_set = {**SET, "resolution": 768, "repeats": 2, "crop": True, "crop_style": "random"}
     run = for_runner(run_of(written, of_set), schema)
@@ -75,6 +77,7 @@ def test_what_is_obeyed(schema: Schema) -> None:
     assert run.settings["network/dropout"].value == 0.1  # the trainer's default
     assert (run.loss_type, run.timestep_type, run.alpha) == ("mse", "drawn", 4.0)
     assert run.setting("network/scale") == 1.0 and run.setting("train/grad_clip_method") == "value"
+    assert asked(run) == ["comet_ml"] and run.setting("logging/run_name") == "x"
     crops = {name.rpartition("/")[2]: value.value for name, value in run.settings.items() if name.endswith("_crop")}
     assert crops == {"square_crop": True, "random_crop": True}
     assert run.settings["datasets/0/random_crop"].where.path == "data.json"
@@ -86,7 +89,6 @@ def test_what_is_obeyed(schema: Schema) -> None:
         ({"num_train_epochs": 3, "max_train_steps": ...}, "Epochs are not counted"),
         ({"lora_type": "lycoris"}, "lora_type lycoris"),
         ({"lr_scheduler": "cosine"}, "lr_scheduler cosine"),
-        ({"report_to": "wandb"}, "report_to wandb"),
         ({"resume_from_checkpoint": "checkpoint-500"}, "resume_from_checkpoint"),
         ({"train_text_encoder": True}, "train_text_encoder true"),
         ({"controlnet": True}, "controlnet true"),

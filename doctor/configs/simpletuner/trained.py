@@ -135,8 +135,6 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
         yield "network_type", f"lora_type {options.text('lora_type')} is not supported; use standard"
     if run.scheduler not in ("constant", "constant_with_warmup"):
         yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use constant or constant_with_warmup"
-    if options.text("report_to", "none") not in ("none", ""):
-        yield "report_to", f"report_to {options.text('report_to')} is not supported; write none"
     if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
@@ -200,6 +198,12 @@ def as_trained(run: Run) -> Run:
     settings["network/scale"] = replace(place, value=run.alpha / run.rank if run.rank else 1.0)
     settings["train/drawn"] = replace(place, value=_drawn(options))
     settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
+    if report := run.settings.get("report_to"):
+        project = options.text("tracker_project_name", "simpletuner-training")
+        settings["logging/report_to"] = report
+        settings["logging/log_every"] = replace(report, value=1)
+        settings["logging/project_name"] = replace(report, value=project)
+        settings["logging/run_name"] = replace(report, value=options.text("tracker_run_name", run.name))
     for dataset in run.datasets:
         own = _own(run, dataset.key)
         if own.flag("crop"):
