@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..doctor.model import DatasetFolder, Finding, Run, found
 from ..doctor.model.families import OWN
@@ -82,7 +82,15 @@ def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator
     Upstream: ai-toolkit toolkit/data_loader.py, toolkit/dataloader_mixins.py (27a03a91).
     Signature: Error processing image: …; OSError: image file is truncated
     """
-    for folder in _of_pictures(run, datasets):
+    otherwise = "The trainer leaves out what it cannot open, and the LoRA is trained on the others."
+    if run.trainer == OWN:
+        otherwise = "The run ends before anything is loaded; with --skip-unreadable they are left out."
+    yield from some_unreadable(run, _of_pictures(run, datasets), otherwise)
+
+
+def some_unreadable(run: Run, folders: Iterable[DatasetFolder], otherwise: str) -> Iterator[Finding]:
+    """The folders of which some pictures can be opened and others not; where none can, another rule speaks."""
+    for folder in folders:
         if not folder.unreadable or not (folder.images or folder.more):
             continue
         first, why = next(iter(folder.unreadable.items()))
@@ -91,9 +99,7 @@ def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator
             "{first} {why}."
             if len(folder.unreadable) == 1
             else "{count} of {total} pictures in {folder} cannot be read; the first of them, {first}, {why}.",
-            otherwise="The run ends before anything is loaded; with --skip-unreadable they are left out."
-            if run.trainer == OWN
-            else "The trainer leaves out what it cannot open, and the LoRA is trained on the others.",
+            otherwise=otherwise,
             evidence={"unreadable": dict(folder.unreadable)},
             first=first,
             why=why,

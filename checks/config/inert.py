@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, found
@@ -61,19 +62,22 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
         )
 
 
+def without_effect(config: Config, run: Run, key: str, why: str, **args: Any) -> Finding:
+    """A finding about a written key. `why` goes on behind a colon, over `args`."""
+    written = run.settings[key]
+    return found(
+        key_where(config, written),
+        "{key} has no effect: " + why + ".",
+        otherwise="The run trains as if the key were absent.",
+        evidence={"key": key, "value": written.value},
+        key=key,
+        **args,
+    )
+
+
 def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
     """Settings with an effect that somebody expects and does not get."""
-
-    def inert(key: str, why: str, **args: Any) -> Finding:
-        return found(
-            key_where(config, run.settings[key]),
-            "{key} has no effect: " + why + ".",
-            otherwise="The run trains as if the key were absent.",
-            evidence={"key": key, "value": run.settings[key].value},
-            key=key,
-            **args,
-        )
-
+    inert = partial(without_effect, config, run)
     architecture = run.architecture or ""
     kwargs = run.setting("model/model_kwargs")
     if isinstance(kwargs, dict) and kwargs and architecture in _ZIMAGE:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
 from ...doctor.model.part_files import other_files
 from ...doctor.rules import rule
+from ..dataset import some_unreadable
 from ..paths import PLACEHOLDER, VARIABLE
 from . import TRAINERS, trains
 
@@ -194,21 +195,7 @@ def unreadable_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) 
     Upstream: sd-scripts library/train_util.py load_image (48d368fa); musubi-tuner dataset/datasources.py (30c658c4)
     Signature: Error loading file: …; PIL.UnidentifiedImageError: cannot identify image file
     """
-    for folder in datasets:
-        if not folder.unreadable or not (folder.images or folder.more):
-            continue
-        first, why = next(iter(folder.unreadable.items()))
-        yield found(
-            run.where(f"{folder.key}/folder_path"),
-            "{first} {why}."
-            if len(folder.unreadable) == 1
-            else "{count} pictures in {folder} cannot be read; the first of them, {first}, {why}.",
-            otherwise="The run ends when it reads that picture, after the model was loaded."
-            if run.trainer == "sd-scripts"
-            else "The script that caches the latents ends there.",
-            evidence={"unreadable": dict(folder.unreadable)},
-            first=first,
-            why=why,
-            count=len(folder.unreadable),
-            folder=folder.path,
-        )
+    otherwise = "The script that caches the latents ends there."
+    if run.trainer == "sd-scripts":
+        otherwise = "The run ends when it reads that picture, after the model was loaded."
+    yield from some_unreadable(run, datasets, otherwise)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..config.places import key_where
+from ..config.inert import without_effect
 from .options import TRAINER, on, text
 
 
@@ -23,16 +24,7 @@ def inert_option(config: Config, run: Run) -> Iterator[Finding]:
     Upstream: SimpleTuner simpletuner/helpers/models/common.py configure_group_offload, helpers/utils/offloading.py
     Signature: Disabling group offload streams because gradient checkpointing replays layers during backward
     """
-
-    def inert(name: str, why: str) -> Finding:
-        return found(
-            key_where(config, run.settings[name]),
-            "{key} has no effect: " + why + ".",
-            otherwise="The run trains as if it were absent.",
-            evidence={"key": name, "value": run.settings[name].value},
-            key=name,
-        )
-
+    inert = partial(without_effect, config, run)
     precision = text(run, "base_model_precision", "no_change")
     if on(run, "group_offload_use_stream") and run.gradient_checkpointing:
         yield inert("group_offload_use_stream", "the trainer switches it off while gradient_checkpointing is on")
