@@ -12,7 +12,8 @@ caches; only "second start" finds the quantized weights that an earlier zdoctor 
 
 Seconds are those of the wall and of the processor; "first step" is from the start of the process to the end of the
 first step. Peaks are of the whole process: resident memory from the kernel (VmHWM), anonymous (RssAnon) sampled every
-10 ms. The child processes of a contender, if it has any, are not counted. Linux only.
+10 ms. Processes that a contender starts are counted with it: their processor time, and what they do not share with
+others of their memory, sampled too. Linux only.
 """
 
 from __future__ import annotations
@@ -230,9 +231,10 @@ def measure(contender: Contender, folder: Path, threads: int) -> Result:
     try:
         while child.poll() is None:
             with contextlib.suppress(OSError, KeyError):  # it ends
-                memory = status(child.pid)
-                result.resident = max(result.resident, memory["VmHWM"])
-                result.anonymous = max(result.anonymous, memory["RssAnon"])
+                memory, own = status(child.pid), [alone(helper) for helper in helpers(child.pid)]
+                beside = memory["VmRSS"] + sum(private for private, _ in own)
+                result.resident = max(result.resident, memory["VmHWM"], beside)
+                result.anonymous = max(result.anonymous, memory["RssAnon"] + sum(anonymous for _, anonymous in own))
             if contender.told and file.is_file():
                 for number in range(1, file.read_bytes().count(b"\n") + 1):
                     step(number)
@@ -250,19 +252,35 @@ def measure(contender: Contender, folder: Path, threads: int) -> Result:
 
 
 def status(process: int) -> dict[str, int]:
-    """RssAnon and VmHWM of a process in bytes."""
+    """RssAnon, VmRSS and VmHWM of a process in bytes."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
-    return {name: int(fields[name].split()[0]) << 10 for name in ("RssAnon", "VmHWM")}
+    return {name: int(fields[name].split()[0]) << 10 for name in ("RssAnon", "VmRSS", "VmHWM")}
+
+
+def helpers(process: int) -> list[int]:
+    """The processes that its main thread has started and that have not ended."""
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def alone(process: int) -> tuple[int, int]:
+    """Bytes of its memory that no other process shares, and of its anonymous memory; none when it is gone."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        return 0, 0
+    fields = {line.split(":")[0]: int(line.split()[1]) << 10 for line in lines}
+    return fields["Private_Clean"] + fields["Private_Dirty"], fields["Anonymous"]
 
 
 def cpu(process: int) -> float:
-    """Processor seconds of a process so far; NaN when it is gone."""
+    """Processor seconds of a process and of those it started so far; NaN when it is gone."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        running = sum(map(cpu, helpers(process)))
     except OSError:
         return float("nan")
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    return sum(map(int, fields[11:15])) / TICKS + running
 
 
 def ours(

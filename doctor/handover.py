@@ -13,6 +13,7 @@ from .probe.world import Paths
 if TYPE_CHECKING:
     from .train import TrainResult
     from .train.ranks import Ranks
+    from .train.text_process import TextProcess
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:
@@ -42,11 +43,12 @@ def hand_over(
     held_out: int | None = None,
     skip_unreadable: bool = False,
     ranks: Ranks | None = None,
+    text_process: TextProcess | None = None,
     progress: Any = None,
 ) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
-    `ranks` are the connected processes of the run when this is one of several.
+    `ranks` are the connected processes of the run when this is one of several; `text_process` as in `train`.
     """
     from . import train as runner
 
@@ -80,6 +82,7 @@ def hand_over(
             held_out=held_out,
             skip_unreadable=skip_unreadable,
             ranks=ranks,
+            text_process=text_process,
             progress=progress,
         )
         if result.stopped != "finished":

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -122,15 +122,19 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
 
 def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: Ranks | None = None) -> int:
     from .train import TrainError
+    from .train.text_process import TextProcess
 
     try:
-        result = hand_over(
-            seen,
-            max_minutes=options.max_minutes,
-            held_out=options.eval,
-            skip_unreadable=options.skip_unreadable,
-            ranks=ranks,
-        )
+        with closing(TextProcess()) as text_process:
+            result = hand_over(
+                seen,
+                max_minutes=options.max_minutes,
+                held_out=options.eval,
+                skip_unreadable=options.skip_unreadable,
+                ranks=ranks,
+                # where transformers is imported already, nothing is gained by another process
+                text_process=None if "transformers" in sys.modules else text_process,
+            )
     except TrainError as error:
         process = f"process {ranks.rank} of {ranks.size}: " if ranks is not None else ""
         print(f"zdoctor: {process}{error}", file=sys.stderr)

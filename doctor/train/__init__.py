@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from ..model.run import Run
 from .errors import TrainError
+from .imports import explained_imports, lean_imports
 from .lock import alone
+from .names import CACHE, wants_compile
 from .progress import Progress, Silent, default_progress
 from .ranks import Ranks
 from .refuse import refuse
 from .result import TrainResult
 from .stop import interruptible
+from .text_process import TextProcess
 from .trackers import refused
 
 __all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
@@ -33,6 +35,7 @@ def train(
     held_out: int | None = None,
     skip_unreadable: bool = False,
     ranks: Ranks | None = None,
+    text_process: TextProcess | None = None,
     progress: Progress | None = None,
 ) -> TrainResult:
     """Train the LoRA that `run` describes and write it to `output_folder`.
@@ -43,7 +46,8 @@ def train(
     with. With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are evaluated
     instead of trained on (None: as many as when the run began, else none); with `skip_unreadable` pictures that
     cannot be read are left out and named, instead of ending the start. `ranks`: this is one of several processes,
-    which share every step; process 0 saves and speaks.
+    which share every step; process 0 saves and speaks. `text_process` encodes the prompts; with one, this process is
+    the runner's own, and diffusers' pipelines will not work in it. It is closed by whoever made it.
     Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
     """
     together = ranks or Ranks()
@@ -59,7 +63,13 @@ def train(
         if no_tracker := refused(run):
             raise TrainError(no_tracker)
         with interruptible(max_minutes) as stop, alone(Path(output_folder), run.name, held=together.first):
-            run_training = _loop()
+            if (
+                text_process is not None
+                and together.local == 0
+                and not any(Path(output_folder, CACHE).glob("text-*"))
+            ):
+                text_process.start()
+            run_training = _loop(lean=text_process is not None and not wants_compile(run))
             return run_training(
                 run,
                 model_folder=model_folder,
@@ -71,6 +81,7 @@ def train(
                 held_out=held_out,
                 skip_unreadable=skip_unreadable,
                 ranks=together,
+                text_process=text_process,
                 progress=shown,
                 stop=stop,
             )
@@ -78,36 +89,10 @@ def train(
         shown.close()
 
 
-def _loop() -> Callable[..., TrainResult]:
+def _loop(lean: bool = False) -> Callable[..., TrainResult]:
     """`loop.run_training`, and whatever is slow to import with it. Raises TrainError where that fails."""
-    # Looking through all that the imports make for garbage was a fifth of their time, and each later look took 0.3 s.
-    first, collects = "diffusers.models.transformers" not in sys.modules, gc.isenabled()
-    gc.disable()
-    try:
+    with explained_imports(), lean_imports() if lean else nullcontext():
         import diffusers.models.transformers  # noqa: F401
 
         from .loop import run_training
-    except ImportError as error:
-        raise TrainError(
-            f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
-        ) from error
-    except RuntimeError as error:  # diffusers' own for whatever went wrong in a package that it imports
-        raise TrainError(
-            f"The import of diffusers fails: {_first(error)} A package in this environment does not fit the others, "
-            "often torchvision, xformers or torchao made for another PyTorch. Install the one for this PyTorch, or "
-            "remove it: the runner needs none of these three."
-        ) from error
-    finally:
-        if collects:
-            gc.enable()
-    if first:
-        gc.freeze()
     return run_training
-
-
-def _first(error: BaseException) -> str:
-    """What began a chain of errors, as a sentence."""
-    while (earlier := error.__cause__ or error.__context__) is not None:
-        error = earlier
-    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return text if text.endswith(".") else f"{text}."

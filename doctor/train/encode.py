@@ -1,7 +1,7 @@
-"""Captions to embeddings and pictures to latents, each once: the results are kept in the cache of the output folder.
+"""Pictures to latents, each once, and the cache of the output folder, where these and the embeddings are kept.
 
-The text encoder and the VAE are loaded only for what the cache lacks, one after the other, and dropped before the
-transformer is loaded. A key changes when the caption, the picture, its crop or the model's files change.
+The VAE is loaded only for what the cache lacks, and dropped before the transformer is loaded. A key changes when the
+picture, its crop or the model's files change.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from torch import Tensor
 
 from .data import Item, load_pixels
 from .errors import TrainError
-from .families import Embedding, Family
 from .files import atomic
 from .pretrained import load_pretrained
-from .quantize import Kind
 from .strips import LARGE, in_strips
 
 
@@ -107,50 +105,6 @@ def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path
     raise TrainError(f"There is no {name} folder in {places}; it is needed for training.")
 
 
-class Texts:
-    """Embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
-
-    def __init__(
-        self, cache: Cache, family: Family, folders: Mapping[str, Path], dtype: torch.dtype, kind: Kind = "none"
-    ) -> None:
-        self.cache = cache
-        self.kind: Kind = kind
-        self.family = family
-        self.folders = {name: folders[name] for name in family.TEXT_PARTS}
-        self.dtype = dtype
-        self.salt = f"{' '.join(fingerprint(folder) for folder in self.folders.values())} {dtype}"
-        if kind != "none":
-            self.salt += f" {kind}"
-
-    def key(self, text: str) -> str:
-        return "text-" + _key(self.salt, text)
-
-    def get(self, text: str) -> Embedding:
-        """The embedding of one prompt, on the CPU."""
-        return self.cache.get(self.key(text))
-
-    def prepare(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None]) -> int:
-        """Encode what the cache lacks; returns how many that were."""
-        missing = [text for text in dict.fromkeys(texts) if not self.cache.has(self.key(text))]
-        if not missing:
-            return 0
-        phase(f"Loading the text encoder for {_count(len(missing), 'prompt')}")
-        try:
-            encode = self.family.text_encoder(self.folders, self.kind, self.dtype, device)
-        except torch.OutOfMemoryError:
-            phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
-            free_memory()
-            encode = self.family.text_encoder(self.folders, self.kind, self.dtype, torch.device("cpu"))
-        for text in missing:
-            values = encode(text)
-            if not all(torch.isfinite(value).all() for value in values.values()):
-                raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
-            self.cache.put(self.key(text), values)
-        del encode
-        free_memory()
-        return len(missing)
-
-
 class Latents:
     """Latents of items: one VAE encoding each, then read from the cache."""
 
@@ -162,7 +116,7 @@ class Latents:
     def key(self, item: Item) -> str:
         picture = item.picture
         control = (f"control {picture.width}x{picture.height}",) if picture.is_control else ()
-        return "latent-" + _key(self.salt, picture.digest, item.crop, *control)
+        return "latent-" + key_of(self.salt, picture.digest, item.crop, *control)
 
     def get(self, item: Item) -> Tensor:
         """The scaled latent, channels x height/8 x width/8, float32, on the CPU."""
@@ -174,7 +128,7 @@ class Latents:
         missing = [item for item in {self.key(item): item for item in all_of_them}.values() if not self._cached(item)]
         if not missing:
             return 0
-        phase(f"Loading the VAE for {_count(len(missing), 'picture')}")
+        phase(f"Loading the VAE for {counted(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
         for item in missing:
             try:
@@ -236,9 +190,9 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _key(*parts: str) -> str:
+def key_of(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -18,7 +18,7 @@ from ..model.run import Run
 from .adapter import read_adapter
 from .blocks import cannot_compile, compile_blocks
 from .data import Item, read_items, uncaptioned
-from .encode import Cache, Latents, Sizes, Texts, component, vae_divisor
+from .encode import Cache, Latents, Sizes, component, vae_divisor
 from .epochs import counted
 from .errors import TrainError
 from .evaluate import hold_out
@@ -29,7 +29,7 @@ from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, sources, transformer_entries
 from .lora import add_network, add_removal, described, targets
 from .masks import Masks
-from .names import COMPILE, KINDS
+from .names import CACHE, KINDS, wants_compile
 from .numerics import numerics
 from .offload import offload_share
 from .preview import Preview, previews, prompts, sample_controls
@@ -52,12 +52,16 @@ from .start import begin, read_start
 from .steps import Steps, follow, saved
 from .stop import Stop
 from .tensorfiles import check_complete, weight_files
+from .text_process import TextProcess
+from .texts import Texts
 from .trackers import Trackers
 from .trainer import Trainer
 from .weights import WeightCache, cache_folder
 
 # Matrices up to this many columns gain nothing from threads; on a busy machine they lose most of their time waiting.
 SMALL = 512
+# On the CPU the text encoder works beside the VAE and the loading where this many of it would fit in what is free.
+BESIDE = 4
 
 
 def run_training(
@@ -72,6 +76,7 @@ def run_training(
     held_out: int | None,
     skip_unreadable: bool,
     ranks: Ranks,
+    text_process: TextProcess | None,
     progress: Progress,
     stop: Stop,
 ) -> TrainResult:
@@ -83,7 +88,7 @@ def run_training(
     dtype = arithmetic.dtype
     if arithmetic.note:
         progress.note(arithmetic.note)
-    compiled = any(written is not None and written.value for written in map(run.settings.get, COMPILE))
+    compiled = wants_compile(run)
     if compiled and (reason := cannot_compile(place)):
         raise TrainError(reason)
     if compiled and (arithmetic.half or ranks.sharded):
@@ -133,7 +138,7 @@ def run_training(
     start = {} if state else read_start(run, targets(model), family.PREFIX)
 
     progress.phase("Reading the dataset")
-    cache = Cache(output / ".cache")
+    cache = Cache(output / CACHE)
     sizes = Sizes(cache.folder)
     before = sizes.read()
     known = dict(before)
@@ -153,16 +158,19 @@ def run_training(
     drawn = sample_controls(run, vae_divisor(parts["vae"]))
     latents = Latents(cache, parts["vae"])
     of_texts: Any = KINDS.get(run.text_encoder_quantization, "none")
-    texts = Texts(cache, family, parts, arithmetic.texts, of_texts)
+    texts = Texts(cache, family, parts, arithmetic.texts, of_texts, text_process)
+    beside = place.type == "cpu" and ranks.size == 1 and BESIDE * texts.size() < _free()
     masks = Masks(cache, vae_divisor(parts["vae"]) // 2)
     with _memory_errors():
         ranks.same({"dataset": _listing(items)})
         for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
             if (ranks.local == 0) == turn:
                 masks.prepare([*items, *held], progress.note)
+                texts.begin(prompts(run, [*items, *held]), place, progress.phase)
+                if not beside:
+                    texts.finish(progress.phase)
                 pictures = [*items, *held, *(item for item in drawn if item is not None)]
                 latents.prepare(pictures, place, progress.phase)
-                texts.prepare(prompts(run, [*items, *held]), place, progress.phase)
             ranks.exchange(None)
 
         progress.phase(f"Loading the transformer ({quantization}, {arithmetic.name})")
@@ -179,6 +187,7 @@ def run_training(
             cache=kept,
             shares=shares,
         )
+        texts.finish(progress.phase)
         if shares is not None:
             progress.note(told(model, ranks))
         seed = state.seed if state else run.seed if run.seed is not None else secrets.randbelow(1 << 31)
@@ -274,6 +283,13 @@ def _device(device: str | None, run: Run, progress: Progress, ranks: Ranks) -> t
     if place.type == "cuda" and ranks.size > 1:
         torch.cuda.set_device(place)
     return place
+
+
+def _free() -> int:
+    """Bytes of memory that this machine has left."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..model.run import Run
+
 # Networks by the names of ai-toolkit.
 NETWORKS = ("lora", "lokr")
 
@@ -84,8 +86,17 @@ LOSSES = ("mse", "mae", "pseudo_huber")
 # Of the trained blocks, every so many-th is computed again in backward; the others keep what they made.
 INTERVAL = "gradient_checkpointing_interval"
 
+# The folder in the output folder for what is made once: latents, embeddings, masks.
+CACHE = ".cache"
+
 # Either lets each block be compiled.
 COMPILE = ("model/compile", "model/block_compile")
+
+
+def wants_compile(run: Run) -> bool:
+    """Whether the config asks for compiled blocks."""
+    return any(written is not None and bool(written.value) for written in map(run.settings.get, COMPILE))
+
 
 # The two kinds of output preservation.
 CLASS, BLANK = "diff_output_preservation", "blank_prompt_preservation"

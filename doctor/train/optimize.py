@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -57,6 +58,13 @@ def make_optimizer(
         return _plain(name, trained, keywords)
     except (TypeError, ValueError, IndexError, AssertionError) as error:
         raise TrainError(f"The optimizer {name} does not take its settings {dict(settings)}: {error}.") from error
+
+
+def update(optimizer: torch.optim.Optimizer) -> None:
+    """`optimizer.step()` without its wrappers, which import torch's compiler to tell it where a graph ends."""
+    plain: Any = inspect.unwrap(type(optimizer).step)
+    with torch.no_grad():
+        plain(optimizer)
 
 
 def _plain(name: str, parameters: list[nn.Parameter], keywords: dict[str, Any]) -> torch.optim.Optimizer:

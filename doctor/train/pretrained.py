@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ _ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 
 def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
     """`make.from_pretrained`, frozen. Raises TrainError when it fails or when a tensor is not in the files."""
-    with _quiet():
+    with _quiet() if make.__module__.startswith("transformers.") else nullcontext():
         try:
             model, info = make.from_pretrained(str(folder), output_loading_info=True, **options)
         except _ERRORS as error:

@@ -20,6 +20,7 @@ from ..model.run import Run
 from .encode import write_atomic
 from .errors import TrainError
 from .files import atomic
+from .names import CACHE
 
 STATE_VERSION = 1
 
@@ -120,7 +121,7 @@ def check_owner(folder: Path, name: str) -> None:
 
 def sweep(folder: Path, name: str) -> None:
     """Remove what a killed run had begun to write. Call it while nobody else writes there."""
-    for part in (*folder.glob(f".{escape(name)}*.part"), *(folder / ".cache").glob(".*.part")):
+    for part in (*folder.glob(f".{escape(name)}*.part"), *(folder / CACHE).glob(".*.part")):
         part.unlink(missing_ok=True)
 
 

@@ -16,20 +16,21 @@ from ..model.run import Run
 from .blocks import checkpointing
 from .data import Item
 from .diagnose import not_finite
-from .encode import Latents, Texts
+from .encode import Latents
 from .errors import TrainError
 from .families import family_of
 from .lora import Network, at_scale_one, dropout, scale, trainable
 from .loss import background, background_weight, differential, guidance, guided, miss
 from .masks import Masks, balanced
 from .names import INTERVAL, OPTIMIZERS, UNCLIPPED
-from .optimize import make_optimizer
+from .optimize import make_optimizer, update
 from .order import Order
 from .preserve import preservation_weight, preserved_prompt
 from .progress import Progress
 from .ranks import Ranks
 from .save import State
 from .schedule import rate_factor
+from .texts import Texts
 from .timesteps import draw, levels
 
 # A run ends at so many steps without a finite loss among the last so many.
@@ -124,7 +125,7 @@ class Trainer:
         self.ranks.add_gradients(self.parameters.values())
         norm = self._clip()
         if math.isfinite(total) and math.isfinite(norm.item()):
-            self.optimizer.step()
+            update(self.optimizer)
             self._follow()
         else:
             self.bad = [*(step for step in self.bad if step > self.step - BAD_WITHIN), self.step]

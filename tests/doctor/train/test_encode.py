@@ -16,9 +16,10 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 from zdoctor.doctor.train import TrainError, encoders
 from zdoctor.doctor.train import encode as encode_module
 from zdoctor.doctor.train.data import Item, read_items
-from zdoctor.doctor.train.encode import Cache, Latents, Texts, component, vae_divisor, write_atomic
+from zdoctor.doctor.train.encode import Cache, Latents, component, vae_divisor, write_atomic
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.pictures import Picture
+from zdoctor.doctor.train.texts import Texts
 
 from .patient import Recorder, go, run_with
 

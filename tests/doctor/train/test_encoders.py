@@ -9,13 +9,14 @@ import pytest
 import torch
 from transformers import Qwen3Model, T5EncoderModel
 
-from tests.flux import healthy_flux
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.encode import Cache, Texts
+from zdoctor.doctor.train.encode import Cache
 from zdoctor.doctor.train.encoders import load_encoder, load_streamed
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.pretrained import load_pretrained
 from zdoctor.doctor.train.quantize import Kind, QuantizedLinear
+from zdoctor.doctor.train.texts import Texts
+from zdoctor.tests.flux import healthy_flux
 
 from .patient import Recorder, go, run_with
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zdoctor.doctor.model.run import Dataset
 from zdoctor.doctor.train.data import Item, read_items
-from zdoctor.doctor.train.encode import Cache, Latents, Texts
+from zdoctor.doctor.train.encode import Cache, Latents
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.lora import add_network, targets
@@ -22,6 +22,7 @@ from zdoctor.doctor.train.pictures import Picture
 from zdoctor.doctor.train.preserve import preservation_weight, preserved_prompt
 from zdoctor.doctor.train.preview import prompts
 from zdoctor.doctor.train.ranks import Ranks
+from zdoctor.doctor.train.texts import Texts
 from zdoctor.doctor.train.trainer import Trainer
 
 from .patient import Recorder, go, run_with, written
