@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ..model import DatasetFolder, Image, Run, Unknown
@@ -60,6 +62,20 @@ def folders_in(world: World, folder: str) -> tuple[str, ...] | None:
     return tuple(name for name, stat in stats if isinstance(stat, Stat) and stat.kind == "folder")
 
 
+@dataclass
+class _Seen:
+    """What a walk has come across so far; the fields are those of DatasetFolder."""
+
+    images: list[Image] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    more: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    unlisted: int = 0
+    captions: Counter[str] = field(default_factory=Counter)
+    blank: int = 0
+    garbled: list[Garbled] = field(default_factory=list)
+
+
 def _read(
     world: World,
     paths: Paths,
@@ -74,66 +90,88 @@ def _read(
 
     sd-scripts and musubi-tuner look into no folder inside (`deep` is false).
     """
-    images: list[Image] = []
-    unreadable: dict[str, str] = {}
-    others: Counter[str] = Counter()
-    captions: Counter[str] = Counter()
-    garbled: list[Garbled] = []
-    blank = 0
-    more = unlisted = visited = 0
-    waiting = [root]
+    seen = _Seen()
+    waiting, visited = [root], 0
     while waiting and visited < MOST_FOLDERS:
         folder = waiting.pop(0)
         visited += 1
         names = world.names(folder)
         if isinstance(names, Unknown):
-            unlisted += 1
+            seen.unlisted += 1
             continue
-        present = set(names)
-        pictures = {name.rpartition(".")[0] for name in names if name.lower().endswith(kinds)}
+        present = frozenset(names)
+        pictures = {_stem(name) for name in names if name.lower().endswith(kinds)}
         for name in names:
+            path = paths.join(folder, name)
             if name.startswith("."):
                 continue
-            path = paths.join(folder, name)
-            stem, dot, extension = name.rpartition(".")
-            if not name.lower().endswith(kinds):
-                if name == "_controls" or (stem in pictures and name.lower().endswith(_CAPTIONS)):
-                    captions[f".{extension.lower()}"] += 1
-                    continue
-                stat = world.stat(path)
-                if isinstance(stat, Stat) and stat.kind == "folder":
-                    waiting.extend([path] if deep else [])
-                elif stat is not None and not name.lower().endswith(_CAPTIONS):
-                    others[f".{extension.lower()}" if dot else name] += 1
-                continue
-            if len(images) + len(unreadable) >= MOST_IMAGES:
-                more += 1
-                continue
-            final, stat = resolve(world, paths, path)
-            if isinstance(stat, Stat) and stat.kind == "folder":
-                waiting.extend([path] if final == path and deep else [])
-                continue
-            start = beginning(world, path) if isinstance(stat, Stat) else None
-            size = dimensions(world, path, start) if start is not None else None
-            harm = damage(world, path, stat.size, start) if isinstance(stat, Stat) and start is not None else None
-            if stat is None:
-                unreadable[path] = "is a link to something that is gone"
-            elif harm is not None:
-                unreadable[path] = harm
-            elif size is None:
-                more += 1
+            if name.lower().endswith(kinds):
+                is_folder = _picture(world, paths, path, f"{_stem(name)}{caption}", present, seen)
             else:
-                images.append(Image(path, *size, caption=f"{stem}{caption}" in present))
-                words = (
-                    world.read(paths.join(folder, stem + caption), 0, _CAPTION_LIMIT) if images[-1].caption else b"-"
-                )
-                if isinstance(words, bytes):
-                    blank += not words.strip()
-                    garbled.extend(_garbled(paths.join(folder, stem + caption), words))
-    unlisted += len(waiting)
+                is_folder = _other(world, path, name, pictures, seen)
+            if is_folder and deep:
+                waiting.append(path)
     return DatasetFolder(
-        key, root, tuple(images), unreadable, more, others, unlisted, captions, blank, tuple(garbled)
+        key,
+        root,
+        tuple(seen.images),
+        seen.unreadable,
+        seen.more,
+        seen.others,
+        seen.unlisted + len(waiting),
+        seen.captions,
+        seen.blank,
+        tuple(seen.garbled),
     )
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _other(world: World, path: str, name: str, pictures: Container[str], seen: _Seen) -> bool:
+    """Count what does not end like a picture; whether it is a folder to walk."""
+    if name == "_controls":
+        return False
+    ending = name.rpartition(".")[2].lower()
+    if _stem(name) in pictures and name.lower().endswith(_CAPTIONS):
+        seen.captions[f".{ending}"] += 1
+        return False
+    stat = world.stat(path)
+    if isinstance(stat, Stat) and stat.kind == "folder":
+        return True
+    if stat is not None and not name.lower().endswith(_CAPTIONS):
+        seen.others[f".{ending}" if "." in name else name] += 1
+    return False
+
+
+def _picture(world: World, paths: Paths, path: str, caption: str, present: Container[str], seen: _Seen) -> bool:
+    """Look at what ends like a picture, and at its caption of that name; whether it is a folder to walk."""
+    if len(seen.images) + len(seen.unreadable) >= MOST_IMAGES:
+        seen.more += 1
+        return False
+    final, stat = resolve(world, paths, path)
+    if isinstance(stat, Stat) and stat.kind == "folder":
+        return final == path
+    if stat is None:
+        seen.unreadable[path] = "is a link to something that is gone"
+        return False
+    start = beginning(world, path) if isinstance(stat, Stat) else None
+    harm = damage(world, path, stat.size, start) if isinstance(stat, Stat) and start is not None else None
+    size = dimensions(world, path, start) if start is not None else None
+    if harm is not None:
+        seen.unreadable[path] = harm
+    elif size is None:
+        seen.more += 1
+    else:
+        described = caption in present
+        seen.images.append(Image(path, *size, caption=described))
+        beside = paths.join(paths.parent(path), caption)
+        words = world.read(beside, 0, _CAPTION_LIMIT) if described else b"-"
+        if isinstance(words, bytes):
+            seen.blank += not words.strip()
+            seen.garbled.extend(_garbled(beside, words))
+    return False
 
 
 def _garbled(path: str, words: bytes) -> tuple[Garbled, ...]:
