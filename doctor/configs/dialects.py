@@ -34,7 +34,9 @@ DIALECTS = (
         "musubi-tuner",
         "musubi",
         _any("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file")
-        + _any("network_module+num_timestep_buckets", "network_module+flash_attn"),
+        + _any("network_module+num_timestep_buckets", "network_module+flash_attn")
+        + _any("zimage_train_network", "zimage_train", "flux_kontext_train_network", "flux_2_train_network")
+        + _any("hv_train_network", "wan_train_network", "fpack_train_network", "qwen_image_train_network"),
     ),
     Dialect(
         "sd-scripts",
@@ -44,7 +46,8 @@ DIALECTS = (
             "pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"
         )
         + _any("flux1_checkbox", "lycoris_preset", "lora_type+network_dim", "caption_metadata_filename")
-        + _any("flux_train_network", "sdxl_train_network"),
+        + _any("flux_train_network", "sdxl_train_network", "sd3_train_network")
+        + _any("flux_train+config_file", "train_network+config_file"),
     ),
     Dialect(
         "SimpleTuner",
