@@ -95,7 +95,7 @@ COMPILE = ("model/compile", "model/block_compile")
 
 def wants_compile(run: Run) -> bool:
     """Whether the config asks for compiled blocks."""
-    return any(written is not None and bool(written.value) for written in map(run.settings.get, COMPILE))
+    return any(run.setting(name) for name in COMPILE)
 
 
 # The two kinds of output preservation.

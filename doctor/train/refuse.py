@@ -26,6 +26,7 @@ from .names import (
     PACKAGES,
     SCHEDULERS,
     SCHEMES,
+    wants_compile,
 )
 from .neutral import (
     CONTROL_PATHS,
@@ -134,7 +135,7 @@ def _levers(run: Run) -> Iterator[Reason]:
         if run.setting(name) and offloaded:
             yield name, f"{_last(name)} does not go with layer_offloading"
     mode = run.setting("model/compile_mode", "default")
-    if any(run.setting(name) for name in COMPILE) and mode != "default":
+    if wants_compile(run) and mode != "default":
         yield "model/compile_mode", f"compile_mode {mode} is not supported; leave it at default"
 
 
