@@ -46,7 +46,7 @@ def _checked(options: argparse.Namespace) -> int:
         width=console.width(),
         color=options.output is None and console.color(),
     )
-    console.emit(text, options.output)
+    console.emit(text, options.output, spare=config)
     if options.deep:
         sys.stdout.flush()
         print(f"zdoctor: {commands.verified(seen)}", file=sys.stderr)
@@ -187,7 +187,7 @@ def facts(options: argparse.Namespace) -> int:
 
     config = _config(options.config) if options.config else None
     record = commands.facts(config, options.about)
-    console.emit(json.dumps(record, ensure_ascii=False, indent=1) + "\n", options.output)
+    console.emit(json.dumps(record, ensure_ascii=False, indent=1) + "\n", options.output, spare=config or "")
     return 0
 
 

@@ -37,9 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode shows "?" and is no reason to fail
         sys.stdout.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
-    run: Callable[[argparse.Namespace], int] = options.run
-    return guarded(lambda: run(options) if _somewhere() else USER_MISTAKE)
+
+    def command() -> int:
+        options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
+        run: Callable[[argparse.Namespace], int] = options.run
+        return run(options) if _somewhere() else USER_MISTAKE
+
+    return guarded(command)
 
 
 def _somewhere() -> bool:

@@ -48,10 +48,16 @@ def reading() -> Callable[[int, int, str], None] | None:
     return show
 
 
-def emit(text: str, file: str | None = None) -> None:
+def emit(text: str, file: str | None = None, spare: str = "") -> None:
+    """To standard output or to a file, which must not be that of `spare`."""
     if file is None:
         _write_out(text)
         return
+    with suppress(OSError):
+        if spare and os.path.samefile(file, spare):
+            raise UserError(
+                f"{file} is what was looked at; the report would replace it.", "Name another file after -o."
+            )
     try:
         Path(file).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:

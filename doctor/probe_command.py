@@ -15,6 +15,7 @@ from .errors import UserError
 from .examine import examine_config, load
 from .model import MicroStep, Report, Unknown
 from .model.amounts import amount
+from .model.shell import quoted
 from .probe.live import LiveWorld
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         color = options.output is None and console.color()
         text = terminal.render(report, width=console.width(), color=color)
         text += "" if isinstance(step, Unknown) else f"{_measured(step)}\n"
-    console.emit(text, options.output)
+    console.emit(text, options.output, spare=report.config)
     return report.exit_code
 
 
@@ -75,7 +76,7 @@ def _require(script: str, text: str, function: str, batch: int | None) -> None:
     try:
         tree = parsed(text)
     except Unparsable as error:
-        raise UserError(f"{script}: {error}.", f"zdoctor check {script}") from None
+        raise UserError(f"{script}: {error}.", f"zdoctor check {quoted(script)}") from None
     defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     other = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | {
         alias.asname or alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for alias in n.names

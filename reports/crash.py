@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..doctor.model.crashes import Comparison, Explanation, Failure
+from ..doctor.model.shell import quoted
 from .terminal import Line, paint, wrap
 
 MOST_MESSAGE = 600
@@ -65,7 +66,7 @@ def _explanation(
         if rule in confirmed:
             yield from wrap(f"{config}: {confirmed[rule]}", width, "       ")
     if told.rules and not confirmed:
-        yield [("bold", f"next: zdoctor check {config or 'CONFIG'} --select {','.join(told.rules)}")]
+        yield [("bold", f"next: zdoctor check {quoted(config or 'CONFIG')} --select {','.join(told.rules)}")]
     if told.others:
         yield []
         count = f"{told.others} other failures" if told.others > 1 else "1 other failure"

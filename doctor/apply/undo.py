@@ -141,7 +141,9 @@ def _chosen(id: str | None, known: list[Journal]) -> list[Journal]:
     named = {journal.group for journal in known if id in (journal.group, journal.id)}
     named = named or {journal.group for journal in known if journal.group.startswith(id)}
     if len(named) != 1:
-        raise UndoRefused(f"{id} names {len(named)} repairs." if named else f"There is no repair {id}.")
+        raise UndoRefused(
+            f"{id} names {len(named)} repairs." if named else f"There is no repair {id}; zdoctor history lists them."
+        )
     chosen = [journal for journal in applied if journal.group in named]
     if not chosen:
         raise UndoRefused(f"{named.pop()} was already taken back.")

@@ -164,6 +164,20 @@ def test_a_report_goes_to_a_file(tmp_path: Path) -> None:
     assert run("check", *KAGGLE, "-o", str(tmp_path / "no" / "folder.txt")) == 2
 
 
+@pytest.mark.parametrize("command", ["check", "facts"])
+def test_a_report_never_replaces_the_config(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the one name on the command line was taken for that of the report."""
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "config.yaml"
+    shutil.copy(ROOT / "tests/configs/server_healthy.yaml", config)
+    before = config.read_bytes()
+    run("check", "config.yaml")
+    assert run(command, "-o", "./config.yaml", *(["config.yaml"] if command == "facts" else [])) == 2
+    assert config.read_bytes() == before and "would replace it" in capsys.readouterr().err
+
+
 def test_our_own_bug_ends_in_a_report_to_paste(
     monkeypatch: pytest.MonkeyPatch, own_state_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
