@@ -24,9 +24,13 @@ def counted(run: Run, items: Sequence[Item]) -> Run:
     if not (epochs or saves or samples):
         return run
     length = steps_of_epoch(run, items)
+    settings = dict(run.settings)
+    if saves and run.save_every > 0:  # of both kinds
+        settings["save/also_every"] = replace(settings["save/save_every_epochs"], value=saves * length)
     return replace(
         run,
         steps=epochs * length or run.steps,
-        save_every=saves * length or run.save_every,
+        save_every=run.save_every if run.save_every > 0 else saves * length,
         sample_every=samples * length or run.sample_every,
+        settings=settings,
     )

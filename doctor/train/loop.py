@@ -27,7 +27,7 @@ from .families import family_of
 from .half import use_half
 from .journal import Journal
 from .load import build_empty, check_no_meta, fill, keep_memory, linears, return_memory, sources, transformer_entries
-from .lora import add_network, add_removal, described, targets
+from .lora import add_network, add_removal, described, left_out, targets
 from .masks import Masks
 from .names import CACHE, KINDS, wants_compile
 from .numerics import numerics
@@ -135,7 +135,7 @@ def run_training(
         return done
     for note in explain(run):
         progress.note(note)
-    start = {} if state else read_start(run, targets(model), family.PREFIX)
+    start = {} if state else read_start(run, targets(model, left_out(run)), family.PREFIX)
 
     progress.phase("Reading the dataset")
     cache = Cache(output / CACHE)
@@ -196,7 +196,7 @@ def run_training(
             progress.note(
                 f"The run goes on with its seed {seed}; the seed {run.seed} of the config starts with a new run."
             )
-        shapes = targets(model)
+        shapes = targets(model, left_out(run))
         if arithmetic.half:
             use_half(model)
         removal = add_removal(model, adapter, dtype) if adapter and previews(run) else []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -81,8 +83,8 @@ class WithoutAdapter(nn.Module):
         return y - nn.functional.linear(low, self.get_buffer("up").to(x.dtype))
 
 
-def targets(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """The Linears that a LoRA covers; name -> (out, in)."""
+def targets(model: nn.Module, left_out: str = "") -> dict[str, tuple[int, int]]:
+    """The Linears that a LoRA covers but those in whose name the pattern `left_out` is found; name -> (out, in)."""
     family = family_of(model)
     found = linears(model)
     found.update(
@@ -90,7 +92,8 @@ def targets(model: nn.Module) -> dict[str, tuple[int, int]]:
         for name, module in model.named_modules()
         if isinstance(module, QuantizedLinear)
     )
-    return {name: shape for name, shape in found.items() if family.is_target(name)}
+    without = re.compile(left_out or r"(?!)")
+    return {name: shape for name, shape in found.items() if family.is_target(name) and not without.search(name)}
 
 
 def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, seed: int) -> Network:
@@ -126,6 +129,26 @@ def scale(run: Run) -> float:
     return float(run.setting("network/scale", 1.0))
 
 
+def left_out(run: Run) -> str:
+    """A pattern of the Linears that the config's own trainer leaves out, "" where it takes them all."""
+    return str(run.setting("network/left_out", ""))
+
+
+def plus(run: Run) -> float:
+    """How many times the learning rate B has (LoRA+)."""
+    return float(run.setting("network/plus", 1.0))
+
+
+def groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
+    """What the optimizer is given: the parameters, or, for LoRA+, those of B apart, `times` as fast."""
+    if plus(run) == 1.0:
+        return list(parameters.values())
+    ends = FILE_NAMES["lora_B"]
+    up = [value for key, value in parameters.items() if key.endswith(ends)]
+    rest = [value for key, value in parameters.items() if not key.endswith(ends)]
+    return [{"params": rest}, {"params": up, "times": plus(run)}]
+
+
 def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
     """A LoRA's tensors by their keys in the file with the scale in B, so that every program reads them alike."""
     return {key: value * scale if key.endswith(FILE_NAMES["lora_B"]) else value for key, value in values.items()}
@@ -134,7 +157,12 @@ def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor
 def described(run: Run) -> str:
     """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
     if run.network_type != "lokr":
-        return str(run.rank) if scale(run) == 1.0 else f"{run.rank} and alpha {scale(run) * run.rank:g}"
+        words = {
+            f"alpha {scale(run) * run.rank:g}": scale(run) != 1.0,
+            f"LoRA+ {plus(run):g}": plus(run) != 1.0,
+            f"without {left_out(run)}": bool(left_out(run)),
+        }
+        return ", ".join([str(run.rank), *(word for word, said in words.items() if said)])
     rank = lokr_rank(run)
     return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)})"
 

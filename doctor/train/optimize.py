@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
 from .errors import TrainError
 
@@ -28,12 +27,13 @@ def make_optimizer(
     name: str,
     settings: Mapping[str, Any],
     rate: float,
-    parameters: Iterable[nn.Parameter],
+    parameters: Iterable[Any],
     device: torch.device,
     note: Callable[[str], None],
 ) -> torch.optim.Optimizer:
     """The optimizer of that name as ai-toolkit makes it; TrainError where it does not take its settings.
 
+    `parameters` are Parameters or the groups of them that optimizers take.
     Eight-bit kinds need bitsandbytes on CUDA; elsewhere the plain one is taken, said by `note`.
     """
     trained = list(parameters)
@@ -67,7 +67,7 @@ def update(optimizer: torch.optim.Optimizer) -> None:
         plain(optimizer)
 
 
-def _plain(name: str, parameters: list[nn.Parameter], keywords: dict[str, Any]) -> torch.optim.Optimizer:
+def _plain(name: str, parameters: list[Any], keywords: dict[str, Any]) -> torch.optim.Optimizer:
     make: Any
     if name == "adafactor":
         from transformers.optimization import Adafactor
@@ -90,7 +90,7 @@ def _plain(name: str, parameters: list[nn.Parameter], keywords: dict[str, Any]) 
 
 
 def _eight_bit(
-    name: str, parameters: list[nn.Parameter], keywords: Mapping[str, Any], device: torch.device
+    name: str, parameters: list[Any], keywords: Mapping[str, Any], device: torch.device
 ) -> tuple[torch.optim.Optimizer | None, str]:
     """The optimizer of bitsandbytes, or None and why not."""
     if device.type != "cuda":

@@ -132,7 +132,11 @@ class Steps:
 def due(run: Run, step: int) -> tuple[bool, bool, bool]:
     """Whether a checkpoint, samples, and an evaluation come after `step` and before the next one."""
     last = step == run.steps
-    saves, samples = (every > 0 and step % every == 0 and not last for every in (run.save_every, run.sample_every))
+    also = run.setting("save/also_every", 0)
+    saves, also, samples = (
+        every > 0 and step % every == 0 and not last for every in (run.save_every, also, run.sample_every)
+    )
+    saves = saves or also
     return saves, samples, saves or samples or last
 
 

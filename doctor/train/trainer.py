@@ -19,7 +19,7 @@ from .diagnose import not_finite
 from .encode import Latents
 from .errors import TrainError
 from .families import family_of
-from .lora import Network, at_scale_one, dropout, scale, trainable
+from .lora import Network, at_scale_one, dropout, groups, scale, trainable
 from .loss import background, background_weight, differential, guidance, guided, miss
 from .masks import Masks, balanced
 from .names import INTERVAL, OPTIMIZERS, UNCLIPPED
@@ -87,7 +87,7 @@ class Trainer:
             run.optimizer,
             run.optimizer_settings,
             run.learning_rate,
-            self.parameters.values(),
+            groups(run, self.parameters),
             device,
             progress.note,
         )
@@ -112,7 +112,7 @@ class Trainer:
         rate = self.run.learning_rate
         factor = rate_factor(self.run.scheduler, self.run.scheduler_settings, rate, self.step, self.run.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * factor
+            group["lr"] = rate * factor * group.get("times", 1.0)
         total = 0.0
         count = self.run.gradient_accumulation
         for index in range(self.step * count, (self.step + 1) * count):

@@ -9,16 +9,12 @@ from typing import Any
 
 from ...model import Run, Schema, Value
 from ..starts import Options
-from .names import METADATA, NETWORK_ARGS, OBEYED
+from .names import METADATA, OBEYED
+from .network import SCRIPTS, left_out, plus_of, refused_network
 from .noise import drawn, embedded_guidance, loss_of, refused_noise
 from .rates import OPTIMIZERS, Reason, optimizer_of, refused_rates, with_rates
 from .sets import Folders, Own, refused_sets, with_sets
 
-_SCRIPTS = {
-    "flux_train_network": "networks.lora_flux",
-    "zimage_train_network": "networks.lora_zimage",
-    "flux_kontext_train_network": "networks.lora_flux",
-}
 # Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
 _BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
 _LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
@@ -28,7 +24,8 @@ def refusals(run: Run, schema: Schema) -> list[str]:
     """Why the runner must not train this run, a sentence each with its place; empty when it may."""
     found = list(_script(run)) or [
         *_options(run, schema),
-        *_network(run),
+        *refused_network(run),
+        *_model(run),
         *_updates(run),
         *refused_rates(run),
         *refused_noise(run),
@@ -49,10 +46,10 @@ def _script(run: Run) -> Iterator[Reason]:
         yield "model_type", "Chroma is not supported"
     elif not run.process_type:
         module = Options(run.settings).text("that is not written", "network_module")
-        known = " or ".join(dict.fromkeys(_SCRIPTS.values()))
+        known = " or ".join(dict.fromkeys(SCRIPTS.values()))
         yield "network_module", f"network_module {module} is not supported; use {known}"
-    elif run.process_type not in _SCRIPTS:
-        yield "network_module", f"Trainings by {run.process_type} are not supported; these are: {', '.join(_SCRIPTS)}"
+    elif run.process_type not in SCRIPTS:
+        yield "network_module", f"Trainings by {run.process_type} are not supported; these are: {', '.join(SCRIPTS)}"
 
 
 def _options(run: Run, schema: Schema) -> Iterator[Reason]:
@@ -67,14 +64,8 @@ def _options(run: Run, schema: Schema) -> Iterator[Reason]:
         yield key, f"{name} {_short(value.value)} is not supported; leave it out"
 
 
-def _network(run: Run) -> Iterator[Reason]:
+def _model(run: Run) -> Iterator[Reason]:
     w = Options(run.settings)
-    wanted, module = _SCRIPTS[run.process_type], w.text("", "network_module")
-    if module != wanted:
-        yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
-    for name, value in w.pairs("network_args").items():
-        if name not in NETWORK_ARGS:
-            yield "network_args", f"network_args {name}={value} is not supported; leave it out"
     if run.trainer == "sd-scripts" and not w.flag("network_train_unet_only"):
         yield (
             "network_train_unet_only",
@@ -92,10 +83,11 @@ def _updates(run: Run) -> Iterator[Reason]:
     w = Options(run.settings)
     if not run.dtype:
         yield "dtype", "mixed_precision is not written, so accelerate's own settings would decide; write it"
-    if w.whole(0, "save_every_n_epochs", "save_n_epoch_ratio") and w.whole(0, "save_every_n_steps"):
+    both = w.whole(0, "save_every_n_epochs", "save_n_epoch_ratio") and w.whole(0, "save_every_n_steps")
+    if both and w.whole(0, "save_last_n_steps", "save_last_n_epochs"):
         yield (
             "save_every_n_epochs",
-            "Saves by epochs beside save_every_n_steps are not supported; leave one of them out",
+            "Saves of epochs beside save_every_n_steps cannot be limited; leave save_last_n_… out",
         )
     if w.whole(0, "save_n_epoch_ratio") and not w.whole(0, "max_train_epochs"):
         yield "save_n_epoch_ratio", "save_n_epoch_ratio without max_train_epochs is not supported"
@@ -117,6 +109,8 @@ def as_trained(run: Run, folders: Folders) -> Run:
 
     alpha = run.alpha or float(run.rank)  # no alpha is as much as the rank
     put("network/scale", alpha / run.rank if run.rank else 1.0, "alpha")
+    put("network/left_out", left_out(run), "network_args")
+    put("network/plus", plus_of(w.pairs("network_args")), "network_args")
     put("network/dropout", w.number(0.0, "network_dropout"), "network_dropout")
     put("train/drawn", drawn(run), "timestep_type")
     put("train/cfg_scale", embedded_guidance(run), "guidance_scale")
@@ -181,11 +175,10 @@ def differences(run: Run) -> list[str]:
     """What the runner does in its own way, none of it written in the config; `run` is not refused."""
     w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
     own = [Own(run, dataset) for dataset in run.datasets]
-    modulation = " and those of the modulation" if musubi else ""
     made = [
         f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
-        f"the LoRA covers query, key and value each on its own{modulation}, and its file has the names that "
-        "diffusers and ComfyUI read, with alpha in its weights",
+        "the LoRA covers query, key and value each on its own, and its file has the names that diffusers and "
+        "ComfyUI read, with alpha in its weights",
         "pictures are turned as their EXIF data say, and made smaller by Lanczos",
     ]
     if musubi and run.timestep_type != "sigma":

@@ -69,8 +69,6 @@ UNREAD = _words(
     """
 )
 OBEYED = TRANSLATED | PARTS | APART | UNREAD
-# Of a LoRA: what its network_args may hold without changing anything here (there is no convolution in these models).
-NETWORK_ARGS = _words("verbose conv_dim conv_alpha")
 # What is written into the LoRA's file.
 METADATA = {
     "training_comment": "ss_training_comment",

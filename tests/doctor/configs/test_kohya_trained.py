@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +13,21 @@ from diffusers.optimization import get_cosine_schedule_with_warmup
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
+from tests.doctor.train.conftest import flux, tiny
 from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.configs.kohya_trained.names import APART, OBEYED, PARTS, TRANSLATED, UNREAD
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import Run, Schema
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.train.families import flux
+from zdoctor.doctor.train.families import flux as flux_family
+from zdoctor.doctor.train.load import build_empty
+from zdoctor.doctor.train.lora import left_out, targets
 from zdoctor.doctor.train.refuse import refuse
 from zdoctor.doctor.train.schedule import rate_factor
 from zdoctor.doctor.train.timesteps import draw, levels
 from zdoctor.doctor.translate import differences, for_runner
 
+__all__ = ["flux", "tiny"]
 FLUX = {
     "pretrained_model_name_or_path": "flux1-dev.safetensors",
     "ae": "ae.safetensors",
@@ -134,7 +139,10 @@ def test_a_plain_config_is_obeyed(script: str) -> None:
         ({"network_dim": 16, "network_alpha": 8}, {"rank": 16, "alpha": 8.0, "network/scale": 0.5}),
         ({"network_dim": 16, "network_alpha": 0}, {"alpha": 16.0, "network/scale": 1.0}),
         ({"network_dropout": 0.1}, {"network/dropout": 0.1}),
-        ({"network_args": ["verbose=True"]}, {"network_type": "lora"}),
+        (
+            {"network_args": ["verbose=True", "conv_dim=4", "loraplus_lr_ratio=4"]},
+            {"network_type": "lora", "network/plus": 4.0},
+        ),
         ({"optimizer_type": "PagedAdamW8bit"}, {"optimizer": "adamw8bit"}),
         (
             {"optimizer_type": "AdamW", "optimizer_args": ["weight_decay=0.1", "betas=(0.9, 0.99)"]},
@@ -201,6 +209,34 @@ def test_samples_are_painted_when_the_config_says_so(options: dict[str, Any], pa
     assert run.setting("sample/sample_every_epochs") == options.get("sample_every_n_epochs")
 
 
+@pytest.mark.parametrize(
+    ("script", "words", "covered"),
+    [
+        ("flux_train_network", [], [2, 3]),
+        ("flux_train_network", ["train_blocks=single"], [0, 3]),
+        ("flux_train_network", ["train_blocks=double"], [2, 0]),
+        ("flux_train_network", ["train_double_block_indices=1-3", "train_single_block_indices=all"], [1, 3]),
+        ("flux_train_network", ["train_double_block_indices=none", "train_single_block_indices=0,4"], [0, 1]),
+    ],
+)
+def test_blocks_are_covered_as_the_config_says(script: str, words: list[str], covered: list[int], flux: Path) -> None:
+    """Of the tiny Flux, in how many of its two and three blocks there are targets."""
+    model = build_empty(flux / "transformer")
+    run = trained(run_of(script, {"network_args": words} if words else {}))
+    names = targets(model, left_out(run))
+    blocks = {".".join(name.split(".")[:2]) for name in names}
+    found = [sum(block.startswith(kind) for block in blocks) for kind in ("transformer_blocks", "single_")]
+    assert found == covered
+
+
+def test_musubi_leaves_the_modulation_out(flux: Path, tiny: Path) -> None:
+    for script, folder in (("flux_kontext_train_network", flux), ("zimage_train_network", tiny)):
+        model = build_empty(folder / "transformer")
+        names = targets(model, left_out(trained(run_of(script))))
+        gone = {name.rpartition(".")[0].split(".", 2)[-1] for name in targets(model).keys() - names.keys()}
+        assert gone == ({"adaLN_modulation"} if folder == tiny else {"norm1", "norm1_context", "norm"})
+
+
 def test_the_older_names_of_optimizers_and_ratios() -> None:
     assert trained(run_of(options={"use_8bit_adam": True})).optimizer == "adamw8bit"
     run = trained(run_of(options={"max_train_epochs": 10, "save_n_epoch_ratio": 4, "save_last_n_epochs": 2}))
@@ -214,8 +250,12 @@ def test_the_older_names_of_optimizers_and_ratios() -> None:
         ({"model_prediction_type": ...}, "model_prediction_type sigma_scaled, which is the default,"),
         ({"model_prediction_type": "additive"}, "model_prediction_type additive"),
         ({"network_module": "networks.oft_flux"}, "networks.oft_flux"),
-        ({"network_args": ["train_blocks=single"]}, "network_args train_blocks=single"),
-        ({"network_args": ["loraplus_lr_ratio=4"]}, "loraplus_lr_ratio=4"),
+        ({"network_args": ["rank_dropout=0.1"]}, "network_args rank_dropout=0.1"),
+        ({"network_args": ["split_qkv=True"]}, "network_args split_qkv=True"),
+        ({"network_args": ["train_blocks=middle"]}, "none of Flux"),
+        ({"network_args": ["train_single_block_indices=3-40"]}, "none of Flux"),
+        ({"network_args": ["loraplus_lr_ratio=0"]}, "no number above 0"),
+        ({"network_args": ["loraplus_lr_ratio=4"], "optimizer_type": "Prodigy"}, "LoRA+ beside Prodigy"),
         ({"network_weights": "old.safetensors"}, "network_weights old.safetensors"),
         ({"base_weights": ["other.safetensors"]}, "base_weights"),
         ({"optimizer_type": "DAdaptAdam"}, "optimizer_type dadaptadam"),
@@ -235,7 +275,10 @@ def test_the_older_names_of_optimizers_and_ratios() -> None:
         ({"validation_split": 0.1}, "validation_split 0.1"),
         ({"deepspeed": True}, "deepspeed true"),
         ({"huggingface_repo_id": "me/lora"}, "huggingface_repo_id me/lora"),
-        ({"save_every_n_steps": 10, "save_every_n_epochs": 1}, "beside save_every_n_steps"),
+        (
+            {"save_every_n_steps": 10, "save_every_n_epochs": 1, "save_last_n_epochs": 2},
+            "Saves of epochs beside save_every_n_steps",
+        ),
         ({"save_model_as": "ckpt"}, "save_model_as ckpt"),
         ({"log_with": "wandb", "wandb_api_key": "s3cret"}, "wandb_api_key is not read"),
         ({"network_dimm": 8}, "network_dimm 8"),
@@ -407,7 +450,7 @@ def test_noise_levels_are_the_trainers(
     script: str, options: dict[str, Any], theirs: Callable[[torch.Generator], Tensor]
 ) -> None:
     run = trained(run_of(script, options))
-    t, weight = draw(levels(run), 500, torch.Generator().manual_seed(5), flux, CELLS)
+    t, weight = draw(levels(run), 500, torch.Generator().manual_seed(5), flux_family, CELLS)
     expected = theirs(torch.Generator().manual_seed(5))
     if options.get("timestep_sampling") == "logsnr":  # the other sign of the normal number: the same distribution
         at = torch.linspace(0.1, 0.9, 9)
@@ -507,7 +550,7 @@ def test_what_differs_is_said() -> None:
     ):
         assert words in found
     zimage = " | ".join(differences(run_of("zimage_train_network", {"timestep_sampling": "shift"})))
-    assert "modulation" in zimage and "0.001" in zimage and "VAE" in zimage
+    assert "each on its own" in zimage and "0.001" in zimage and "VAE" in zimage
     assert not any("0.001" in line for line in differences(run_of("zimage_train_network")))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,5 +40,22 @@ def test_the_file_holds_it_and_a_state_of_another_alpha_is_refused(tiny: Path, c
     kept = torch.load(tmp_path / ".circles.state.pt", weights_only=True)["lora"]
     for key, value in saved.items():
         torch.testing.assert_close(value, kept[key] * (0.25 if key.endswith("lora_B.weight") else 1.0))
-    with pytest.raises(TrainError, match="rank 8 and alpha 2; this run has rank 8"):
+    with pytest.raises(TrainError, match="rank 8, alpha 2; this run has rank 8"):
         go(run_with(steps=3), tiny, circles, tmp_path)
+
+
+def test_b_learns_faster_and_linears_are_left_out(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """The first step of Adam is as long as its rate, whatever the gradient; B has four times that of A."""
+    begun = go(run_with(steps=1, learning_rate=1e-3), tiny, circles, tmp_path / "plain")
+    settings = written(network__plus=4.0, network__left_out=r"attention\.")
+    run = run_with(steps=1, learning_rate=1e-3, settings=settings)
+    plain, faster = load_file(begun.lora), load_file(go(run, tiny, circles, tmp_path / "plus").lora)
+    assert faster.keys() == {key for key in plain if ".attention." not in key}
+    for key, value in faster.items():
+        if key.endswith("lora_B.weight"):
+            assert value.abs().max() == pytest.approx(4e-3, rel=1e-2)
+            assert plain[key].abs().max() == pytest.approx(1e-3, rel=1e-2)
+    again = go(replace(run, steps=2), tiny, circles, tmp_path / "plus")
+    assert again.steps == 2
+    with pytest.raises(TrainError, match=r"LoRA\+ 4, without"):
+        go(run_with(steps=3, learning_rate=1e-3), tiny, circles, tmp_path / "plus")

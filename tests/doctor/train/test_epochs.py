@@ -10,6 +10,7 @@ import pytest
 from zdoctor.doctor.train.data import read_items
 from zdoctor.doctor.train.epochs import counted, steps_of_epoch
 from zdoctor.doctor.train.refuse import refuse
+from zdoctor.doctor.train.steps import due
 
 from .patient import DATASET, Recorder, go, run_with, written
 
@@ -28,18 +29,20 @@ def test_steps_of_an_epoch(
     circles: Path, batch: int, accumulation: int, repeats: int, flips: bool, steps: int
 ) -> None:
     dataset = replace(DATASET, repeats=repeats, flip_x=flips)
-    run = run_with(datasets=(dataset,), batch_size=batch, gradient_accumulation=accumulation, steps=0)
+    run = run_with(datasets=(dataset,), batch_size=batch, gradient_accumulation=accumulation, steps=0, save_every=0)
     items = read_items(run, {"datasets/0": str(circles)}, 16)
     assert steps_of_epoch(run, items) == steps
     of_epochs = written(train__epochs=3, save__save_every_epochs=2)
     made = counted(replace(run, settings=of_epochs), items)
     assert (made.steps, made.save_every, made.sample_every) == (3 * steps, 2 * steps, run.sample_every)
+    both = counted(replace(run, save_every=5, settings=of_epochs), items)
+    assert (both.save_every, both.setting("save/also_every")) == (5, 2 * steps)
     saves_only = counted(replace(run, steps=7, settings=written(save__save_every_epochs=1)), items)
     assert (saves_only.steps, saves_only.save_every) == (7, steps)
 
 
 def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    run = run_with(steps=0, batch_size=6, settings=written(train__epochs=2, save__save_every_epochs=1))
+    run = run_with(steps=0, save_every=0, batch_size=6, settings=written(train__epochs=2, save__save_every_epochs=1))
     assert not refuse(run) and refuse(replace(run, settings={}))
     assert go(run, tiny, circles, tmp_path).steps == 2
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
@@ -50,3 +53,8 @@ def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_p
     assert go(run, tiny, circles, tmp_path, progress=again).stopped == "finished"
     assert "2 steps of 2 are done" in " ".join(again.notes)
     assert not any("transformer" in phase for phase in again.phases)
+
+
+def test_saves_of_both_kinds() -> None:
+    run = run_with(steps=12, save_every=5, sample_every=0, settings=written(save__also_every=4))
+    assert [step for step in range(1, 13) if due(run, step)[0]] == [4, 5, 8, 10]
