@@ -16,6 +16,13 @@ _LATER = "when the setting is used, if at all"
 _NORMALISED = {"lr_scheduler": frozenset(("cosine_with_warmup",))}
 # what SimpleTuner's guides write (documentation/quickstart/ZIMAGE.md), and what their own recipes use
 _GUIDES = {"int8": "int8-torchao", "nf4": "nf4-bnb"}
+# what sd-scripts looks at only when something else is on
+_ONLY_WITH = {
+    "dynamo_backend": "torch_compile",
+    "zero_stage": "deepspeed",
+    "offload_optimizer_device": "deepspeed",
+    "offload_param_device": "deepspeed",
+}
 
 
 def refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
@@ -34,6 +41,8 @@ def refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         ):
             continue
         parsed = run.trainer == "SimpleTuner" or config.file(written.where.path).format == "shell"
+        if not parsed and name in _ONLY_WITH and not run.setting(_ONLY_WITH[name]):
+            continue
         certain, likely = meant(value, known.choices)
         if run.trainer == "SimpleTuner" and name.endswith("_precision"):
             likely = _GUIDES.get(value, likely)

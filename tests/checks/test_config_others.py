@@ -81,6 +81,10 @@ def test_unknown_keys(path: str, text: str, severity: str, nearest: str) -> None
         ),
         ("config.json", TUNER % ', "model_flavour": "anything", "report_to": null'),
         ("c.toml", SCRIPTS + 'optimizer_type = "lion8bit"\n[own_section]\nnetwork_dim = 4\n'),
+        (
+            "c.toml",
+            SCRIPTS + 'dynamo_backend = "no"\nzero_stage = "auto"\n',
+        ),  # of torch_compile and deepspeed, both off
         ("d.toml", DATASETS),
         ("m.toml", MUSUBI),
         ("run.sh", SHELL),
@@ -97,6 +101,12 @@ def test_healthy_configs_stay_silent(path: str, text: str) -> None:
         ("config.json", TUNER % ', "base_model_precision": "int8-quant"', "int8-quanto", "at the start"),
         ("config.json", TUNER % ', "lr_scheduler": "cosin"', "cosine", "at the start"),
         ("c.toml", SCRIPTS.replace("bf16", "bf61"), "bf16", "when the setting is used"),
+        (
+            "c.toml",
+            SCRIPTS + 'torch_compile = true\ndynamo_backend = "inductr"\n',
+            "inductor",
+            "when the setting is used",
+        ),
         ("run.sh", SHELL.replace("bf16", "bf61"), "bf16", "at the start"),
     ],
 )
