@@ -141,7 +141,8 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
         return 1
     stopped = result.stopped == "interrupted"
     if ranks is None or ranks.first:
-        console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {result.steps} steps.\nLoRA: {result.lora}\n")
+        count = f"{result.steps} step{'s' * (result.steps != 1)}"
+        console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.\nLoRA: {result.lora}\n")
         if stopped:
             console.emit(f"To go on from there: zdoctor train {config}\n")
     return INTERRUPTED if stopped else 0
@@ -156,9 +157,13 @@ def _not_training(seen: Examination, why: str) -> int:
 
 
 def _say_green(seen: Examination, where: str = "") -> None:
-    findings = len(seen.report.findings)
-    rest = f", {findings} lesser finding{'s' * (findings != 1)} (zdoctor check shows them)" if findings else ""
+    notes = sum(finding.severity == "note" for finding in seen.report.findings)
+    rest = f", {notes} note{'s' * (notes != 1)} (zdoctor check shows them)" if notes else ""
     console.emit(f"Checks are green{where}: {len(seen.report.passed)} rules passed{rest}.\n")
+    for finding in seen.report.findings:
+        if finding.severity == "warning":
+            line = "" if finding.where is None or finding.where.line is None else f", line {finding.where.line}"
+            console.emit(f"warning ({finding.rule}{line}): {printable(finding.text())}\n")
     for one in seen.reading.runs:
         for line in differences(one):
             console.emit(f"Not as {one.trainer}: {line}.\n")

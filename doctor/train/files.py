@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -29,4 +30,8 @@ def atomic(file: Path) -> Iterator[BinaryIO]:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise TrainError(f"{file} cannot be written: {error.strerror or error}.") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        more = (
+            " Make room there: what was saved before is whole, and the same command goes on from it." if full else ""
+        )
+        raise TrainError(f"{file} cannot be written: {error.strerror or error}.{more}") from error

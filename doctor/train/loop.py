@@ -6,8 +6,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from .epochs import counted
 from .errors import TrainError
 from .evaluate import hold_out
 from .explain import explain
+from .failures import explained
 from .families import family_of
 from .half import use_half
 from .journal import Journal
@@ -161,7 +161,7 @@ def run_training(
     texts = Texts(cache, family, parts, arithmetic.texts, of_texts, text_process)
     beside = place.type == "cpu" and ranks.size == 1 and BESIDE * texts.size() < _free()
     masks = Masks(cache, vae_divisor(parts["vae"]) // 2)
-    with _memory_errors():
+    with explained():
         ranks.same({"dataset": _listing(items)})
         for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
             if (ranks.local == 0) == turn:
@@ -290,18 +290,6 @@ def _free() -> int:
     import psutil
 
     return int(psutil.virtual_memory().available)
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        first = str(error).splitlines()[0]
-        raise TrainError(
-            f"The GPU ran out of memory ({first}). Lower the resolution or the batch size, keep "
-            "gradient_checkpointing on, or quantize the model (qtype: int8)."
-        ) from error
 
 
 def _listing(items: Sequence[Item]) -> str:

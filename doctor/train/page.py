@@ -145,15 +145,20 @@ def _tables(record: Mapping[str, Any]) -> Iterator[str]:
         **record.get("packages", {}),
     }
     for start in record.get("starts", []):
-        told[f"started {start['at']}"] = f"at step {start['step']}: {start['command']}"
+        changes = (f"; {key} changed from {old} to {new}" for key, (old, new) in start.get("changed", {}).items())
+        told[f"started {start['at']}"] = f"at step {start['step']}: {start['command']}{''.join(changes)}"
         for part, peak in start.get("peak_memory", {}).items():
             sizes = ", ".join(f"{size / 2**30:.2f} GiB {of}" for of, size in peak.items())
             told[f"most GPU memory while {part}, {start['at']}"] = sizes
-    for title, rows in (("What was trained", record.get("settings", {})), ("With what", told)):
+    settings = {key.replace("_", " "): value for key, value in record.get("settings", {}).items()}
+    written = record.get("written", {})
+    for title, rows in (("What was trained", settings), ("As the config says it", written), ("With what", told)):
+        if not rows:
+            continue
         yield f"<h2>{title}</h2><table>"
         for key, value in rows.items():
             if value not in (None, "", [], {}):
-                yield f"<tr><th>{escape(str(key).replace('_', ' '))}</th><td>{escape(_words(value))}</td></tr>"
+                yield f"<tr><th>{escape(str(key))}</th><td>{escape(_words(value))}</td></tr>"
         yield "</table>"
 
 

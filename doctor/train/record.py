@@ -22,19 +22,25 @@ from .page import Sample, page
 
 PACKAGES = ("zdoctor", "torch", "diffusers", "transformers", "safetensors", "bitsandbytes", "torchao")
 GIT_SECONDS = 5
+# The last word of keys whose value is nobody else's business.
+SECRET = re.compile(r"(token|password|secret|api_?key|webhook)$", re.I)
 
 
 def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, before: dict[str, Any]) -> dict[str, Any]:
     """Everything that was decided before the first step. `before` is the record of the start that is gone on from."""
-    start = {
+    start: dict[str, Any] = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "step": step,
         "command": redacted(" ".join(sys.argv)),
     }
     hidden = ("settings", "keys", "metadata")
+    written = {key: _told(key, value.value) for key, value in run.settings.items() if _is_leaf(value.value)}
+    if isinstance(old := before.get("written"), dict) and old != written:
+        keys = sorted(key for key in {**old, **written} if old.get(key) != written.get(key))
+        start["changed"] = {key: [old.get(key), written.get(key)] for key in keys}
     return {
         "name": run.name,
-        "config": run.config,
+        "config": str(Path(run.config).absolute()),
         "git": git_state(Path(run.config)),
         "starts": [*before.get("starts", []), start],
         "machine": {"python": platform.python_version(), "system": platform.platform(), "device": device},
@@ -44,7 +50,19 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
         "settings": {
             field.name: _plain(getattr(run, field.name)) for field in fields(run) if field.name not in hidden
         },
+        "written": written,
     }
+
+
+def _is_leaf(value: Any) -> bool:
+    """Whether it has no keys of its own."""
+    return not isinstance(value, dict | list)
+
+
+def _told(key: str, value: Any) -> Any:
+    """A setting as it may be shown: login words are not."""
+    secret = isinstance(value, str) and SECRET.search(key.rsplit("/", 1)[-1])
+    return "***" if secret else redacted(value) if isinstance(value, str) else _plain(value)
 
 
 def read_record(file: Path) -> dict[str, Any]:

@@ -64,10 +64,16 @@ class Steps:
             self._save(saved(run, self.output, trainer.step))
             self._tell("Another process ended; saved")
             raise TrainError(_rescued(error, trainer.step)) from error
+        except TrainError:
+            with suppress(TrainError):  # where nothing can be written any more
+                self._tell("Ended by an error")
+            raise
         if self.halted and stop.is_late() and not stop.asked:
             self.progress.note(
                 f"The limit of --max-minutes is near (measured: {stop.step:.1f} s the slowest step, "
                 f"{stop.save:.1f} s the slowest save; twice that is kept free). The run is saved now."
+                if stop.step
+                else "The limit of --max-minutes was over before a step of this start began; give it more minutes."
             )
         self._save(saved(run, self.output, trainer.step))
         if trainer.step >= run.steps:

@@ -52,6 +52,16 @@ def test_green_trains_and_a_second_time_says_it_is_finished(
     assert "Nothing was trained" in capsys.readouterr().err
 
 
+def test_warnings_are_said_in_words(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(config(tiny, circles, steps=1))
+    file.write_text(file.read_text().replace("quantize: true", "quantise: true, quantize: true"))
+    assert main(["train", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "warning (CFG002, line " in said and "quantise" in said and "Finished: 1 step." in said
+
+
 def test_not_green_says_why_and_does_not_train(
     here: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.files import atomic
 from zdoctor.doctor.train.save import State, read_state, write_state
 
 STATE = State({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
@@ -38,3 +41,9 @@ def test_a_disk_that_fills_up_leaves_the_last_good_checkpoint(tmp_path: Path) ->
     write_state(file, larger)
     again = read_state(file, {"rank": "8"})
     assert again is not None and again.step == 4
+
+
+def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="No space left on device. Make room there"), atomic(tmp_path / "a"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())

@@ -30,6 +30,7 @@ def test_one_picture_that_is_not_finite_now_and_then_ends_the_run_too(
         go(run_with(steps=100, batch_size=1, save_every=2), tiny, circles, tmp_path, progress=recorder)
     assert len([note for note in recorder.notes if "4.png" in note]) == 2
     assert 12 <= len(recorder.steps) < 18
+    assert "Ended by an error at step" in (tmp_path / "report.html").read_text()
     saves = [load_file(file) for file in tmp_path.glob("*.safetensors")]
     assert saves and all(tensor.isfinite().all() for save in saves for tensor in save.values())
 

@@ -14,9 +14,9 @@ import torch
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import usage
 from zdoctor.doctor.train.page import Sample, page
-from zdoctor.doctor.train.record import Folder, git_state, read_record
+from zdoctor.doctor.train.record import Folder, git_state, read_record, run_record
 
-from .patient import go, run_with
+from .patient import go, run_with, written
 
 VOID = {"meta", "img", "br", "line"}
 PROMPT = SamplePrompt("a <red> circle & more", 64, 64, 3, 2, 1.0)
@@ -68,8 +68,21 @@ def test_a_run_leaves_a_record_and_a_page(tiny: Path, circles: Path, tmp_path: P
     assert len(read.all("img")) == 3 and len(read.all("circle")) == 3
     go(run_with(steps=3), tiny, circles, tmp_path)
     again = json.loads((tmp_path / "run.json").read_text())
-    assert [start["step"] for start in again["starts"]] == [0, 2]
+    assert [start["step"] for start in again["starts"]] == [0, 2] and "changed" not in again["starts"][1]
     assert "Finished at step 3 of 3" in (tmp_path / "report.html").read_text()
+
+
+def test_what_the_config_said_at_each_start_is_kept() -> None:
+    """Also what no field of a Run holds; words for a login are not."""
+    settings = written(train={}, train__lr=0.1, train__do_differential_guidance=True, logging__api_key="k3y")
+    first = run_record(run_with(settings=settings), device="cpu", dtype="float32", seed=1, step=0, before={})
+    assert first["written"] == {"train/lr": 0.1, "train/do_differential_guidance": True, "logging/api_key": "***"}
+    assert Path(first["config"]).is_absolute()
+    later = run_with(settings={**settings, **written(train__lr=0.2)})
+    again = run_record(later, device="cpu", dtype="float32", seed=1, step=9, before=first)
+    assert again["starts"][1]["changed"] == {"train/lr": [0.1, 0.2]} and "changed" not in again["starts"][0]
+    text = Reader(page(again, "", [], [], [])).text
+    assert "train/do_differential_guidance" in text and "train/lr changed from 0.1 to 0.2" in text
 
 
 def test_the_most_memory_on_the_card_is_kept_for_each_start(tmp_path: Path) -> None:
