@@ -11,9 +11,13 @@ from .data import Item, batches
 
 
 def steps_of_epoch(run: Run, items: Sequence[Item]) -> int:
-    """Updates in which every picture is seen once for each of its repeats; mirrored copies do not count."""
+    """Updates in which every picture is seen once for each of its repeats; mirrored copies do not count.
+
+    Regularisation pictures are repeated until they are as many, so there are twice the batches.
+    """
     plain = [item for item in items if not (item.regular or item.flip_x or item.flip_y)]
-    return math.ceil(len(batches(plain, run.batch_size, 0, 0)) / run.gradient_accumulation)
+    times = 2 if any(item.regular for item in items) else 1
+    return math.ceil(times * len(batches(plain, run.batch_size, 0, 0)) / run.gradient_accumulation)
 
 
 def counted(run: Run, items: Sequence[Item]) -> Run:

@@ -15,6 +15,8 @@ from zdoctor.doctor.configs.simpletuner.trained import _OBEYED, _WITHOUT_EFFECT
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import Run, Schema, Unknown
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.train.load import build_empty
+from zdoctor.doctor.train.lora import left_out, targets
 from zdoctor.doctor.train.trackers import asked
 from zdoctor.doctor.translate import differences, for_runner
 from zdoctor.tests.doctor.train.conftest import circles, tiny
@@ -157,7 +159,7 @@ def test_values_at_their_default_are_no_setting(schema: Schema) -> None:
 
 def test_what_differs_is_said() -> None:
     said = " ".join(differences(run_of()))
-    assert "every Linear" in said and "shift" not in said and "adamw_bf16" in said and "norm" not in said
+    assert "refiners" in said and "shift" not in said and "adamw_bf16" in said and "norm" not in said
 
 
 @pytest.mark.parametrize(
@@ -173,6 +175,14 @@ def test_what_differs_is_said() -> None:
 def test_noise_levels_follow_the_config(schema: Schema, of_times: dict[str, Any], drawn: dict[str, Any]) -> None:
     made = for_runner(run_of(of_times), schema).setting("train/drawn")
     assert {**made, **drawn} == made
+
+
+def test_the_attention_is_trained(schema: Schema, tiny: Path) -> None:
+    model = build_empty(tiny / "transformer")
+    names = targets(model, left_out(for_runner(run_of(), schema)))
+    assert {name.split(".", 2)[2] for name in names} == {
+        f"attention.{one}" for one in ("to_k", "to_q", "to_v", "to_out.0")
+    }
 
 
 def test_alpha_and_clipping_follow_the_config(schema: Schema) -> None:

@@ -68,9 +68,6 @@ def refused_sets(run: Run) -> Iterator[Reason]:
             dataset for dataset in run.datasets if Own(run, dataset).whole("batch_size", 1) != run.batch_size
         )
         yield Own(run, first).key("batch_size"), "Datasets of different batch_size are not supported"
-    regular = [dataset for dataset in run.datasets if dataset.is_regularisation]
-    if regular and run.setting("max_train_epochs"):
-        yield regular[0].key, "Epochs with regularisation pictures are not counted; write max_train_steps"
     for dataset in run.datasets:
         own = Own(run, dataset)
         size = own.resolution()

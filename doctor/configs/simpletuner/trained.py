@@ -38,6 +38,8 @@ _OBEYED = frozenset(KEYS.values()) | {
 }
 # The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
 AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
+# The Linears that are none of the attention: they get no LoRA.
+_NO_ATTENTION = r"^(?!.*\.(?:attn|attention)\.)"
 # Their updates are bounded by themselves: the trainer clips nothing for them.
 _UNCLIPPED = ("optimi-stableadamw", "prodigy")
 # how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt
@@ -173,9 +175,9 @@ def _sets(run: Run) -> Iterator[tuple[str, str]]:
 
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
-    made = [
-        "the LoRA covers every Linear of the blocks (SimpleTuner: those of the attention)",
-    ]
+    made: list[str] = []
+    if run.architecture == "zimage":
+        made.append("the LoRA covers the attention of the main layers (SimpleTuner: that of the refiners, too)")
     if run.optimizer in OPTIMIZERS and run.optimizer != OPTIMIZERS[run.optimizer]:
         made.append(f"the optimizer is {OPTIMIZERS[run.optimizer]}, with zdoctor's settings, for {run.optimizer}")
     if Options(run.settings).number("lora_dropout", 0.1) > 0:
@@ -196,6 +198,7 @@ def as_trained(run: Run) -> Run:
     place = Value(0.1, run.where("rank"), 0, 0) if dropout is None else dropout
     settings["network/dropout"] = replace(place, value=options.number("lora_dropout", 0.1))
     settings["network/scale"] = replace(place, value=run.alpha / run.rank if run.rank else 1.0)
+    settings["network/left_out"] = replace(place, value=_NO_ATTENTION)
     settings["train/drawn"] = replace(place, value=_drawn(options))
     settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
     if report := run.settings.get("report_to"):

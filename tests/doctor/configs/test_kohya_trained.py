@@ -13,7 +13,6 @@ from diffusers.optimization import get_cosine_schedule_with_warmup
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
-from tests.doctor.train.conftest import flux, tiny
 from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.configs.kohya_trained.names import APART, OBEYED, PARTS, TRANSLATED, UNREAD
 from zdoctor.doctor.errors import UserError
@@ -26,6 +25,7 @@ from zdoctor.doctor.train.refuse import refuse
 from zdoctor.doctor.train.schedule import rate_factor
 from zdoctor.doctor.train.timesteps import draw, levels
 from zdoctor.doctor.translate import differences, for_runner
+from zdoctor.tests.doctor.train.conftest import flux, tiny
 
 __all__ = ["flux", "tiny"]
 FLUX = {
@@ -390,7 +390,7 @@ def by_mu(t: Tensor, slope: tuple[float, float, float, float], cells: int) -> Te
 
 
 def of_table(u: Tensor, shift: float) -> Tensor:
-    table = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=shift).timesteps
+    table: Any = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=shift).timesteps
     times: Tensor = table[(u * 1000).long()] / 1000
     return times
 

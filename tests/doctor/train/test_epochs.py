@@ -41,6 +41,13 @@ def test_steps_of_an_epoch(
     assert (saves_only.steps, saves_only.save_every) == (7, steps)
 
 
+def test_regularisation_pictures_double_an_epoch(circles: Path) -> None:
+    regular = replace(DATASET, key="datasets/1", is_regularisation=True)
+    run = run_with(datasets=(DATASET, regular), batch_size=1)
+    items = read_items(run, {"datasets/0": str(circles), "datasets/1": str(circles)}, 16)
+    assert steps_of_epoch(run, items) == 12
+
+
 def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_path: Path) -> None:
     run = run_with(steps=0, save_every=0, batch_size=6, settings=written(train__epochs=2, save__save_every_epochs=1))
     assert not refuse(run) and refuse(replace(run, settings={}))
