@@ -34,7 +34,8 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     if isinstance(root, Problem):
         return failed(config, root)
     lines = Lines(config.path, config.text)
-    if config.trainer is None and root.value is not None and not _KEYS & set(_names(root)):
+    is_blank = root.value is None
+    if config.trainer is None and not is_blank and not _KEYS & set(_names(root)):
         held = ", ".join(_names(root)[:6]) or ("a list" if isinstance(root.value, list) else "one piece of text")
         return failed(config, _nobodys(config, f": it holds {held}"))
     shape = _shape(config.path, root, lines)

@@ -47,7 +47,8 @@ def even() -> Tensor:
 def by_table(u: Tensor, shift: float) -> Tensor:
     """sigma: the number picks one of a scheduler's times, from the noisy end."""
     scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=shift)
-    times: Tensor = scheduler.timesteps[(u * 1000).long()] / 1000
+    steps: Any = scheduler.timesteps
+    times: Tensor = steps[(u * 1000).long()] / 1000
     return times
 
 
