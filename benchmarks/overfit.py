@@ -86,7 +86,7 @@ def look(trainer: Trainer, model: Path) -> Seen:
     def painted(caption: str, noise: int) -> Tensor:
         latent = denoise(
             trainer.model,
-            trainer.family.scheduler(model),
+            trainer.family.scheduler(model, trainer.model),
             SamplePrompt(caption, SIDE, SIDE, noise, SAMPLE_STEPS, 1.0),
             trainer.texts.get(caption),
             trainer.texts.get(caption),

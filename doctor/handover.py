@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
 from .examine import Examination
-from .model import Unknown
+from .model import ModelFolder, Unknown
 from .probe.world import Paths
 
 if TYPE_CHECKING:
@@ -60,11 +60,8 @@ def hand_over(
             raise UserError("the run or its model is not known well enough to train.")
         if isinstance(files, Unknown) or model.folder is None:
             raise UserError(f"{run.base_model} is not on this machine.", f"hf download {run.base_model}")
-        if model.layout == "part-files":
-            raise UserError(
-                f"{run.base_model} is a file of one part.", "zdoctor train needs the model's diffusers folder."
-            )
-        single = model.components.get("transformer") if model.layout == "single-file" else None
+        in_parts = model.layout == "part-files"
+        single = model.components.get("transformer") if in_parts or model.layout == "single-file" else None
         paths = Paths(system)
         component = model.components.get("text_encoder")
         adapter = facts.adapter
@@ -74,7 +71,8 @@ def hand_over(
         result = runner.train(
             run,
             model_folder=single.weights[0].path if single is not None else model.folder,
-            extras_folder=paths.parent(component.folder) if component is not None else None,
+            extras_folder=paths.parent(component.folder) if component is not None and not in_parts else None,
+            parts=_places(model) if in_parts else None,
             adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
             dataset_folders=datasets,
             output_folder=paths.absolute(run.output_folder or "output"),
@@ -90,6 +88,15 @@ def hand_over(
     if result is None:
         raise UserError("there is nothing to train in this config.")
     return result
+
+
+def _places(model: ModelFolder) -> dict[str, str]:
+    """The file of each part beside the transformer, and the folder of each tokenizer."""
+    return {
+        name: part.weights[0].path if part.weights else part.folder
+        for name, part in model.components.items()
+        if name != "transformer" and part.problem is None
+    }
 
 
 def _refuse_shared_names(seen: Examination) -> None:

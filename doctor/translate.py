@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .errors import UserError
 from .model import Run, Schema, Unknown
 from .model.families import BY_FILES, OWN
+from .model.part_files import with_parts
 
 if TYPE_CHECKING:
     from .configs.kohya_trained.sets import Folders
@@ -46,7 +47,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
         made = run if reasons else simpletuner.as_trained(run)
     if reasons:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(reasons))
-    return replace(made, trainer=OWN)
+    return with_parts(replace(made, trainer=OWN), run)
 
 
 def obeyed(run: Run) -> bool:

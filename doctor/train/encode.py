@@ -19,7 +19,8 @@ from torch import Tensor
 from .data import Item, load_pixels
 from .errors import TrainError
 from .files import atomic
-from .pretrained import load_pretrained
+from .part import all_files, config_of
+from .pretrained import load_file, load_pretrained
 from .strips import LARGE, in_strips
 
 
@@ -85,10 +86,10 @@ def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> 
             stream.write(part)
 
 
-def fingerprint(folder: Path) -> str:
-    """Changes when a file of a component changes: names, sizes, times and the first MiB of each file."""
+def fingerprint(place: Path) -> str:
+    """Changes when a file of a part changes: names, sizes, times and the first MiB of each file."""
     digest = hashlib.sha256()
-    for file in sorted(path for path in folder.iterdir() if path.is_file()):
+    for file in all_files(place):
         state = file.stat()
         digest.update(f"{file.name} {state.st_size} {state.st_mtime_ns} ".encode())
         with file.open("rb") as stream:
@@ -114,9 +115,7 @@ class Latents:
         self.salt = fingerprint(vae)
 
     def key(self, item: Item) -> str:
-        picture = item.picture
-        control = (f"control {picture.width}x{picture.height}",) if picture.is_control else ()
-        return "latent-" + key_of(self.salt, picture.digest, item.crop, *control)
+        return "latent-" + key_of(self.salt, *_seen(item))
 
     def get(self, item: Item) -> Tensor:
         """The scaled latent, channels x height/8 x width/8, float32, on the CPU."""
@@ -132,10 +131,10 @@ class Latents:
         vae = load_vae(self.vae, device)
         for item in missing:
             try:
-                latent = encode_image(vae, item, self.key(item), device)
+                latent = encode_image(vae, item, key_of(*_seen(item)), device)
             except torch.OutOfMemoryError:
                 phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
-                latent = encode_image(vae.cpu(), item, self.key(item), torch.device("cpu"))
+                latent = encode_image(vae.cpu(), item, key_of(*_seen(item)), torch.device("cpu"))
                 vae.to(device)
             self.cache.put(self.key(item), {"latent": latent})
         del vae
@@ -146,9 +145,16 @@ class Latents:
         return self.cache.has(self.key(item))
 
 
+def _seen(item: Item) -> tuple[str, ...]:
+    """What a latent is of, whatever files the VAE comes from."""
+    picture = item.picture
+    control = (f"control {picture.width}x{picture.height}",) if picture.is_control else ()
+    return picture.digest, item.crop, *control
+
+
 @torch.no_grad()
 def encode_image(vae: Any, item: Item, key: str, device: torch.device) -> Tensor:
-    """One sample of the latent distribution of a picture, drawn from its cache key, shifted and scaled.
+    """One sample of the latent distribution of a picture, drawn from its key, shifted and scaled.
 
     Of a control image it is the mean, which the pipelines take.
     """
@@ -167,20 +173,21 @@ def encode_image(vae: Any, item: Item, key: str, device: torch.device) -> Tensor
     return latent[0].cpu()
 
 
-def load_vae(folder: Path, device: torch.device) -> Any:
-    """The AutoencoderKL of a folder in float32. Raises TrainError."""
+def load_vae(place: Path, device: torch.device) -> Any:
+    """The AutoencoderKL of a folder or file in float32. Raises TrainError."""
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
-    return load_pretrained(AutoencoderKL, folder, "VAE", torch_dtype=torch.float32).to(device)
+    if place.is_file():
+        return load_file(AutoencoderKL, place, torch.float32).to(device)
+    return load_pretrained(AutoencoderKL, place, "VAE", torch_dtype=torch.float32).to(device)
 
 
-def vae_divisor(folder: Path) -> int:
+def vae_divisor(place: Path) -> int:
     """What the sides of a picture must be divisible by: the VAE's shrink times the transformer's patch of 2."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return int(2 * 2 ** (len(config["block_out_channels"]) - 1))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrainError(f"{folder / 'config.json'} cannot be read: {error}.") from error
+        return int(2 * 2 ** (len(config_of(place, "AutoencoderKL")["block_out_channels"]) - 1))
+    except (KeyError, TypeError) as error:
+        raise TrainError(f"{place / 'config.json'} has no block_out_channels.") from error
 
 
 def free_memory() -> None:

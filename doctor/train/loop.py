@@ -32,6 +32,7 @@ from .masks import Masks
 from .names import CACHE, KINDS, wants_compile
 from .numerics import numerics
 from .offload import offload_share
+from .part import check_parts
 from .preview import Preview, previews, prompts, sample_controls
 from .progress import Progress
 from .quantize import Kind
@@ -69,6 +70,7 @@ def run_training(
     *,
     model_folder: str,
     extras_folder: str | None,
+    part_places: Mapping[str, str],
     adapter_file: str | None,
     dataset_folders: Mapping[str, str],
     output_folder: str,
@@ -99,12 +101,12 @@ def run_training(
     progress.phase("Checking the model files")
     base = Path(model_folder)
     extras = None if extras_folder is None else Path(extras_folder)
-    folder, weights = sources(base, extras)
+    folder, weights = sources(base, extras, alone=bool(part_places))
     model = build_empty(folder)
     family = family_of(model)
     if place.type == "cpu" and max(shape[1] for shape in targets(model).values()) <= SMALL:
         torch.set_num_threads(1)
-    files = [weights] if weights.is_file() else weight_files(weights)
+    described_by = [] if folder.is_file() else [folder / "config.json"]
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     check_complete(transformer_entries(model, weights), expected, weights)
     share = offloaded_share(run)
@@ -115,11 +117,15 @@ def run_training(
         raise TrainError("layer_offloading does not go with weights shared among GPUs. Take one of the two out.")
     home = torch.device("cpu") if share else place
     adapter = {} if adapter_file is None else read_adapter(Path(adapter_file), linears(model), home)
-    parts = {name: component(name, base, extras) for name in ("vae", *family.TEXT_PARTS)}
+    parts = {
+        name: Path(part_places[name]) if name in part_places else component(name, base, extras)
+        for name in ("vae", *family.TEXT_PARTS)
+    }
+    check_parts(parts, family.TEXT_PARTS)
     quantization: Any = KINDS[run.quantization]
     identity = {
         "rank": described(run),
-        "base model": _digest([folder / "config.json", *files]),
+        "base model": _digest([*described_by, *weight_files(weights)]),
         "adapter": "none" if adapter_file is None else file_digest(Path(adapter_file)),
         "quantization": quantization,
     }

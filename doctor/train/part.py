@@ -79,6 +79,18 @@ def check_part(place: Path, class_name: str) -> dict[str, Any]:
     return config
 
 
+def check_parts(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> None:
+    """Look at the headers of parts in files of their own, and at the tokenizers. Raises TrainError.
+
+    `text_parts` are the classes of what encodes prompts, by the names of the parts, "" for a tokenizer.
+    """
+    for name, class_name in {"vae": "AutoencoderKL", **text_parts}.items():
+        if not class_name:
+            check_tokenizer(places[name])
+        elif places[name].is_file():
+            check_part(places[name], class_name)
+
+
 def check_tokenizer(folder: Path) -> None:
     """Raise TrainError where the tokenizer needs a package to be read that is not here."""
     if (folder / "tokenizer.json").is_file() or not (folder / "spiece.model").is_file():

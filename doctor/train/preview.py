@@ -54,8 +54,8 @@ class Preview:
         trainer = self.trainer
         first = trainer.ranks.first
         latents: list[Tensor] = []
-        scheduler = trainer.family.scheduler(self.model_folder)
         model: Any = trainer.model
+        scheduler = trainer.family.scheduler(self.model_folder, model)
         for part in self.removal:
             part.active = True
         try:

@@ -14,6 +14,7 @@ import torch
 from .encode import Cache, counted, fingerprint, free_memory, key_of
 from .errors import TrainError
 from .families import Embedding, Family, family_named
+from .part import all_files
 from .quantize import Kind
 from .text_process import Request, TextProcess
 
@@ -81,7 +82,7 @@ class Texts:
 
     def size(self) -> int:
         """Bytes of the encoder's files."""
-        return sum(file.stat().st_size for folder in self.folders.values() for file in folder.iterdir())
+        return sum(file.stat().st_size for place in self.folders.values() for file in all_files(place))
 
 
 def encode_texts(request: Request, phase: Callable[[str], None]) -> None:

@@ -27,9 +27,9 @@ class Family(Protocol):
     `TITLE` is its name for people, `CLASS_NAME` the transformer's class in `MODULE`, `VERSIONS` what other programs
     find in a LoRA's ss_base_model_version, by the architecture of the config, `PREFIX` what a LoRA's file writes
     before the name of a Linear.
-    `TEXT_PARTS` are the folders that encode prompts, `BLOCKS` the lists of blocks that may be checkpointed or moved
-    one by one, in the order in which they run. `GUIDED` says that the model takes the guidance as a number, so that
-    no second pass with the negative prompt is needed.
+    `TEXT_PARTS` are the parts that encode prompts, with the classes of their models, "" for a tokenizer; `BLOCKS` the
+    lists of blocks that may be checkpointed or moved one by one, in the order in which they run. `GUIDED` says that
+    the model takes the guidance as a number, so that no second pass with the negative prompt is needed.
     """
 
     TITLE: str
@@ -37,7 +37,7 @@ class Family(Protocol):
     MODULE: str
     VERSIONS: Mapping[str, str]
     PREFIX: str
-    TEXT_PARTS: tuple[str, ...]
+    TEXT_PARTS: Mapping[str, str]
     BLOCKS: tuple[str, ...]
     GUIDED: bool
 
@@ -79,8 +79,8 @@ class Family(Protocol):
         """
         ...
 
-    def scheduler(self, model_folder: Path) -> Any:
-        """diffusers' scheduler that previews are painted with."""
+    def scheduler(self, model_folder: Path, model: nn.Module) -> Any:
+        """diffusers' scheduler that previews are painted with: the folder's, else that of models like this one."""
         ...
 
     def shift(self, cells: int) -> float:

@@ -19,13 +19,18 @@ CLASS_NAME: str = "FluxTransformer2DModel"
 MODULE: str = "diffusers.models.transformers.transformer_flux"
 VERSIONS: Mapping[str, str] = {"flux": "flux.1", "flux_kontext": "flux.1_kontext"}
 PREFIX: str = "transformer."
-TEXT_PARTS: tuple[str, ...] = ("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")
+TEXT_PARTS: Mapping[str, str] = {
+    "text_encoder": "CLIPTextModel",
+    "text_encoder_2": "T5EncoderModel",
+    "tokenizer": "",
+    "tokenizer_2": "",
+}
 BLOCKS: tuple[str, ...] = ("transformer_blocks", "single_transformer_blocks")
 GUIDED: bool = True
 
 # T5's tokens, of schnell too: ai-toolkit asks for as many of both.
 PROMPT = 512
-# Flux's scheduler where the model folder has none.
+# The scheduler of dev and Kontext where the model folder has none, and what differs for schnell.
 SCHEDULER: Mapping[str, Any] = {
     "num_train_timesteps": 1000,
     "shift": 3.0,
@@ -35,6 +40,7 @@ SCHEDULER: Mapping[str, Any] = {
     "base_image_seq_len": 256,
     "max_image_seq_len": 4096,
 }
+OF_SCHNELL: Mapping[str, Any] = {"shift": 1.0, "use_dynamic_shifting": False}
 
 
 def is_quantized(name: str) -> bool:
@@ -124,14 +130,15 @@ def _ids(height: int, width: int, image: int) -> Tensor:
     return torch.stack([torch.full_like(rows, image), rows, columns], dim=-1).reshape(-1, 3).float()
 
 
-def scheduler(model_folder: Path) -> Any:
-    """The flow-matching Euler scheduler of the model folder, else that of dev."""
+def scheduler(model_folder: Path, model: nn.Module) -> Any:
+    """The flow-matching Euler scheduler of the model folder, else that of dev or, without guidance, of schnell."""
     from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 
     make: Any = FlowMatchEulerDiscreteScheduler
     if (model_folder / "scheduler" / "scheduler_config.json").is_file():
         return make.from_pretrained(str(model_folder), subfolder="scheduler")
-    return make(**SCHEDULER)
+    config: Any = model.config
+    return make(**(SCHEDULER if config.guidance_embeds else {**SCHEDULER, **OF_SCHNELL}))
 
 
 def shift(cells: int) -> float:

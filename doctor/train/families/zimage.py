@@ -18,7 +18,7 @@ CLASS_NAME: str = "ZImageTransformer2DModel"
 MODULE: str = "diffusers.models.transformers.transformer_z_image"
 VERSIONS: Mapping[str, str] = {"zimage": "zimage"}
 PREFIX: str = "diffusion_model."
-TEXT_PARTS: tuple[str, ...] = ("text_encoder", "tokenizer")
+TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen3Model", "tokenizer": ""}
 BLOCKS: tuple[str, ...] = ("noise_refiner", "context_refiner", "layers")
 GUIDED: bool = False
 
@@ -83,7 +83,7 @@ def predict(
     return -torch.stack([value.float() for value in output]).squeeze(2)
 
 
-def scheduler(model_folder: Path) -> Any:
+def scheduler(model_folder: Path, model: nn.Module) -> Any:
     """The flow-matching Euler scheduler of the model folder, else Z-Image's (1000 steps, shift 3)."""
     from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 

@@ -61,7 +61,7 @@ def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
 def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = None) -> Tensor:
     latent = denoise(
         model,
-        family.scheduler(folder),
+        family.scheduler(folder, model),
         PROMPT,
         text,
         text,

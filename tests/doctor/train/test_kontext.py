@@ -58,7 +58,7 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
     pipe.set_progress_bar_config(disable=True)
     ours = denoise(
         pipe.transformer,
-        family.scheduler(flux),
+        family.scheduler(flux, pipe.transformer),
         prompt,
         text,
         text,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ from safetensors.torch import load_file as load_tensors
 from torch import Tensor
 from transformers import CLIPTextModel, Qwen3Model, T5EncoderModel
 
-from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.model.run import Run, SamplePrompt
+from zdoctor.doctor.train import TrainError, TrainResult
 from zdoctor.doctor.train.encoders import load_encoder
+from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.part import all_files, check_part, check_tokenizer, config_of
 from zdoctor.doctor.train.pretrained import load_file, load_pretrained
 
 from . import parts as made
+from .patient import Recorder, go, run_with
 
 CPU = torch.device("cpu")
 Parts = tuple[Path, dict[str, Path]]
@@ -40,6 +45,15 @@ def zimage_parts(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Parts:
     folder = tmp_path_factory.mktemp("zimage-parts")
     model = made.zimage_model(folder / "model", tiny)
     return model, made.zimage_parts(model, folder / "parts")
+
+
+@pytest.fixture(scope="module")
+def two(circles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two of the circles. Read only."""
+    folder = tmp_path_factory.mktemp("two")
+    for name in ("0.png", "0.txt", "1.png", "1.txt"):
+        shutil.copy(circles / name, folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", ["flux_parts", "zimage_parts"])
@@ -149,3 +163,87 @@ def test_a_tokenizer_that_needs_a_package_is_named(tmp_path: Path, monkeypatch: 
         check_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes(b"")
     check_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "architecture"), [("flux_parts", "flux"), ("zimage_parts", "zimage")])
+def test_the_same_training(
+    name: str, architecture: str, two: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Losses, LoRA and previews are those of the diffusers folder, bit for bit."""
+    model, files = request.getfixturevalue(name)
+    prompt = SamplePrompt("a b ab", 32, 32, 3, 1, 3.5)
+    run = run_with(
+        architecture=architecture,
+        steps=2,
+        batch_size=1,
+        disable_sampling=False,
+        samples=(prompt,),
+        sample_every=2,
+        skip_first_sample=True,
+    )
+    theirs = go(run, model, two, tmp_path / "folder", fresh=True)
+    ours = trained(run, files, two, tmp_path / "parts")
+    assert ours.losses == theirs.losses
+    tensors = load_tensors(theirs.lora)
+    assert all(torch.equal(value, tensors[key]) for key, value in load_tensors(ours.lora).items())
+    assert [Path(file).read_bytes() for file in ours.samples] == [Path(file).read_bytes() for file in theirs.samples]
+    assert len(ours.samples) == 1
+
+
+def test_text_encoders_in_eight_bits_and_a_process_that_goes_on(flux_parts: Parts, two: Path, tmp_path: Path) -> None:
+    model, files = flux_parts
+    run = run_with(
+        architecture="flux", steps=2, batch_size=1, text_encoder_quantization="int8", quantization="float8"
+    )
+    straight = go(run, model, two, tmp_path / "folder", fresh=True)
+    trained(replace(run, steps=1), files, two, tmp_path / "parts")
+    assert trained(run, files, two, tmp_path / "parts").losses == straight.losses
+    moved = Path(shutil.copytree(files["vae"].parent, tmp_path / "moved"))
+    other = {
+        **files,
+        "transformer": made.write(moved / "flux1-dev.safetensors", made.tensors_of(model / "transformer")),
+    }
+    with pytest.raises(TrainError, match="base model"):
+        trained(replace(run, steps=3), other, two, tmp_path / "parts")
+
+
+def test_what_does_not_fit_ends_the_start_before_anything_is_loaded(
+    flux_parts: Parts, two: Path, tmp_path: Path
+) -> None:
+    _, files = flux_parts
+    recorder = Recorder()
+    for part, other, said in (
+        ("text_encoder", "text_encoder_2", "holds a T5 text encoder"),
+        ("vae", "transformer", "is not a VAE"),
+    ):
+        with pytest.raises(TrainError, match=said):
+            trained(
+                run_with(architecture="flux"),
+                {**files, part: files[other]},
+                two,
+                tmp_path / "out",
+                progress=recorder,
+            )
+    with pytest.raises(TrainError, match="There is no vae folder"):
+        some = {name: place for name, place in files.items() if name != "vae"}
+        trained(run_with(architecture="flux"), some, two, tmp_path / "out", progress=recorder)
+    assert set(recorder.phases) == {"Checking the model files"}
+
+
+def test_without_guidance_it_is_schnell(flux: Path, tmp_path: Path) -> None:
+    model = made.flux_model(tmp_path / "model", flux, guided=False)
+    files = made.flux_parts(model, tmp_path / "parts")
+    transformer = build_empty(files["transformer"])
+    schnell, dev = (
+        family.scheduler(tmp_path, transformer),
+        family.scheduler(tmp_path, build_empty(flux / "transformer")),
+    )
+    assert schnell.config.shift == 1.0 and not schnell.config.use_dynamic_shifting
+    assert dev.config.shift == 3.0 and dev.config.use_dynamic_shifting
+
+
+def trained(
+    run: Run, files: dict[str, Path], images: Path, output: Path, progress: Recorder | None = None
+) -> TrainResult:
+    parts = {name: str(place) for name, place in files.items() if name != "transformer"}
+    return go(run, files["transformer"], images, output, parts=parts, fresh=True, progress=progress)

@@ -97,7 +97,7 @@ def sampled(model: Any, tiny: Path, pipe: Any, prompt: SamplePrompt) -> Tensor:
     (positive,), (negative,) = pipe.encode_prompt(prompt.prompt, negative_prompt=prompt.negative)
     latent = denoise(
         model,
-        zimage.scheduler(tiny),
+        zimage.scheduler(tiny, model),
         prompt,
         {"states": positive},
         {"states": negative},
