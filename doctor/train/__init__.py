@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from ..model.run import Run
 from .errors import TrainError
-from .imports import explained_imports, import_lean
+from .imports import explained_imports, lean_imports
 from .lock import alone
 from .names import CACHE, wants_compile
 from .progress import Progress, Silent, default_progress
@@ -94,9 +95,7 @@ def train(
 
 def _loop(lean: bool = False) -> Callable[..., TrainResult]:
     """`loop.run_training`, and whatever is slow to import with it. Raises TrainError where that fails."""
-    with explained_imports():
-        if lean:
-            import_lean("diffusers", "models.transformers")
+    with explained_imports(), lean_imports() if lean else nullcontext():
         import diffusers.models.transformers  # noqa: F401
 
         from .loop import run_training
