@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 
 from ..doctor.model import Finding, Fix, Memory, Run, SetValue, TrainingEffect
 from ..doctor.rules import repair
@@ -13,29 +12,25 @@ _ORDER: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 @repair("MEM001")
 def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
-    """The shortest part of the ladder that makes the high end of the estimate fit.
-
-    Settings with the same resulting peak belong together (a smaller batch with more accumulation).
-    """
+    """The shortest part of the ladder that makes the high end of the estimate fit."""
     chosen: dict[str, object] = {}
     worst = 0
-    lowest = memory.peak.total
-    for peak, together in groupby(memory.alternatives, key=lambda alternative: alternative[3]):
-        for key, value, effect, _ in together:
-            chosen[key] = value  # a resolution may be lowered twice: the last word counts
-            worst = max(worst, _ORDER.index(effect) if effect in _ORDER else len(_ORDER) - 1)
-        lowest = peak
-        if peak + memory.margin <= memory.free:
+    lowest, high = memory.peak.total, memory.peak.total + memory.margin
+    for step in memory.alternatives:
+        chosen.update(step.settings)  # a resolution may be lowered twice: the last word counts
+        worst = max(worst, _ORDER.index(step.effect))
+        lowest, high = step.peak, step.high
+        if high <= memory.free:
             settings = ", ".join(f"{key} to {_shown(value)}" for key, value in chosen.items())
             steps = tuple(SetValue(run.where(key).path, run.pointer(key), value) for key, value in chosen.items())
-            yield Fix(f"set {settings} (peak {peak / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
+            yield Fix(f"set {settings} (peak {lowest / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
             return
-    yield Fix(
-        f"free memory on {memory.device} or use one with more: no setting brings the peak below "
-        f"{lowest / 2**30:.1f} GiB (computed)",
-        (),
-        "show",
-    )
+    if lowest > memory.free:
+        why = f"no setting brings the peak below {lowest / 2**30:.1f} GiB (computed)"
+    else:
+        sizes = [f"{size / 2**30:.1f} GiB" for size in (lowest, high, memory.free)]
+        why = "with all settings the peak is {}, perhaps {} (computed), and {} are free".format(*sizes)
+    yield Fix(f"free memory on {memory.device} or use one with more: {why}", (), "show")
 
 
 def _shown(value: object) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, found
+from ...doctor.model.families import NEVER_OFFLOADED
 from ...doctor.rules import rule
 from .keys import TRANSFORMERS
 from .places import key_where
@@ -136,6 +137,12 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
             value = run.setting(key)
             if value not in (None, "", False, {}, 16):
                 yield inert(key, "the Z-Image loader never reads it")
+    if run.setting("model/layer_offloading") and architecture in NEVER_OFFLOADED:
+        yield inert(
+            "model/layer_offloading",
+            "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "
+            "quantize, low_vram while it loads, and a smaller resolution",
+        )
     device = run.setting("device")
     if isinstance(device, str) and ":" in device and device != "cuda:0":
         yield inert(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import isqrt
 
 from ..model import Run
+from ..model.families import NEVER_OFFLOADED
 
 
 def lokr_factor(run: Run) -> int:
@@ -21,7 +22,8 @@ def lokr_rank(run: Run) -> int | None:
 
 def offloaded_share(run: Run) -> float:
     """Which share of the blocks' frozen weights stays in host memory: ai-toolkit's layer_offloading."""
-    if not run.setting("model/layer_offloading"):
+    never = run.trainer == "ai-toolkit" and run.architecture in NEVER_OFFLOADED
+    if never or not run.setting("model/layer_offloading"):
         return 0.0
     share = run.setting("model/layer_offloading_transformer_percent", 1.0)
     return min(1.0, max(0.0, float(share))) if isinstance(share, int | float) else 1.0

@@ -49,6 +49,10 @@ def predict(
     free = card.memory_free if card else system.memory_available
     peak = max(phases, key=lambda phase: phase.total)
     blocks = runner_blocks(run, sizes, card) if run.trainer == OWN else blocks_of(sizes, run)
+
+    def host(changed: Run) -> int:
+        return _host_peak(changed, sizes, card) if card else 0
+
     return Memory(
         device=f"cuda:{card.index} {card.name}" if card else "cpu",
         phases=phases,
@@ -56,9 +60,9 @@ def predict(
         free=free,
         budget_source=card.source if card else "measured: the system's available memory",
         assumptions=_assumptions(sizes, card, datasets),
-        host_peak=_host_peak(run, sizes, card) if card else peak.total,
+        host_peak=host(run) if card else peak.total,
         host_free=system.memory_available,
-        alternatives=tuple(alternatives_of(run, sizes, known, card)),
+        alternatives=tuple(alternatives_of(run, sizes, known, card, host, system.memory_available)),
         margin=highest_of(run, sizes, known, card) - peak.total,
         cards=len(gpus) if card and len({gpu.name for gpu in gpus}) == 1 and not offloaded_share(run) else 1,
         least_free=min((gpu.memory_free for gpu in gpus), default=0),

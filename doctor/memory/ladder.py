@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..architectures.sizes import Sizes
-from ..model import DatasetFolder, Gpu, Run, Value
-from ..model.families import OWN
+from ..model import Alternative, DatasetFolder, Gpu, Run, TrainingEffect, Value
+from ..model.families import NEVER_OFFLOADED, OWN
 from .peaks import highest_of, peak_of
 
 
 def alternatives_of(
-    run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None
-) -> Iterator[tuple[str, Any, str, int]]:
-    """Settings of ai-toolkit that lower the peak, the harmless first, each on top of the ones before it."""
+    run: Run,
+    sizes: Sizes,
+    datasets: Sequence[DatasetFolder],
+    card: Gpu | None,
+    host_peak: Callable[[Run], int],
+    host_free: int,
+) -> Iterator[Alternative]:
+    """Settings of ai-toolkit that lower the peak, the harmless first, each on top of the ones before it.
+
+    None takes more host memory than is free, unless the run as written does.
+    """
     if run.trainer not in ("ai-toolkit", OWN) or run.keys.get("dtype") != "train/dtype":
         return
-
-    margin = highest_of(run, sizes, datasets, card) - peak_of(run, sizes, datasets, card)
-
-    def peak(changed: Run) -> int:
-        # never so low that the margin of the run as written would make it look safer than it is
-        high = highest_of(changed, sizes, datasets, card)
-        return max(peak_of(changed, sizes, datasets, card), high - margin)
-
-    best = peak(run)
+    best = highest_of(run, sizes, datasets, card)
+    host_most = max(host_free, host_peak(run))
     while True:
         for settings, effect, change in _steps(run):
             changed = change(run)
-            if (lower := peak(changed)) < best:
-                run, best = changed, lower
-                for key, value in settings:
-                    yield key, value, effect, best
+            if host_peak(changed) <= host_most and (high := highest_of(changed, sizes, datasets, card)) < best:
+                run, best = changed, high
+                yield Alternative(settings, effect, peak_of(run, sizes, datasets, card), high)
                 break  # what did not matter before may matter now, and the harmless come first again
         else:
             return
 
 
-def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
+def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], TrainingEffect, Any]]:
     shuffled = any(
         run.setting(f"{dataset.key}/shuffle_tokens") is True or f"{dataset.key}/token_dropout_rate" in run.settings
         for dataset in run.datasets
@@ -75,6 +75,14 @@ def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
     if run.text_encoder_quantization is None:
         key = (("model/quantize_te", True),)
         yield key, "changes-result", lambda r: replace(r, text_encoder_quantization="qfloat8")
+    if _may_offload(run):
+        away = Value(True, run.where("model/layer_offloading"), 0, 0)
+        # ai-toolkit then takes float8 for qfloat8, which rounds in another way
+        effect: TrainingEffect = (
+            "changes-result" if run.trainer != OWN and run.quantization == "qfloat8" else "equivalent"
+        )
+        key = (("model/layer_offloading", True),)
+        yield key, effect, lambda r: replace(r, settings={**r.settings, "model/layer_offloading": away})
     for limit in (1024, 768, 512):
         if not any(resolution > limit for dataset in run.datasets for resolution in dataset.resolutions):
             continue
@@ -88,3 +96,11 @@ def _steps(run: Run) -> Iterator[tuple[tuple[tuple[str, Any], ...], str, Any]]:
             if old.resolutions != new.resolutions
         )
         yield settings, "changes-result", lambda r, lowered=lowered: replace(r, datasets=lowered)
+
+
+def _may_offload(run: Run) -> bool:
+    """Whether blocks can wait in host memory and do not yet. It takes time in every step, but no picture less."""
+    loads = run.trainer == OWN or run.architecture not in NEVER_OFFLOADED
+    together = not any(run.setting(f"model/{name}") for name in ("layer_offloading", "compile", "block_compile"))
+    every = run.setting("train/gradient_checkpointing_interval", 1) == 1
+    return loads and together and every and run.gradient_checkpointing

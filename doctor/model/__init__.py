@@ -5,7 +5,7 @@ from .datasets import DatasetFolder, Image
 from .facts import Entry, Facts, Files, Gpu, System, WritePlace, Writes
 from .findings import SEVERITIES, Finding, Outcome, Report, Severity, found
 from .hub import Hub, HubFile, HubRepo
-from .memory import Memory, Phase
+from .memory import Alternative, Memory, Phase
 from .microstep import MicroStep
 from .plans import (
     CopyItem,
@@ -33,6 +33,7 @@ from .weights import Component, ModelFolder, Tensor, WeightFile
 
 __all__ = [
     "SEVERITIES",
+    "Alternative",
     "Checkout",
     "Component",
     "Config",

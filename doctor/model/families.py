@@ -115,6 +115,8 @@ _OWN = {
     "flux_kontext": replace(_KONTEXT, single_file="black-forest-labs/FLUX.1-Kontext-dev", bare=True),
 }
 TRAINED = tuple(_OWN)
+# ai-toolkit's layer_offloading counts for the loaders that look at it; these do not.
+NEVER_OFFLOADED = ("flux", "flux_kontext")
 EDITING = ("flux_kontext",)  # those of them that are given a control image
 
 

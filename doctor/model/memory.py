@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .plans import TrainingEffect
 from .record import dataclass
 
 
@@ -21,13 +22,22 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Settings, by key, that lower the peak to `peak` bytes, at worst to `high`. `effect`: on what is learnt."""
+
+    settings: tuple[tuple[str, Any], ...]
+    effect: TrainingEffect
+    peak: int
+    high: int
+
+
+@dataclass(frozen=True)
 class Memory:
     """Predicted device memory, phase by phase, with the measured budget it is held against.
 
-    `alternatives` are the settings that lower the peak: (key, value, training effect, resulting peak bytes),
-    each applied on top of the ones before it. The true peak is expected within `margin` bytes of the computed one.
-    There are `cards` of the same kind, of which the fullest has `least_free` bytes left; the transformer's blocks
-    take `blocks` bytes, the largest of them `block`.
+    Each of the `alternatives` is applied on top of the ones before it. The true peak is expected within `margin`
+    bytes of the computed one. There are `cards` of the same kind, of which the fullest has `least_free` bytes left;
+    the transformer's blocks take `blocks` bytes, the largest of them `block`.
     """
 
     device: str
@@ -38,7 +48,7 @@ class Memory:
     assumptions: str
     host_peak: int = 0
     host_free: int = 0
-    alternatives: tuple[tuple[str, Any, str, int], ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
     margin: int = 0
     cards: int = 1
     least_free: int = 0

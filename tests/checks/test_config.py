@@ -160,6 +160,14 @@ def test_inert(sick: str, key: str) -> None:
     assert key in after
 
 
+@pytest.mark.parametrize(("architecture", "inert"), [("flux", True), ("flux_kontext", True), ("zimage", False)])
+def test_offloading_is_nothing_to_the_loader_of_flux(architecture: str, inert: bool) -> None:
+    text = changed("layer_offloading", "true", changed("arch", architecture))
+    said = {f.args.get("key"): f.text() for f in examined(text, "CFG003")}
+    assert ("model/layer_offloading" in said) is inert
+    assert not inert or "all weights lie on the card" in said["model/layer_offloading"]
+
+
 def test_inert_settings_wake_up() -> None:
     awake = changed("do_differential_guidance", "true\n        do_guidance_loss: true")
     awake = awake.replace("        model_kwargs:\n          low_cpu_mem_usage: false\n", "")

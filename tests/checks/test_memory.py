@@ -122,6 +122,15 @@ def test_when_nothing_suffices_it_is_said() -> None:
     (finding,) = vram_over_budget(run, seen)
     (fix,) = lower_the_peak(finding, run, seen)
     assert fix.safety == "show" and not fix.steps
+    assert "no setting brings the peak below" in fix.title
+
+
+def test_where_only_the_margin_is_missed_that_is_said() -> None:
+    run = zimage()
+    (finding,) = vram_over_budget(run, memory(run, card(8)))
+    (fix,) = lower_the_peak(finding, run, memory(run, card(8)))
+    assert fix.safety == "show" and not fix.steps
+    assert "with all settings the peak is 7.9 GiB, perhaps 8.4 GiB (computed), and 8.0 GiB are free" in fix.title
 
 
 def test_ram() -> None:
