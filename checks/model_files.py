@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..doctor.model import Component, Finding, ModelFolder, Run, found
 from ..doctor.model.families import OWN, family_of
@@ -58,10 +58,25 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """
     if run.kind == "other":
         return
+    mistaken = _mistaken(run, model)
+    if mistaken is not None:
+        yield mistaken
+        return
+    local = [part for part in model.components.values() if part.repo is None]
+    absent = [part for part in local if part.problem == "missing"]
+    if absent:
+        yield _without_parts(run, absent)
+    for part in local:
+        if part not in absent:
+            yield from _without_files(run, part)
+
+
+def _mistaken(run: Run, model: ModelFolder) -> Finding | None:
+    """A folder that is no model folder, but lies above or inside one."""
     place = run.where("base_model")
     cache = model.components.get("cache")
     if cache is not None:
-        yield found(
+        return found(
             place,
             "{path} is the root of a hub cache entry; the files lie in a snapshot inside it, {snapshot}.",
             otherwise="Loading the model fails: OSError: Error no file named config.json found in directory {path}",
@@ -69,10 +84,9 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
             path=model.source,
             snapshot=cache.folder,
         )
-        return
     whole = model.components.get("whole")
     if whole is not None:
-        yield found(
+        return found(
             place,
             "{path} is the transformer's own folder; {trainer} opens the folder of the whole model, {whole}.",
             otherwise="Loading fails: OSError: … is not the path to a directory containing a config.json file.",
@@ -81,56 +95,57 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
             trainer=run.trainer,
             whole=whole.folder,
         )
-        return
-    local = [part for part in model.components.values() if part.repo is None]
-    absent = [part for part in local if part.problem == "missing"]
-    if absent:
+    return None
+
+
+def _without_parts(run: Run, absent: Sequence[Component]) -> Finding:
+    return found(
+        run.where("extras_model") if run.extras_model else run.where("base_model"),
+        "The model folder {folder} has no {parts}.",
+        otherwise=_ENDS
+        if run.trainer == OWN
+        else _WORDLESS
+        if all(_wordless(run, part) for part in absent)
+        else "Loading fails: {error}",
+        evidence={"components": [part.name for part in absent]},
+        folder=_parent(absent[0].folder),
+        parts=", ".join(f"{part.name}/" for part in absent),
+        error=_absence(run, absent[0], [part.name for part in absent]),
+    )
+
+
+def _without_files(run: Run, part: Component) -> Iterator[Finding]:
+    place = run.where("base_model")
+    gone = [*part.missing_files, *(weight.name for weight in part.weights if weight.problem == "missing")]
+    if gone:
+        instead = next((weight.detail for weight in part.weights if weight.problem == "missing"), "")
         yield found(
-            run.where("extras_model") if run.extras_model else place,
-            "The model folder {folder} has no {parts}.",
+            place,
+            "{component} lacks {files} in {folder}."
+            if not instead
+            else "{component} lacks {files} in {folder}: {instead}.",
             otherwise=_ENDS
             if run.trainer == OWN
             else _WORDLESS
-            if all(_wordless(run, part) for part in absent)
+            if _wordless(run, part) and gone[0] == "tokenizer.json"
             else "Loading fails: {error}",
-            evidence={"components": [part.name for part in absent]},
-            folder=_parent(absent[0].folder),
-            parts=", ".join(f"{part.name}/" for part in absent),
-            error=_absence(run, absent[0], [part.name for part in absent]),
+            evidence={"component": part.name, "files": gone[:50]},
+            component=part.name,
+            files=_few(gone),
+            instead=instead,
+            folder=part.folder,
+            error=_absence_of(part, gone[0]),
         )
-    for part in local:
-        if part in absent:
-            continue
-        gone = [*part.missing_files, *(weight.name for weight in part.weights if weight.problem == "missing")]
-        if gone:
-            instead = next((weight.detail for weight in part.weights if weight.problem == "missing"), "")
-            yield found(
-                place,
-                "{component} lacks {files} in {folder}."
-                if not instead
-                else "{component} lacks {files} in {folder}: {instead}.",
-                otherwise=_ENDS
-                if run.trainer == OWN
-                else _WORDLESS
-                if _wordless(run, part) and gone[0] == "tokenizer.json"
-                else "Loading fails: {error}",
-                evidence={"component": part.name, "files": gone[:50]},
-                component=part.name,
-                files=_few(gone),
-                instead=instead,
-                folder=part.folder,
-                error=_absence_of(part, gone[0]),
-            )
-        elif part.problem:
-            yield found(
-                run.where("model/vae_path") if part.name == "vae" and "model/vae_path" in run.settings else place,
-                "{component} in {folder} cannot be opened: {problem}.",
-                otherwise="Loading fails when {component} is opened.",
-                evidence={"component": part.name},
-                component=part.name,
-                problem=part.problem,
-                folder=part.folder,
-            )
+    elif part.problem:
+        yield found(
+            run.where("model/vae_path") if part.name == "vae" and "model/vae_path" in run.settings else place,
+            "{component} in {folder} cannot be opened: {problem}.",
+            otherwise="Loading fails when {component} is opened.",
+            evidence={"component": part.name},
+            component=part.name,
+            problem=part.problem,
+            folder=part.folder,
+        )
 
 
 def _wordless(run: Run, part: Component) -> bool:
