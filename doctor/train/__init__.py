@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 
 from ..model.run import Run
 from .errors import TrainError
-from .imports import explained_imports, lean_imports
+from .imports import explained_imports, import_lean
 from .lock import alone
 from .names import CACHE, wants_compile
 from .progress import Progress, Silent, default_progress
@@ -27,7 +26,6 @@ def train(
     *,
     model_folder: str,
     extras_folder: str | None = None,
-    parts: Mapping[str, str] | None = None,
     adapter_file: str | None = None,
     dataset_folders: Mapping[str, str],
     output_folder: str,
@@ -43,8 +41,6 @@ def train(
 
     All paths are absolute. `model_folder` is a diffusers folder with transformer/, or the transformer's own folder,
     or a single file, whose config.json is then that of `extras_folder`, which comes first for the other parts, too.
-    `parts` maps names of parts to places of their own, a folder or a file each; beside them a transformer that is a
-    single file needs no config.json.
     `dataset_folders` maps each Dataset.key to its folder. An output folder with the state of this run is gone on
     with. With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are evaluated
     instead of trained on (None: as many as when the run began, else none); with `skip_unreadable` pictures that
@@ -77,7 +73,6 @@ def train(
                 run,
                 model_folder=model_folder,
                 extras_folder=extras_folder,
-                part_places=parts or {},
                 adapter_file=adapter_file,
                 dataset_folders=dataset_folders,
                 output_folder=output_folder,
@@ -95,7 +90,9 @@ def train(
 
 def _loop(lean: bool = False) -> Callable[..., TrainResult]:
     """`loop.run_training`, and whatever is slow to import with it. Raises TrainError where that fails."""
-    with explained_imports(), lean_imports() if lean else nullcontext():
+    with explained_imports():
+        if lean:
+            import_lean("diffusers", "models.transformers")
         import diffusers.models.transformers  # noqa: F401
 
         from .loop import run_training

@@ -27,3 +27,23 @@ def test_a_torchvision_for_another_pytorch_is_named(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", TRAIN], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("The import of diffusers fails: operator torchvision::nms does not exist. ")
     assert "torchvision, xformers or torchao" in done.stdout
+
+
+LEAN = """
+import sys
+from zdoctor.doctor.train.imports import import_lean
+import_lean("stubborn", "inner")
+print(*[name for name in ("stubborn", "stubborn.inner", "torch._dynamo") if name in sys.modules])
+import stubborn.inner
+print(stubborn.inner.found)
+"""
+
+
+def test_a_package_that_needs_what_is_hidden_is_imported_as_ever(tmp_path: Path) -> None:
+    (tmp_path / "stubborn").mkdir()
+    (tmp_path / "stubborn" / "__init__.py").touch()
+    (tmp_path / "stubborn" / "inner.py").write_text("import torch._dynamo\nfound = torch._dynamo.__file__\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", LEAN], env=environment, capture_output=True, text=True, check=True)
+    left, found = done.stdout.splitlines()
+    assert left == "" and found.endswith("__init__.py")
