@@ -25,16 +25,20 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
 
     What: ai-toolkit takes files that end in .jpg, .jpeg, .png or .webp, in upper or lower case, from the folder and
     the folders inside it; hidden files and folders, linked folders and `_controls` are passed over. Nothing of that
-    kind is there, or no decoder opens what is there.
+    kind is there, or no decoder opens what is there. In place of a folder they take a JSON file, an object whose keys
+    are the pictures; another file there is none.
     Why: The dataset is read after the model was downloaded, loaded and quantized.
     Repair: Put the pictures there, or name the folder they are in. HEIC, AVIF, GIF, BMP and TIFF pictures have to be
     converted, archives unpacked.
     Upstream: ai-toolkit toolkit/data_loader.py (27a03a91).
-    Signature: AssertionError: no images found in …
+    Signature: AssertionError: no images found in …; json.decoder.JSONDecodeError or UnicodeDecodeError
     """
     unsure = ""
     for folder in _of_pictures(run, datasets):
         if folder.images or folder.more:
+            continue
+        if folder.is_file:
+            yield _in_place_of_a_folder(run, folder)
             continue
         if folder.unlisted:
             unsure = unsure or f"{folder.path} holds folders that could not be listed"
@@ -117,6 +121,19 @@ def _of_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Data
         several = run.setting(f"{folder.key}/num_frames") not in (0, 1, None)
         if not several and not run.setting(f"{folder.key}/auto_frame_count"):
             yield folder
+
+
+def _in_place_of_a_folder(run: Run, folder: DatasetFolder) -> Finding:
+    """A file where the folder should be: a picture, an archive, a list of captions."""
+    return found(
+        run.where(f"{folder.key}/folder_path"),
+        "{folder} is a file and no JSON list of pictures; folder_path names the folder that the pictures are in.",
+        otherwise="The run ends before anything is loaded."
+        if run.trainer == OWN
+        else "The trainer opens it as JSON: JSONDecodeError or UnicodeDecodeError, after the model was loaded.",
+        evidence={"file": folder.path},
+        folder=folder.path,
+    )
 
 
 def _message(unreadable: int, kind: str, number: int) -> str:

@@ -45,7 +45,7 @@ def summary(report: Report) -> tuple[str, str]:
     """What was found, by severity; and how the other rules ended."""
     counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
     parts = [f"{n} {severity if n == 1 else PLURALS[severity]}" for severity, n in counts.items() if n]
-    rest = f"{len(report.passed)} rules passed"
+    rest = f"{len(report.passed)} {'rule' if len(report.passed) == 1 else 'rules'} passed"
     if report.unknown:
         rest += f", {len(report.unknown)} not known"
     if report.crashed:

@@ -39,7 +39,8 @@ class DatasetFolder:
     `unreadable` are image files that cannot be decoded, with the reason; `more` counts images that were not looked
     into. `others` counts the files of other kinds by extension, captions left out; `unlisted` the folders inside that
     could not be listed, `captions` the files beside pictures that may be their captions, by extension. `blank` counts
-    the captions with nothing in them; `garbled` are those that are not UTF-8.
+    the captions with nothing in them; `garbled` are those that are not UTF-8. `is_file`: a file stands in its place,
+    and it is no JSON list of pictures.
     """
 
     key: str
@@ -52,3 +53,4 @@ class DatasetFolder:
     captions: Mapping[str, int] = field(default_factory=dict)
     blank: int = 0
     garbled: tuple[Garbled, ...] = ()
+    is_file: bool = False

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from ..model import DatasetFolder, Image, Run, Unknown
 from ..model.datasets import Garbled
-from ..model.families import BY_FILES
+from ..model.families import BY_FILES, OWN
 from ..model.run import repeats_of
 from .components import listed
 from .image import IMAGES, beginning, damage, dimensions
@@ -23,7 +23,7 @@ _CAPTION_LIMIT = 1 << 16
 
 
 def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknown:
-    """The datasets of a run whose folder exists; a dataset given as a JSON file is left out.
+    """The datasets of a run whose folder exists; a dataset given as a JSON list of pictures is left out.
 
     The headers of at most 2000 images a folder are read; `more` counts the others.
     """
@@ -37,6 +37,8 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
         if isinstance(names, Unknown):
             return Unknown(f"{dataset.folder}: {names.reason}")
         if names is None:
+            if run.trainer in ("ai-toolkit", OWN) and _is_no_list(world, root):
+                found.append(DatasetFolder(dataset.key, root, (), is_file=True))
             continue
         caption = f".{dataset.caption_extension.lstrip('.')}"
         if run.trainer not in BY_FILES:
@@ -49,6 +51,18 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
         walk = [folder for folder in inside if isinstance(listed(world, folder), tuple)]
         found += [_read(world, paths, dataset.key, folder, caption, kinds, deep=False) for folder in walk]
     return tuple(found)
+
+
+def _is_no_list(world: World, path: str) -> bool:
+    """Whether a file is certainly no JSON list of pictures, which the trainer takes in place of a folder.
+
+    A few bytes tell; more would be words of captions.
+    """
+    stat = resolve(world, Paths(world.system), path)[1]
+    if not isinstance(stat, Stat) or stat.kind != "file":
+        return False
+    start = world.read(path, 0, 16)
+    return not isinstance(start, Unknown) and (not stat.size or start.strip()[:1] not in (b"{", b""))
 
 
 def folders_in(world: World, folder: str) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -201,3 +202,28 @@ def test_a_folder_that_was_not_seen_whole_is_not_called_empty(tmp_path: Path) ->
     with pytest.raises(Unestablished, match="could not be listed"):
         list(no_images(run(tmp_path), (DatasetFolder("datasets/0", str(tmp_path), (), unlisted=1),)))
     assert list(no_images(run(tmp_path), (DatasetFolder("datasets/0", str(tmp_path), (), more=1),))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "taken"),
+    [
+        ("faces.json", b'{"/data/a.png": {"caption": "x"}}', True),
+        ("list.txt", b' \n{"/data/a.png": {}}', True),
+        ("a.png", picture("PNG"), False),
+        ("faces.zip", b"PK\3\4" + bytes(90), False),
+        ("captions.txt", b"a cat\n", False),
+        ("empty.json", b"", False),
+        ("list.json", b'["/data/a.png"]', False),
+    ],
+)
+def test_a_file_in_place_of_a_folder_must_be_a_list(name: str, content: bytes, taken: bool, tmp_path: Path) -> None:
+    """As the trainer opens it: `json.load(open(path))`, then its keys."""
+    file = tmp_path / name
+    file.write_bytes(content)
+    try:
+        with open(file, encoding="utf-8") as opened:
+            list(json.load(opened).keys())
+        assert taken
+    except (ValueError, AttributeError):
+        assert not taken
+    assert [finding.rule or finding.args["folder"] for finding in findings(file)] == ([] if taken else [str(file)])
