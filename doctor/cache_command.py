@@ -11,6 +11,7 @@ from .commands import Fixed
 from .engine import examine
 from .errors import UserError, not_cached
 from .examine import select
+from .machine import world_of
 from .model import Facts, Report
 from .model.caches import Inventory
 from .probe.hub.faults import probe_faults, run_of
@@ -26,7 +27,7 @@ def inventory(repo: str | None = None, *, deep: bool = False, progress: Any = No
 
     Raises UserError for a repository that is in none of them.
     """
-    world = commands.world_of(None, deep=deep, progress=progress)
+    world = world_of(None, deep=deep, progress=progress)
     _require(world, repo)
     return probe_inventory(world, repo, deep=deep)
 
@@ -43,7 +44,7 @@ def repair(
     repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None, reading: Any = None
 ) -> Mended:
     """Plan the repairs of every cached copy of a model and, with `apply`, carry them out and check again."""
-    world = commands.world_of(None)
+    world = world_of(None)
     _require(world, repo)
     if not any(found.kind == "model" for found in probe_inventory(world, repo).repos):
         raise UserError(
@@ -54,7 +55,7 @@ def repair(
 
     def look() -> Report:
         nonlocal seen
-        world = commands.world_of(None, deep=deep, progress=reading)
+        world = world_of(None, deep=deep, progress=reading)
         seen = probe_inventory(world, repo, deep=deep)
         facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
         return examine(facts, rules, all_repairs(), config=repo, trainer=None)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .engine import prescribe
 from .errors import UserError
 from .examine import Examination, examine_config, select
 from .handover import hand_over, not_green
+from .machine import world_of
 from .model import Fix, Hub, Plan, ReplaceText, Report, TrainingEffect
 from .model.record import dataclass
 from .probe.live import LiveWorld
-from .probe.world import World
 from .rules import all_rules
 
 if TYPE_CHECKING:
@@ -23,55 +21,6 @@ if TYPE_CHECKING:
     from .train import TrainResult
 
 MOST_PASSES = 3
-
-
-def world_of(
-    machine: str | None, *, deep: bool = False, progress: Any = None, trainer_source: str | None = None
-) -> World:
-    """The live machine, or the one in a machine file. Raises UserError for a file or checkout that is none.
-
-    `deep`: it keeps receipts of the files that it hashes, and tells `progress` (bytes done, in all, file name).
-    """
-    if trainer_source is not None:
-        checkout_at(trainer_source)
-    live = _deep_world(progress, trainer_source) if deep else LiveWorld(trainer_source=trainer_source)
-    if machine is None:
-        return live
-    from .probe.recorded import MachineError, RecordedWorld
-
-    try:
-        if Path(machine).exists() and not Path(machine).is_file():
-            raise MachineError("it is not a file")
-        record = json.loads(Path(machine).read_text(encoding="utf-8"))
-        if not isinstance(record, dict):
-            raise MachineError("it is not a JSON object")
-        return RecordedWorld(
-            record, live if record.get("live") else None, sources=live if trainer_source is not None else None
-        )
-    except FileNotFoundError:
-        raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
-    except RecursionError:
-        raise UserError(f"{machine} is no machine file: it is nested too deeply.") from None
-    except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
-        raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
-
-
-def _deep_world(progress: Any, trainer_source: str | None) -> LiveWorld:
-    from .receipts import Receipts
-    from .state import state_folder
-
-    return LiveWorld(receipts=Receipts(state_folder()), progress=progress, trainer_source=trainer_source)
-
-
-def checkout_at(folder: str) -> str:
-    """The trainer whose checkout a folder is. Raises UserError where it is none that zdoctor knows."""
-    from .schema import mining
-
-    trainer = mining.recognised(Path(folder))
-    if trainer is None:
-        known = ", ".join(mining.TRAINERS)
-        raise UserError(f"{folder} is no checkout of a trainer that zdoctor knows ({known}).", "Name its top folder.")
-    return trainer
 
 
 def examination(
