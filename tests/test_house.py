@@ -75,6 +75,13 @@ def test_only_the_runner_is_heavy(file: Path) -> None:
         assert place in ("doctor/commands.py", "doctor/handover.py", "doctor/train_command.py", "doctor/translate.py")
 
 
+def test_tests_are_imported_as_part_of_the_package() -> None:
+    """Under two names a module would be two: its caches made twice, its classes not equal."""
+    assert not {
+        str(file.relative_to(ROOT)) for file in modules("tests") if any(n.startswith("tests.") for n in imports(file))
+    }
+
+
 def test_every_folder_is_packaged() -> None:
     project = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()
     listed = set(project["tool"]["setuptools"]["packages"])

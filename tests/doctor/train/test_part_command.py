@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from tests.part_files import flux_command, zimage_command
 from zdoctor.doctor.cli import main
+from zdoctor.tests.part_files import flux_command, zimage_command
 
 from . import parts as made
 
