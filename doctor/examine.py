@@ -164,14 +164,16 @@ def _trainable(
 
     What is the same whoever trains is not looked at again.
     """
-    if reading.config.trainer in (None, SCRIPT, *BY_FILES) or not reading.runs:
+    if reading.config.trainer in (None, SCRIPT) or not reading.runs:
         return False
+    # The runner has datasets of its own where a folder of sd-scripts stands for those in it.
+    anew = BY_TRAINER | {"datasets"} if reading.config.trainer in BY_FILES else BY_TRAINER
     serious = {rule.id for rule in rules if rule.severity == "error"}
     # What stops the trainer mostly stops the runner, too: that is asked first.
     suspects = [rule for rule in rules if rule.id in found]
     for known in seen:
         shared = {
-            name: fact for name, fact in vars(known).items() if name not in BY_TRAINER and fact is not NOT_ASKED
+            name: fact for name, fact in vars(known).items() if name not in anew and fact is not NOT_ASKED
         }
         if isinstance(known.model, ModelFolder) and known.model.layout == "diffusers":
             shared["model"] = known.model

@@ -49,7 +49,12 @@ def test_numbered_folders_epochs_and_samples(
         "sample_prompts": "p.txt",
         "sample_every_n_epochs": 2,
     }
+    Path("train.sh").write_text(flux_command({**options, "resume": "state"}))
+    assert main(["check", "train.sh"]) == 1  # sd-scripts asks for the output folder
+    assert "own trainer" not in capsys.readouterr().out
     Path("train.sh").write_text(flux_command(options))
+    main(["check", "train.sh"])
+    assert "own trainer" in capsys.readouterr().out
     assert main(["train", "train.sh"]) == 0
     said = capsys.readouterr().out
     assert "Finished: 6 steps." in said and "Not as sd-scripts: all files of the run lie in out/cat." in said
