@@ -172,9 +172,7 @@ def _trainable(
     # What stops the trainer mostly stops the runner, too: that is asked first.
     suspects = [rule for rule in rules if rule.id in found]
     for known in seen:
-        shared = {
-            name: fact for name, fact in vars(known).items() if name not in anew and fact is not NOT_ASKED
-        }
+        shared = {name: fact for name, fact in vars(known).items() if name not in anew and fact is not NOT_ASKED}
         if isinstance(known.model, ModelFolder) and known.model.layout == "diffusers":
             shared["model"] = known.model
         if isinstance(known.run, Unknown):
