@@ -44,6 +44,6 @@ def test_a_disk_that_fills_up_leaves_the_last_good_checkpoint(tmp_path: Path) ->
 
 
 def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match="No space left on device. Make room there"), atomic(tmp_path / "a"):
+    with pytest.raises(TrainError, match=r"No space left on device\. Make room there"), atomic(tmp_path / "a"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
