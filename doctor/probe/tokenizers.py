@@ -17,13 +17,20 @@ def probe_tokenizers(world: World, paths: Paths, run: Run) -> dict[str, Componen
 
 
 def _found(world: World, paths: Paths, run: Run, tokenizer: Tokenizer) -> Component:
+    """A tokenizer.json is read as it is, a spiece.model only with other packages: that one is taken last."""
+    whole: list[Component] = []
     for folder, repo in _places(world, paths, run, tokenizer):
-        if isinstance(listed(world, folder), tuple):
-            expected = None if tokenizer.chats else tokenizer.name
-            part = read_component(world, tokenizer.name, folder, repo=repo, expected=expected)
-            if not part.missing_files and not part.problem:
+        names = listed(world, folder)
+        if not isinstance(names, tuple):
+            continue
+        expected = None if tokenizer.chats else tokenizer.name
+        part = read_component(world, tokenizer.name, folder, repo=repo, expected=expected)
+        if not part.missing_files and not part.problem:
+            whole.append(part)
+            if "tokenizer.json" in names:
                 return part
-    return Component(tokenizer.name, "", None, None, (), problem="missing", repo=tokenizer.repos[0][0])
+    absent = Component(tokenizer.name, "", None, None, (), problem="missing", repo=tokenizer.repos[0][0])
+    return whole[0] if whole else absent
 
 
 def _places(world: World, paths: Paths, run: Run, tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:

@@ -200,7 +200,8 @@ def test_tokenizers_of_the_diffusers_models_and_those_that_sd_scripts_keeps(cach
         "models--Tongyi-MAI--Z-Image",
     ):
         shutil.rmtree(cache / name)
-    store(cache, "black-forest-labs/FLUX.1-schnell", "tokenizer_2/tokenizer.json", "tokenizer_2/spiece.model")
+    store(cache, T5, "spiece.model")
+    schnell = store(cache, "black-forest-labs/FLUX.1-schnell", "tokenizer_2/tokenizer.json")
     turbo = store(cache, f"{QWEN}-Turbo", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json")
     kept = tmp_path / "kept" / "openai_clip-vit-large-patch14"
     kept.mkdir(parents=True)
@@ -208,6 +209,7 @@ def test_tokenizers_of_the_diffusers_models_and_those_that_sd_scripts_keeps(cach
     run = own(made.flux_command({**made.flux_files(), "tokenizer_cache_dir": kept.parent}))
     model = made.probed(run)
     assert said(run, model) == [] and model.components["tokenizer"].folder == str(kept)
+    assert model.components["tokenizer_2"].folder == str(schnell / "snapshots" / COMMIT / "tokenizer_2")
     run = own(made.zimage_command(made.zimage_files()))
     model = made.probed(run)
     assert said(run, model) == []

@@ -185,6 +185,8 @@ def differences(run: Run) -> list[str]:
         made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
     if run.architecture == "zimage":
         made.append("latents are drawn from what the VAE gives (musubi-tuner: the middle of it)")
+    if run.architecture != "zimage":
+        made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
     if run.adapter:
         made.append("samples are painted without base_weights")
     if run.quantization is not None and not w.flag("fp8_scaled"):
