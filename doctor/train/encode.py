@@ -107,15 +107,19 @@ def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path
 
 
 class Latents:
-    """Latents of items: one VAE encoding each, then read from the cache."""
+    """Latents of items: one VAE encoding each, then read from the cache.
 
-    def __init__(self, cache: Cache, vae: Path) -> None:
+    `middle`: they are the means of what the VAE gives instead of samples of it.
+    """
+
+    def __init__(self, cache: Cache, vae: Path, *, middle: bool = False) -> None:
         self.cache = cache
         self.vae = vae
+        self.middle = middle
         self.salt = fingerprint(vae)
 
     def key(self, item: Item) -> str:
-        return "latent-" + key_of(self.salt, *_seen(item))
+        return "latent-" + key_of(self.salt, *_seen(item), *(["middle"] if self.middle else []))
 
     def get(self, item: Item) -> Tensor:
         """The scaled latent, channels x height/8 x width/8, float32, on the CPU."""
@@ -131,10 +135,11 @@ class Latents:
         vae = load_vae(self.vae, device)
         for item in missing:
             try:
-                latent = encode_image(vae, item, key_of(*_seen(item)), device)
+                latent = encode_image(vae, item, key_of(*_seen(item)), device, middle=self.middle)
             except torch.OutOfMemoryError:
                 phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
-                latent = encode_image(vae.cpu(), item, key_of(*_seen(item)), torch.device("cpu"))
+                cpu = torch.device("cpu")
+                latent = encode_image(vae.cpu(), item, key_of(*_seen(item)), cpu, middle=self.middle)
                 vae.to(device)
             self.cache.put(self.key(item), {"latent": latent})
         del vae
@@ -153,10 +158,10 @@ def _seen(item: Item) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def encode_image(vae: Any, item: Item, key: str, device: torch.device) -> Tensor:
+def encode_image(vae: Any, item: Item, key: str, device: torch.device, *, middle: bool = False) -> Tensor:
     """One sample of the latent distribution of a picture, drawn from its key, shifted and scaled.
 
-    Of a control image it is the mean, which the pipelines take.
+    With `middle`, and of a control image, it is the mean, which the pipelines take.
     """
     image = load_pixels(item)
     flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
@@ -165,7 +170,7 @@ def encode_image(vae: Any, item: Item, key: str, device: torch.device) -> Tensor
         moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
     generator = torch.Generator().manual_seed(int(key[-12:], 16))
     noise = torch.randn(moments.mean.shape, generator=generator).to(device)
-    spread = 0.0 if item.picture.is_control else moments.std.float()
+    spread = 0.0 if middle or item.picture.is_control else moments.std.float()
     latent: Tensor = moments.mean.float() + spread * noise
     latent = (latent - (vae.config.shift_factor or 0.0)) * vae.config.scaling_factor
     if not torch.isfinite(latent).all():

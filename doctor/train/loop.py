@@ -162,7 +162,7 @@ def run_training(
     if state and there and (done := _finished(run, state, final, began, progress)):
         return done
     drawn = sample_controls(run, vae_divisor(parts["vae"]))
-    latents = Latents(cache, parts["vae"])
+    latents = Latents(cache, parts["vae"], middle=bool(run.setting("train/latent_middle")))
     of_texts: Any = KINDS.get(run.text_encoder_quantization, "none")
     texts = Texts(cache, family, parts, arithmetic.texts, of_texts, text_process)
     beside = place.type == "cpu" and ranks.size == 1 and BESIDE * texts.size() < _free()

@@ -117,6 +117,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
     put("train/grad_clip_method", "norm", "max_grad_norm")
     put("train/reg_weight", w.number(1.0, "prior_loss_weight"), "prior_loss_weight")
     put("train/unbalanced_masks", True, "masked_loss")
+    put("train/latent_middle", run.architecture == "zimage", "datasets")
     swapped = w.whole(0, "blocks_to_swap")
     if swapped > 0:
         share = min(1.0, swapped / _BLOCKS.get(run.architecture or "", 38))
@@ -183,8 +184,6 @@ def differences(run: Run) -> list[str]:
     ]
     if musubi and run.timestep_type != "sigma":
         made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
-    if run.architecture == "zimage":
-        made.append("latents are drawn from what the VAE gives (musubi-tuner: the middle of it)")
     if run.architecture != "zimage":
         made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
     if run.adapter:

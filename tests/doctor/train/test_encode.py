@@ -81,7 +81,8 @@ def test_a_text_encoder_without_all_its_tensors_is_refused_although_transformers
 def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path: Path) -> None:
     items = read_items(run_with(), {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
     ours = Latents(Cache(tmp_path), tiny / "vae")
-    assert ours.prepare(items, CPU, silence) == 6
+    middles = Latents(Cache(tmp_path), tiny / "vae", middle=True)
+    assert (ours.prepare(items, CPU, silence), middles.prepare(items, CPU, silence)) == (6, 6)
     pipe = ZImagePipeline.from_pretrained(str(tiny))
     from zdoctor.doctor.train.data import load_pixels
 
@@ -93,6 +94,7 @@ def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path
         assert ours.get(item).shape == (16, item.height // 8, item.width // 8)
         # The posterior of the tiny VAE is as narrow as a trained one's: one sample lies close to the mean.
         assert (ours.get(item) - theirs).abs().max() < 0.05
+        torch.testing.assert_close(middles.get(item), theirs)
 
 
 def test_a_picture_changed_in_place_gets_a_new_latent(tiny: Path, circles: Path, tmp_path: Path) -> None:
