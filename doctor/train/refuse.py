@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,7 +96,7 @@ def _updates(run: Run) -> Iterator[Reason]:
     clips = run.setting("train/grad_clip_method", CLIPS[0])
     if clips not in CLIPS:
         yield "train/grad_clip_method", f"grad_clip_method {clips} is not supported; use {' or '.join(CLIPS)}"
-    if not isinstance(run.learning_rate, (int, float)) or run.learning_rate <= 0:
+    if not isinstance(run.learning_rate, (int, float)) or not 0 < run.learning_rate < math.inf:
         yield "learning_rate", f"The learning rate {run.learning_rate!r} is not a number above 0"
 
 
@@ -194,6 +195,8 @@ def _drawn(run: Run) -> bool:
 def _datasets(run: Run) -> Iterator[Reason]:
     if not run.output_folder:
         yield "output_folder", "The config names no output folder"
+    if "/" in run.name or "\\" in run.name:
+        yield "name", f"The name {run.name} has a slash, and files are named after it; write a name without"
     if not run.datasets:
         yield "datasets", "The config names no dataset"
     elif all(dataset.is_regularisation for dataset in run.datasets):

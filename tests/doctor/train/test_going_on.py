@@ -35,6 +35,11 @@ def test_one_picture_that_is_not_finite_now_and_then_ends_the_run_too(
     assert saves and all(tensor.isfinite().all() for save in saves for tensor in save.values())
 
 
+def test_a_learning_rate_that_is_far_too_large_is_named(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match=r"has diverged \(.*holds \d.*lower the learning rate 1e\+30"):
+        go(run_with(steps=9, learning_rate=1e30, max_grad_norm=0.0), tiny, circles, tmp_path)
+
+
 def test_what_the_config_says_of_the_optimizer_counts_after_a_stop(tiny: Path, circles: Path, tmp_path: Path) -> None:
     go(run_with(steps=2), tiny, circles, tmp_path)
     go(run_with(steps=3, optimizer_settings={"weight_decay": 0.5, "betas": [0.8, 0.9]}), tiny, circles, tmp_path)

@@ -38,6 +38,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("eta_min of the schedule cosine is '1e-6'", {"scheduler": "cosine", "scheduler_settings": {"eta_min": "1e-6"}}),
     ("setting power of the schedule cosine", {"scheduler": "cosine", "scheduler_settings": {"power": 2}}),
     ("learning rate '1e-4'", {"learning_rate": "1e-4"}),
+    ("learning rate nan", {"learning_rate": float("nan")}),
+    ("name a/b has a slash", {"name": "a/b"}),
     ("no dataset", {"datasets": ()}),
     ("Making control images", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), controls=("depth",)),)}),
     (
