@@ -77,8 +77,8 @@ def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator
     """Pictures that cannot be opened or that are cut off.
 
     What: Files with the name of a picture that are empty, zeros, a web page, a Git LFS pointer, a HEIC picture or a
-    video, or that are shorter than they say; links to pictures that are gone. Headers and ends are looked at, the
-    pixels in between are not.
+    video, that are shorter than they say, or that this user may not read; links to pictures that are gone. Headers
+    and ends are looked at, the pixels in between are not.
     Why: ai-toolkit leaves out a picture that it cannot open, with a traceback that scrolls away and without a count:
     the LoRA is trained on fewer pictures than were meant. With fast_image_size, or a size noted in an earlier run,
     the picture is opened later, and caching its latents ends the run.

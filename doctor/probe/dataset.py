@@ -20,6 +20,8 @@ MOST_IMAGES = 2000
 MOST_FOLDERS = 1000
 _CAPTIONS = (".txt", ".caption", ".json", ".npz")
 _CAPTION_LIMIT = 1 << 16
+# what the system says of a file that the trainer will not get either
+_REFUSED = {"EACCES": "may not be read by this user", "EIO": "cannot be read: the disk reports an error"}
 
 
 def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknown:
@@ -170,9 +172,12 @@ def _picture(world: World, paths: Paths, path: str, caption: str, present: Conta
     if stat is None:
         seen.unreadable[path] = "is a link to something that is gone"
         return False
-    start = beginning(world, path) if isinstance(stat, Stat) else None
-    harm = damage(world, path, stat.size, start) if isinstance(stat, Stat) and start is not None else None
-    size = dimensions(world, path, start) if start is not None else None
+    start = beginning(world, path) if isinstance(stat, Stat) else stat
+    harm = size = None
+    if isinstance(start, Unknown):
+        harm = next((said for error, said in _REFUSED.items() if error in start.reason), None)
+    elif isinstance(stat, Stat):
+        harm, size = damage(world, path, stat.size, start), dimensions(world, path, start)
     if harm is not None:
         seen.unreadable[path] = harm
     elif size is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..model import Unknown
 from .world import World
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
@@ -17,10 +18,9 @@ _MARKUP = (b"<!doctype", b"<html", b"<head", b"<?xml", b"<svg")
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
-def beginning(world: World, path: str) -> bytes | None:
+def beginning(world: World, path: str) -> bytes | Unknown:
     """What the two questions below look at first; read once, for every look at a network file takes its time."""
-    start = world.read(path, 0, _FIRST)
-    return start if isinstance(start, bytes) else None
+    return world.read(path, 0, _FIRST)
 
 
 def dimensions(world: World, path: str, start: bytes) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ from PIL import Image as Pictures
 from PIL import ImageOps
 
 from zdoctor.checks.dataset import no_images, unreadable_images
-from zdoctor.doctor.model import DatasetFolder, Finding, Run, Value, Where
+from zdoctor.doctor.model import DatasetFolder, Finding, Run, Unknown, Value, Where
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished
@@ -99,6 +99,31 @@ def seen(folder: Path) -> tuple[DatasetFolder, ...]:
 def findings(folder: Path, **values: object) -> list[Finding]:
     asked, folders = run(folder, **values), seen(folder)
     return [*no_images(asked, folders), *unreadable_images(asked, folders)]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every file")
+def test_a_picture_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "good.png").write_bytes(picture("PNG"))
+    (tmp_path / "shut.png").write_bytes(picture("PNG"))
+    (tmp_path / "shut.png").chmod(0)
+    assert trained(tmp_path)[0] == [str(tmp_path / "shut.png")]
+    (finding,) = findings(tmp_path)
+    assert finding.args["why"] == "may not be read by this user"
+
+
+def test_a_picture_that_is_refused_counts_as_unreadable(tmp_path: Path) -> None:
+    """What the system says for a user who may not read it, and what a machine file does not hold."""
+
+    class Refusing(LiveWorld):
+        def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+            refused = {"shut.png": f"{path}: EACCES: Permission denied", "absent.png": "not recorded"}
+            reason = refused.get(Path(path).name)
+            return super().read(path, start, length) if reason is None else Unknown(reason)
+
+    for name in ("good.png", "shut.png", "absent.png"):
+        (tmp_path / name).write_bytes(picture("PNG"))
+    (folder,) = probe_datasets(Refusing(), run(tmp_path))  # type: ignore[misc]
+    assert list(folder.unreadable) == [str(tmp_path / "shut.png")] and folder.more == 1
 
 
 @pytest.mark.parametrize(("name", "content", "fate"), CONTENTS, ids=[name for name, _, _ in CONTENTS])
