@@ -26,6 +26,7 @@ def train(
     *,
     model_folder: str,
     extras_folder: str | None = None,
+    parts: Mapping[str, str] | None = None,
     adapter_file: str | None = None,
     dataset_folders: Mapping[str, str],
     output_folder: str,
@@ -41,6 +42,8 @@ def train(
 
     All paths are absolute. `model_folder` is a diffusers folder with transformer/, or the transformer's own folder,
     or a single file, whose config.json is then that of `extras_folder`, which comes first for the other parts, too.
+    `parts` maps names of parts to places of their own, a folder or a file each; beside them a transformer that is a
+    single file needs no config.json.
     `dataset_folders` maps each Dataset.key to its folder. An output folder with the state of this run is gone on
     with. With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are evaluated
     instead of trained on (None: as many as when the run began, else none); with `skip_unreadable` pictures that
@@ -73,6 +76,7 @@ def train(
                 run,
                 model_folder=model_folder,
                 extras_folder=extras_folder,
+                part_places=parts or {},
                 adapter_file=adapter_file,
                 dataset_folders=dataset_folders,
                 output_folder=output_folder,
