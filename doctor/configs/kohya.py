@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..model import Config, Problem, Run, Value
+from ..model import Config, Problem, Run, Value, Where
 from .node import Node
 from .reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of, wrong
 from .starts import Start, datasets_of, starts, tree_beside
@@ -55,8 +55,15 @@ def reading_of(config: Config, found: Sequence[Start], run: Callable[[Start, int
 
 
 def with_datasets(start: Start, beside: Beside) -> tuple[dict[str, Value], Config | None] | Problem:
-    """The options of a start with those of the dataset file that they name, and that file."""
+    """The options of a start with those of the dataset file that they name, and that file.
+
+    "accelerate/num_processes" says how many processes it is of, where accelerate is told.
+    """
     settings = dict(start.options)
+    processes, first = str(start.launch.get("num_processes", "")), next(iter(settings.values()), None)
+    if re.fullmatch(r"\d{1,4}", processes) and first is not None:
+        place = Where(first.where.path)
+        settings["accelerate/num_processes"] = Value(int(processes), place, 0, 0)
     named = settings.get("dataset_config")
     if named is None or not isinstance(named.value, str) or not named.value:
         return settings, None

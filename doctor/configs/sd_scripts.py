@@ -67,8 +67,10 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
         root, config = table
         if is_datasets(root):
             return Reading(config, (_of_datasets(config.path, datasets_of(root, config)),))
-        script, options = from_gui(config.values) if is_gui(root.value) else ("", flat(root, config))
-        found = (Start(script, options, {}),)
+        gui = is_gui(root.value)
+        script, options = from_gui(config.values) if gui else ("", flat(root, config))
+        processes = config.values.get("/num_processes") if gui else None
+        found = (Start(script, options, {} if processes is None else {"num_processes": processes.value}),)
     return reading_of(config, found, lambda start, index: _run(config.path, start, index, beside))
 
 

@@ -17,6 +17,7 @@ from .sets import Folders, Own, refused_sets, with_sets
 
 # Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
 _BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
+_PROCESSES = "accelerate/num_processes"
 _LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
 
 
@@ -142,6 +143,8 @@ def as_trained(run: Run, folders: Folders) -> Run:
         alpha=alpha,
         network_type="lora",
         steps=0 if epochs > 0 else run.steps,
+        # each process of the trainer has a batch of its own
+        gradient_accumulation=run.gradient_accumulation * run.setting(_PROCESSES, 1),
         gradient_checkpointing=run.gradient_checkpointing or swapped > 0,
         text_encoder_quantization=run.text_encoder_quantization if run.trainer == "musubi-tuner" else None,
         timestep_type="drawn",
@@ -198,7 +201,9 @@ def differences(run: Run) -> list[str]:
         made.append("attention is computed as the rest is, not in 32 bits")
     if run.batch_size > 1:
         made.append("a batch that its size cannot fill is filled up with pictures of that size")
-    if run.gradient_accumulation > 1 and run.setting("max_train_epochs"):
+    if (processes := run.setting(_PROCESSES, 1)) > 1:
+        made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
+    if run.gradient_accumulation * processes > 1 and run.setting("max_train_epochs"):
         made.append("accumulation goes on over the end of an epoch")
     if any(dataset.is_regularisation for dataset in run.datasets):
         made.append("every other step is one of regularisation pictures")

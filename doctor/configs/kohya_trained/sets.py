@@ -103,7 +103,7 @@ def with_sets(run: Run, folders: Folders) -> Run:
     for dataset in run.datasets:
         own = Own(run, dataset)
         of_set = {name: _placed(run, own, name, value) for name, value in _settings(run, own).items()}
-        for one in _expanded(run, _words(run, own), folders):
+        for one in _expanded(run, _words(run, own), folders) if dataset.repeats > 0 else []:
             made.append(one)
             settings |= {f"{one.key}/{name}": value for name, value in of_set.items()}
             keys[f"{one.key}/folder_path"] = run.keys.get(f"{dataset.key}/folder_path", dataset.key)

@@ -503,6 +503,21 @@ def test_datasets_of_musubi() -> None:
     assert trained(run_of("zimage_train_network")).datasets[0].control_folders == ()
 
 
+def test_every_process_has_its_batch() -> None:
+    command = "accelerate launch --num_processes 2 flux_train_network.py"
+    words = {name: value for name, value in FLUX.items() if name != "dataset_config"}
+    text = command + "".join(f" --{name}" + ("" if value is True else f" {value}") for name, value in words.items())
+    text += " --train_data_dir /d --resolution 512 --gradient_accumulation_steps 3"
+    run = read_config("t.sh", text.encode(), {}).runs[0]
+    made = trained(run, {"/d": ("1_cat",)})
+    assert (made.batch_size, made.gradient_accumulation) == (1, 6)
+    assert any("2 processes" in line for line in differences(run))
+
+
+def test_a_set_that_is_repeated_no_time_is_left_out() -> None:
+    assert for_runner(run_of(of_subset={"num_repeats": 0}), schema_of(run_of())).datasets == ()
+
+
 def test_numbered_folders_are_datasets() -> None:
     options = {"dataset_config": ..., "train_data_dir": "/d/train", "reg_data_dir": "/d/reg", "resolution": "512,512"}
     run = run_of(options=options)
