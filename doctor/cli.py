@@ -156,9 +156,11 @@ def parser(name: str = "") -> argparse.ArgumentParser:
 def trainer_argument(made: argparse.ArgumentParser) -> None:
     from .configs.dialects import TRAINERS
 
+    names = {name.lower(): name for name in TRAINERS} | {"musubi": "musubi-tuner"}
     made.add_argument(
         "--trainer",
         metavar="NAME",
+        type=lambda word: names.get(word.lower(), word),
         choices=TRAINERS,
         help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
     )

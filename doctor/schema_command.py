@@ -20,11 +20,17 @@ NAMES = {
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    made.add_argument("what", metavar="TRAINER|mine", choices=(*NAMES, "mine"), help=", ".join((*NAMES, "mine")))
+    names = (*NAMES, "mine")
+    made.add_argument("what", metavar="TRAINER|mine", type=_short, choices=names, help=", ".join(names))
     made.add_argument(
         "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"
     )
     made.add_argument("-o", "--output", metavar="FILE")
+
+
+def _short(word: str) -> str:
+    """A trainer's name as --trainer takes it, too."""
+    return next((short for short, name in NAMES.items() if word.lower() == name.lower()), word.lower())
 
 
 def run(options: argparse.Namespace) -> int:

@@ -157,6 +157,17 @@ def test_facts_are_a_machine_file_without_names(tmp_path: Path, capsys: pytest.C
     assert "machine file" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["SimpleTuner", "simpletuner", "AI-Toolkit", "musubi", "musubi-tuner"])
+def test_a_trainer_goes_by_the_same_names_everywhere(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "c.json"
+    empty.write_text("{}", encoding="utf-8")
+    assert run("check", str(empty), "--trainer", name) in (0, 1)
+    assert run("schema", name) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_report_goes_to_a_file(tmp_path: Path) -> None:
     file = tmp_path / "report.txt"
     assert run("check", *KAGGLE, "-o", str(file)) == 1
