@@ -96,3 +96,24 @@ def test_zimage_by_musubi_tuner(here: Path, tiny: Path, capsys: pytest.CaptureFi
     options = {"dit": files["transformer"], "text_encoder": files["text_encoder"], "vae": files["vae"]}
     keys = trained(zimage_command({**PLAIN, **options}), capsys)
     assert "diffusion_model.layers.0.attention.to_q.lora_A.weight" in keys
+
+
+def test_kontext_by_musubi_tuner(here: Path, flux: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The transformer is a numbered set in diffusers' names; the tokenizers are those of a diffusers model."""
+    model = made.flux_model(here / "model", flux)
+    files = made.flux_parts(model, here / "parts")
+    for name in ("tokenizer", "tokenizer_2"):
+        shutil.copytree(model / name, here / "whole" / name)
+    keep(here, "black-forest-labs/FLUX.1-dev", here / "whole")
+    shutil.copytree(here / "data", here / "controls", ignore=shutil.ignore_patterns("*.txt"))
+    general = '[general]\nresolution = [64, 64]\ncaption_extension = ".txt"\n'
+    sets(f'{general}[[datasets]]\nimage_directory = "data"\ncontrol_directory = "controls"\n')
+    options = {
+        "dit": made.shards(here / "parts", made.tensors_of(model / "transformer")),
+        "text_encoder1": files["text_encoder_2"],
+        "text_encoder2": files["text_encoder"],
+        "vae": files["vae"],
+        "network_module": "networks.lora_flux",
+    }
+    text = zimage_command({**PLAIN, **options}).replace("zimage_train", "flux_kontext_train")
+    assert any("single_transformer_blocks.1" in key for key in trained(text, capsys))
