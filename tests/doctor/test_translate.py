@@ -17,6 +17,7 @@ from zdoctor.doctor.model import Run, Schema, Unknown
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.load import build_empty
 from zdoctor.doctor.train.lora import left_out, targets
+from zdoctor.doctor.train.refuse import refuse
 from zdoctor.doctor.train.trackers import asked
 from zdoctor.doctor.translate import differences, for_runner
 from zdoctor.tests.doctor.train.conftest import circles, tiny
@@ -63,6 +64,7 @@ def run_of(written: dict[str, Any] | None = None, *sets: dict[str, Any]) -> Run:
 
 def test_what_is_obeyed(schema: Schema) -> None:
     written = {
+        "lr_scheduler": "constant_with_warmup",
         "lr_warmup_steps": 5,
         "optimizer": "bnb-adamw8bit",
         "base_model_precision": "int8-quanto",
@@ -183,6 +185,22 @@ def test_the_attention_is_trained(schema: Schema, tiny: Path) -> None:
     assert {name.split(".", 2)[2] for name in names} == {
         f"attention.{one}" for one in ("to_k", "to_q", "to_v", "to_out.0")
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "schedule"),
+    [
+        ({"lr_scheduler": "constant", "lr_warmup_steps": 5}, {}),
+        ({"lr_scheduler": ...}, {"num_warmup_steps": 0}),
+        ({"lr_scheduler": "linear", "lr_warmup_steps": 5}, {"num_warmup_steps": 5}),
+        ({"lr_scheduler": "polynomial"}, {"num_warmup_steps": 0, "lr_end": 4e-7, "power": 0.8}),
+        ({"lr_scheduler": "polynomial", "lr_end": 1e-8, "lr_power": 1}, {"lr_end": 1e-8, "power": 1.0}),
+    ],
+)
+def test_schedules_follow_the_config(schema: Schema, written: dict[str, Any], schedule: dict[str, Any]) -> None:
+    run = for_runner(run_of({"learning_rate": 1e-4, **written}), schema)
+    assert run.scheduler == run_of(written).scheduler and not refuse(run)
+    assert {**run.scheduler_settings, **schedule} == run.scheduler_settings
 
 
 def test_alpha_and_clipping_follow_the_config(schema: Schema) -> None:

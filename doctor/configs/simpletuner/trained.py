@@ -35,7 +35,9 @@ _OBEYED = frozenset(KEYS.values()) | {
         "validation_steps",
     ),
     *("flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale", "flow_use_uniform_schedule"),
+    *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial looks at them
 }
+_SCHEDULES = ("constant", "constant_with_warmup", "linear", "polynomial")
 # The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
 AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
 # The Linears that are none of the attention: they get no LoRA.
@@ -135,8 +137,8 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
         yield "steps", "Epochs are not counted: write max_train_steps, and num_train_epochs: 0"
     if options.text("lora_type", "standard") != "standard":
         yield "network_type", f"lora_type {options.text('lora_type')} is not supported; use standard"
-    if run.scheduler not in ("constant", "constant_with_warmup"):
-        yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use constant or constant_with_warmup"
+    if run.scheduler not in _SCHEDULES:
+        yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join(_SCHEDULES)}"
     if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
@@ -192,7 +194,6 @@ def differences(run: Run) -> list[str]:
 def as_trained(run: Run) -> Run:
     """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
     options = Options(run.settings)
-    warmup = run.scheduler_settings.get("warmup_steps", 0)
     settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
     dropout = run.settings.get("lora_dropout")
     place = Value(0.1, run.where("rank"), 0, 0) if dropout is None else dropout
@@ -217,13 +218,21 @@ def as_trained(run: Run) -> Run:
     return replace(
         run,
         optimizer=OPTIMIZERS.get(run.optimizer, run.optimizer),
-        scheduler="constant_with_warmup" if warmup else "constant",
-        scheduler_settings={"num_warmup_steps": warmup} if warmup else {},
+        scheduler_settings=_schedule(run, options),
         timestep_type="drawn",
         max_grad_norm=0.0 if run.optimizer in _UNCLIPPED else run.max_grad_norm,
         loss_type="mse" if run.loss_type == "l2" else run.loss_type,
         settings=settings,
     )
+
+
+def _schedule(run: Run, options: Options) -> dict[str, Any]:
+    if run.scheduler == "constant":  # which has no warm-up, whatever is written
+        return {}
+    made: dict[str, Any] = {"num_warmup_steps": run.scheduler_settings.get("warmup_steps", 0)}
+    if run.scheduler == "polynomial":
+        made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
+    return made
 
 
 def _drawn(options: Options) -> dict[str, Any]:
