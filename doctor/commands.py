@@ -39,13 +39,20 @@ def examination(
     rules = select(all_rules(), selected, ignored)
     world = world_of(machine, deep=deep, progress=progress, trainer_source=trainer_source)
     seen = examine_config(config, world, rules, deep=deep, trainer=trainer, as_runner=as_runner)
-    return replace(seen, report=_asked(seen.report, machine, trainer, trainer_source))
+    whole = not selected and not ignored
+    return replace(seen, report=_asked(seen.report, machine, trainer, trainer_source, whole=whole))
 
 
-def _asked(report: Report, machine: str | None, trainer: str | None, trainer_source: str | None) -> Report:
-    """The report with what was asked for, so that it can be asked for again."""
+def _asked(
+    report: Report, machine: str | None, trainer: str | None, trainer_source: str | None, *, whole: bool
+) -> Report:
+    """The report with what was asked for, so that it can be asked for again.
+
+    Where only some rules were asked for (not `whole`), nobody knows whether `zdoctor train` would start.
+    """
     words = (("machine", machine), ("trainer", trainer), ("trainer-source", trainer_source))
-    return replace(report, options=tuple((name, value) for name, value in words if value is not None))
+    options = tuple((name, value) for name, value in words if value is not None)
+    return replace(report, options=options, trainable=report.trainable and whole)
 
 
 def check(
@@ -134,7 +141,7 @@ def fix(
         if apply and isinstance(world, RecordedWorld) and world.live is None:
             raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
         report = examine_config(config, world, rules, deep=deep, trainer=trainer).report
-        return _asked(report, machine, trainer, trainer_source)
+        return _asked(report, machine, trainer, trainer_source, whole=not selected)
 
     return carry_out(look, apply=apply, allow=allow, asked=asked, progress=progress)
 

@@ -270,6 +270,18 @@ def test_what_to_type_next_can_be_typed(
     assert "cache_latents_to_disk: true" in capsys.readouterr().out
 
 
+def test_training_is_offered_only_when_every_rule_was_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "tests/configs/server_healthy.yaml", "c.yaml")
+    machine = tmp_path / "machine.json"
+    machine.write_text(json.dumps(load("healthy")), encoding="utf-8")
+    for words, offered in ([], True), (["--select", "CFG002"], False), (["--ignore", "PTH"], False):
+        assert run("check", "c.yaml", "--machine", str(machine), *words) == 0
+        assert ("next: zdoctor train" in capsys.readouterr().out) is offered
+
+
 def test_a_decision_can_be_typed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
