@@ -10,6 +10,7 @@ from typing import Any
 from ..architectures.network import lokr_factor, lokr_rank
 from ..model.families import EDITING, TRAINED
 from ..model.run import Dataset, Run
+from .limits import limits
 from .names import (
     BLANK,
     CLASS,
@@ -195,8 +196,6 @@ def _drawn(run: Run) -> bool:
 def _datasets(run: Run) -> Iterator[Reason]:
     if not run.output_folder:
         yield "output_folder", "The config names no output folder"
-    if "/" in run.name or "\\" in run.name:
-        yield "name", f"The name {run.name} has a slash, and files are named after it; write a name without"
     if not run.datasets:
         yield "datasets", "The config names no dataset"
     elif all(dataset.is_regularisation for dataset in run.datasets):
@@ -277,7 +276,7 @@ def _bounds(run: Run) -> Iterator[Reason]:
 
 PARTS: tuple[Callable[[Run], Iterator[Reason]], ...] = (
     *(_model, _network, _updates, _storage, _levers, _optimizer, _schedule, _loss),
-    *(_datasets, _lacking, _preservation, _bounds),
+    *(_datasets, _lacking, _preservation, _bounds, limits),
 )
 
 

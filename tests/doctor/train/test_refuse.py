@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.model.run import Dataset, Value, Where
+from zdoctor.doctor.model.run import Dataset, SamplePrompt, Value, Where
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import refuse
 
@@ -40,6 +40,9 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("learning rate '1e-4'", {"learning_rate": "1e-4"}),
     ("learning rate nan", {"learning_rate": float("nan")}),
     ("name a/b has a slash", {"name": "a/b"}),
+    ("ema_decay 1 is not", {"use_ema": True, "ema_decay": 1.0}),
+    ("resolution 0 is below 16", {"datasets": (Dataset("datasets/0", "x", ".txt", (512, 0)),)}),
+    ("sample of 0 x 64", {"disable_sampling": False, "samples": (SamplePrompt("a", 0, 64, 1, 1, 1.0),)}),
     ("no dataset", {"datasets": ()}),
     ("Making control images", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), controls=("depth",)),)}),
     (
