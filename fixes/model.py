@@ -112,9 +112,8 @@ def fetch_the_tokenizer(finding: Finding) -> Iterator[Fix]:
 
 
 def _is_replaceable(finding: Finding, model: ModelFolder) -> bool:
-    return (
-        model.repo is None and model.layout != "single-file" and not finding.evidence.keys() & {"snapshot", "whole"}
-    )
+    folder = model.repo is None and model.layout not in ("single-file", "part-files")
+    return folder and not finding.evidence.keys() & {"snapshot", "whole"}
 
 
 def _candidates(model: ModelFolder, hub: Hub) -> list[HubRepo]:
