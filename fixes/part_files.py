@@ -10,7 +10,7 @@ from ..doctor.rules import repair
 
 _FLUX_ENCODERS = "comfyanonymous/flux_text_encoders"
 _ZIMAGE_FILES = "Comfy-Org/z_image_turbo"
-# By the class of a part: a word in the path or, at the end, none; the repository and the file in it.
+# By the class of a part: a word in its path ("" for any), and the repository with the file in it.
 _PUBLISHED: dict[str, tuple[tuple[str, str], ...]] = {
     "CLIPTextModel": (("", f"{_FLUX_ENCODERS} clip_l.safetensors"),),
     "T5EncoderModel": (("", f"{_FLUX_ENCODERS} t5xxl_fp16.safetensors"),),
