@@ -6,7 +6,9 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,8 @@ class Trackers:
     def __init__(self, run: Run, output: Path, record: Mapping[str, Any], note: Callable[[str], None]) -> None:
         self.note = note
         self.every = int(run.setting("logging/log_every", EVERY)) or EVERY
-        self.trackers: dict[str, Any] = {name: _started(name, run, output, record) for name in asked(run)}
+        with _own_signals():
+            self.trackers: dict[str, Any] = {name: _started(name, run, output, record) for name in asked(run)}
         if importlib.util.find_spec("tensorboard") is None:
             note(
                 "TensorBoard is not installed, so its event files are not written; losses.jsonl and report.html hold "
@@ -123,6 +126,18 @@ def _key(run: Run, name: str) -> str:
 
 def _without(run: Run, name: str) -> str:
     return "set use_wandb: false" if _key(run, name) == WANDB else f"take {name} out of report_to"
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM stay with the runner, which saves: SwanLab takes Ctrl-C for itself when it starts."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 def _started(name: str, run: Run, output: Path, record: Mapping[str, Any]) -> Any:

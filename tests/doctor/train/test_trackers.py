@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from .patient import Recorder, go, run_with, written
 
 # What a tracker's client is asked, written to a file. W&B's and trackio's take the same calls; none needs an account.
 CLIENT = """
-import json
+import json, signal
 LOG = {log!r}
 class Run:
     def log(self, values, step):
@@ -33,10 +34,14 @@ def put(*what):
 config = Config()
 def init(**words):
     if words["project"] == "forbidden": raise RuntimeError("api_key not configured")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     put("init", words["project"], words["name"], words["resume"], words.get("id"))
     return Run()
 """
-RECORD = {"starts": [{"at": "2026-01-01", "step": 0}], "settings": {"rank": 8, "datasets": [], "caption": None}}
+RECORD = {
+    "starts": [{"at": "2026-01-01", "step": 0}],
+    "settings": {"rank": 8, "datasets": [{"folder": "circles"}], "seed": None},
+}
 
 
 @pytest.fixture
@@ -146,6 +151,13 @@ def test_a_tracker_that_does_not_start_says_what_to_type(tmp_path: Path, client:
     settings = written(logging__use_wandb=True, logging__project_name="forbidden")
     with pytest.raises(TrainError, match=r"does not start \(api_key not configured\)\. Type: wandb login, or set"):
         Trackers(run_with(settings=settings), tmp_path, RECORD, print)
+
+
+def test_a_tracker_does_not_get_the_signals(tmp_path: Path, client: Any) -> None:
+    client("wandb")
+    before = signal.getsignal(signal.SIGINT)
+    Trackers(run_with(settings=written(logging__use_wandb=True)), tmp_path, RECORD, print)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_tracker_that_dies_does_not_end_the_run(tiny: Path, circles: Path, tmp_path: Path, client: Any) -> None:
