@@ -181,7 +181,7 @@ def differences(run: Run) -> list[str]:
     if run.architecture == "zimage":
         made.append("the LoRA covers the attention of the main layers (SimpleTuner: that of the refiners, too)")
     if not all(_own(run, dataset.key).flag("crop") for dataset in run.datasets):
-        made.append("sides of pictures are cut in steps of 16 pixels and never enlarged (SimpleTuner: 64, and they are)")
+        made.append("pictures have sides in steps of 16 pixels (SimpleTuner: 64), and small ones are not enlarged")
     if run.optimizer in OPTIMIZERS and run.optimizer != OPTIMIZERS[run.optimizer]:
         made.append(f"the optimizer is {OPTIMIZERS[run.optimizer]}, with zdoctor's settings, for {run.optimizer}")
     if Options(run.settings).number("lora_dropout", 0.1) > 0:
