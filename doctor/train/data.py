@@ -210,6 +210,8 @@ def load_pixels(item: Item) -> Image:
     image = opened(item.picture.file)
     if item.picture.is_control and image.mode in ("RGBA", "LA"):
         image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
+    if image.mode.startswith("I;16"):  # Pillow would make every gray above 255 white
+        image = image.convert("I").point(lambda gray: gray * (1 / 257) + 0).convert("L")
     return cut(image.convert("RGB"), item)
 
 

@@ -16,7 +16,16 @@ def limits(run: Run) -> Iterator[tuple[str, str]]:
         yield "name", f"The name {run.name} has a slash, and files are named after it; write a name without"
     if run.use_ema and not 0 <= run.ema_decay < 1:
         yield "ema_decay", f"The ema_decay {run.ema_decay:g} is not a number from 0 to below 1"
+    rank = run.setting("network/linear")
+    if isinstance(rank, float) and not rank.is_integer():
+        yield "rank", f"The rank {rank:g} is not a whole number"
+    prompts = run.setting("sample/prompts", [])
+    if not run.disable_sampling and not (isinstance(prompts, list) and all(isinstance(one, str) for one in prompts)):
+        yield "sample/prompts", "sample.prompts is not a list of texts; write each prompt behind a dash"
     for dataset in run.datasets:
+        if not 0 <= dataset.caption_dropout <= 1:
+            chance = f"The caption dropout {dataset.caption_dropout:g} is not a number from 0 to 1"
+            yield f"{dataset.key}/caption_dropout_rate", chance
         small = [resolution for resolution in dataset.resolutions if resolution < CELL]
         if small:
             yield (

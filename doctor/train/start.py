@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -39,6 +40,11 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) ->
         if not key.endswith(".alpha")
     }
     expected = _shapes(run, linears, prefix)
+    if not _modules(expected) & _modules(tensors):
+        raise TrainError(
+            f"{file}, the LoRA to start from, is of another architecture or has the names of another program: it "
+            f"holds {_some(held)}, and this run trains {_some(expected)}."
+        )
     for key in sorted(expected.keys() | tensors.keys()):
         is_, should = tuple(tensors[key].shape) if key in tensors else None, expected.get(key)
         if is_ != should:
@@ -47,6 +53,14 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) ->
                 "this run. Give the run the rank and network type of the file."
             )
     return tensors
+
+
+def _modules(keys: Iterable[str]) -> set[str]:
+    return {re.split(r"\.lo(?:ra|kr)_", key)[0] for key in keys}
+
+
+def _some(keys: Iterable[str]) -> str:
+    return min(keys, default="nothing")
 
 
 def begin(network: Network, tensors: Mapping[str, Tensor], prefix: str) -> None:

@@ -277,6 +277,12 @@ def test_pixels_are_cropped_around_the_middle_and_mirrored(tmp_path: Path) -> No
     assert (mirrored.getpixel((4, 4)), mirrored.getpixel((28, 4))) == (0, 255)
 
 
+def test_gray_of_16_bits_is_gray(tmp_path: Path) -> None:
+    Image.new("I;16", (32, 32), 40000).save(tmp_path / "deep.png")
+    deep = Picture(tmp_path / "deep.png", 32, 32, "", "")
+    assert load_pixels(Item(deep, 32, 32, "", "", 0.0)).getpixel((5, 5)) == (155, 155, 155)
+
+
 def test_batches_hold_one_size_and_every_item() -> None:
     nowhere = Picture(Path("x"), 64, 64, "", "")
     items = [Item(nowhere, 64, 64 if i % 3 else 32, "", "", 0.0) for i in range(10)]

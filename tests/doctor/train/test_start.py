@@ -40,10 +40,14 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(tiny: Path, circ
     lora = Path(go(run_with(steps=1), tiny, circles, tmp_path / "a").lora)
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(lora.read_bytes()[:200])
+    other = tmp_path / "flux.safetensors"
+    save_file({"transformer.single_blocks.0.attn.to_q.lora_A.weight": torch.zeros(8, 96)}, str(other))
     for run, words in (
         (starting(lora, rank=4, alpha=4), r"lora_A\.weight is 8 x \d+ there and 4 x \d+ in this run"),
         (starting(lora, network_type="lokr"), "is absent there and .* in this run"),
         (starting(cut), "cannot be read"),
+        (starting(tmp_path), "is a folder; name the"),
+        (starting(other), r"another architecture .* holds transformer\.single.*trains diffusion_model\.layers"),
         (starting(tmp_path / "none"), "cannot be read"),
     ):
         recorder = Recorder()
