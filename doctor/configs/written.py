@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..model import Value
 from ..model.record import dataclass
+
+
+def with_leaves(key: str, value: Value) -> dict[str, Value]:
+    """A setting as readers hand it on: with each of its values by a key of its own where it is a mapping."""
+    inside = value.value if isinstance(value.value, dict) else {}
+    return {key: value, **{f"{key}/{name}": replace(value, value=one) for name, one in inside.items()}}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...model import Run, Schema, Value
 from ..starts import Options
+from ..written import with_leaves
 from .names import METADATA, OBEYED
 from .network import SCRIPTS, left_out, plus_of, refused_network
 from .noise import drawn, embedded_guidance, loss_of, refused_noise
@@ -106,7 +107,8 @@ def as_trained(run: Run, folders: Folders) -> Run:
 
     def put(key: str, value: Any, source: str) -> None:
         written = run.written(source)
-        settings[key] = Value(value, run.where(source), 0, 0) if written is None else replace(written, value=value)
+        made = Value(value, run.where(source), 0, 0) if written is None else replace(written, value=value)
+        settings.update(with_leaves(key, made))
 
     alpha = run.alpha or float(run.rank)  # no alpha is as much as the rank
     put("network/scale", alpha / run.rank if run.rank else 1.0, "alpha")

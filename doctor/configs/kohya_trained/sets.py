@@ -11,6 +11,7 @@ from typing import Any
 from ...model import Dataset, Run, Value
 from ...model.run import repeats_of
 from ..starts import Options
+from ..written import with_leaves
 from .rates import Reason
 
 # The names of the folders in a folder; None where there is no such folder.
@@ -105,7 +106,8 @@ def with_sets(run: Run, folders: Folders) -> Run:
         of_set = {name: _placed(run, own, name, value) for name, value in _settings(run, own).items()}
         for one in _expanded(run, _words(run, own), folders) if dataset.repeats > 0 else []:
             made.append(one)
-            settings |= {f"{one.key}/{name}": value for name, value in of_set.items()}
+            for name, value in of_set.items():
+                settings |= with_leaves(f"{one.key}/{name}", value)
             keys[f"{one.key}/folder_path"] = run.keys.get(f"{dataset.key}/folder_path", dataset.key)
     return replace(run, datasets=tuple(made), settings=settings, keys=keys)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Run, Schema, Value
+from ..written import with_leaves
 from .datasets import TRAINED
 from .options import Options
 from .run import KEYS
@@ -202,7 +203,7 @@ def as_trained(run: Run) -> Run:
     settings["network/dropout"] = replace(place, value=options.number("lora_dropout", 0.1))
     settings["network/scale"] = replace(place, value=run.alpha / run.rank if run.rank else 1.0)
     settings["network/left_out"] = replace(place, value=_NO_ATTENTION)
-    settings["train/drawn"] = replace(place, value=_drawn(options))
+    settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
     settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
     if report := run.settings.get("report_to"):
         project = options.text("tracker_project_name", "simpletuner-training")
