@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema
 from .near import meant
-from .values import bad
+from .values import bad, unset
 
 _START = "at the start, before anything is loaded"
 # a TOML file goes past the parser, which then looks at no choices
@@ -33,6 +33,8 @@ def refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         if parent or known is None or not known.strict or known.kind == "bool":
             continue
         value = written.value
+        if unset(config, run, key):
+            continue
         if not isinstance(value, str) or value in known.choices or value in _NORMALISED.get(name, ()):
             continue
         if run.trainer == "SimpleTuner" and (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ...doctor.model import Finding, Run, Severity, found
+from ...doctor.model import Config, Finding, Run, Severity, found
 from ...doctor.model.families import OWN
+from ..paths import VARIABLE
 
 START = "at the start, before anything is loaded"
 LOAD = "after the model files were read"
@@ -13,6 +14,14 @@ CACHE = "after all latents and captions were encoded"
 STEP = "at the first training step, after loading, quantizing and caching"
 SAMPLE = "at the first sample"
 END = "after the training"
+
+
+def unset(config: Config, run: Run, key: str) -> bool:
+    """Whether the value is a variable of a script that nobody sets in it: who starts it does, or nobody."""
+    written = run.settings.get(key)
+    if written is None or not isinstance(written.value, str) or VARIABLE.search(written.value) is None:
+        return False
+    return config.file(written.where.path).format == "shell"
 
 
 def bad(

@@ -142,11 +142,13 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
             otherwise=late + "AttributeError: module 'torch.optim' has no attribute ''.",
             evidence={"pointer": run.pointer("optimizer_type"), "new": "AdamW8bit"},
         )
-    elif isinstance(name, str) and name and "." not in name and not _known(name, own):
+    elif isinstance(name, str) and name and "." not in name and not _known(name, own) and not VARIABLE.search(name):
         yield _unknown(run, "optimizer_type", name, own | _TORCH, late + _NO_OPTIMIZER)
     schedule = run.setting("lr_scheduler")
     plain = run.setting("lr_scheduler_type") in (None, "") and not run.optimizer.endswith("schedulefree")
-    if isinstance(schedule, str) and plain and schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
+    if not isinstance(schedule, str) or not plain or VARIABLE.search(schedule):
+        return
+    if schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
         yield _unknown(run, "lr_scheduler", schedule, _SCHEDULES, late + _NO_SCHEDULE)
 
 

@@ -32,6 +32,9 @@ _VARIABLE = {
 }
 _ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|@(\w+)")
 _OPTION = re.compile(r"--[A-Za-z]")
+_ASSIGNED = re.compile(r"(?:\[[\w.\[\]]+\][ \t]*)?\$(?:env:)?(\w+)[ \t]*=(?!=)[ \t]*", re.I)
+_COMPUTED = re.compile(r"\(|[A-Za-z]+-[A-Za-z]+\b")  # what only PowerShell itself can tell: Join-Path a b, (Get-Date)
+_OPERATORS = frozenset(("+", "-f", "-join", "-replace"))
 
 
 @dataclass(frozen=True)
@@ -135,14 +138,12 @@ class _Reader:
     def assigned(self, words: list[Word]) -> list[Word]:
         """The words without assignments in front, which are remembered."""
         first = words[0].text
-        if self.shell == "powershell" and re.fullmatch(r"\$(env:)?\w+", first, re.I) and len(words) > 1:
-            if words[1].text == "=":
-                name = re.sub(r"^\$(env:)?", "", first, flags=re.I)
-                values = [word for word in words[2:] if word.text not in ("@(", ")", ",")]
-                self.lists[name] = tuple(values)
-                self.known[name] = " ".join(word.text for word in values)
-                return []
-            return words
+        if self.shell == "powershell":
+            found = _ASSIGNED.match(self.text, words[0].start)
+            if found is None:
+                return words
+            self.set(found.group(1), found.end())
+            return []
         if first.lower() in ("set", "export", "declare", "local"):
             words = words[1:]
             if not any("=" in word.text for word in words):
@@ -151,6 +152,20 @@ class _Reader:
             self.known[match.group(1)] = match.group(2)
             words = words[1:]
         return words if first.lower() not in ("set", "export", "declare", "local") else []
+
+    def set(self, name: str, start: int) -> None:
+        """Remember what PowerShell's `$name = …` sets, from `start` on, where that is a text or a list."""
+        end, self.index = self.index, start
+        values, _ = self.command()
+        self.index = end
+        computed = _COMPUTED.match(self.text, start) or any(
+            word.text in _OPERATORS and not word.style for word in values
+        )
+        self.known.pop(name, None)
+        self.lists.pop(name, None)
+        if not computed:
+            self.lists[name] = tuple(word for word in values if word.text not in (")", ","))
+            self.known[name] = " ".join(word.text for word in self.lists[name])
 
     def command(self) -> tuple[list[Word], str]:
         """The words up to the end of a command, and what ended it."""

@@ -88,6 +88,10 @@ def test_unknown_keys(path: str, text: str, severity: str, nearest: str) -> None
         ("d.toml", DATASETS),
         ("m.toml", MUSUBI),
         ("run.sh", SHELL),
+        # set by who starts the script
+        ("run.sh", SHELL.replace("bf16", '"$PRECISION"')),
+        ("run.ps1", SHELL.replace("bf16", "$env:PRECISION").replace("\\", "`")),
+        ("run.bat", SHELL.replace("bf16", "%PRECISION%").replace("\\", "^")),
     ],
 )
 def test_healthy_configs_stay_silent(path: str, text: str) -> None:
