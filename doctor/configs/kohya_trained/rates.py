@@ -113,7 +113,8 @@ def _warmup(w: Options) -> float | None:
             number = float(value.removesuffix("%")) / (100 if share else 1)
         except ValueError:
             return None
-        return number if 0 <= number < 1 else int(number) if number == int(number) and not share else None
+        whole = number.is_integer() and number > 0 and not share
+        return number if 0 <= number < 1 else int(number) if whole else None
     if isinstance(value, float):
         return value if 0 <= value < 1 else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
