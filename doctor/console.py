@@ -83,7 +83,7 @@ def _write_out(text: str) -> None:
 def width() -> int:
     from shutil import get_terminal_size  # brings three compression libraries along
 
-    return max(60, min(get_terminal_size((100, 24)).columns, 120))
+    return max(40, min(get_terminal_size((100, 24)).columns, 120))
 
 
 def color() -> bool:

@@ -32,7 +32,11 @@ def _rule(word: str) -> int:
 
     if "/" in word or "\\" in word or word.endswith((".log", ".txt")):
         raise UserError(f"{word}: there is no such file.")
-    for rule in select(all_rules(), [word], []):
+    try:
+        named = select(all_rules(), [word], [])
+    except UserError as error:
+        raise UserError(f"there is no rule {word!r}, and no such file.", error.hint) from None
+    for rule in named:
         cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
         console.emit(
             f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.doc.rstrip()}\n\nRepairs: {cures or 'none yet'}\n\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor import console
 from zdoctor.doctor.cli import main
 from zdoctor.tests.machines import load
 
@@ -48,6 +49,7 @@ def run(*words: str) -> int:
         ([], 2, "required"),
         (["fix", "--apply", *KAGGLE], 2, "can be looked at, not repaired"),
         (["explain", "XYZ001"], 2, "there is no rule"),
+        (["explain", "training"], 2, "and no such file"),
         (["undo", "nothing"], 2, ""),
     ],
 )
@@ -280,6 +282,17 @@ def test_training_is_offered_only_when_every_rule_was_asked(
     for words, offered in ([], True), (["--select", "CFG002"], False), (["--ignore", "PTH"], False):
         assert run("check", "c.yaml", "--machine", str(machine), *words) == 0
         assert ("next: zdoctor train" in capsys.readouterr().out) is offered
+
+
+def test_a_narrow_terminal_gets_short_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a line of progress would break, and be written again below itself each time."""
+    monkeypatch.setenv("COLUMNS", "40")
+    assert console.width() == 40
+    assert run("check", *KAGGLE, "--select", "PTH001") == 1
+    said = capsys.readouterr().out.split("folder_path\n")[1].split("\n\n")[0]
+    assert said and all(len(line) <= 44 or " " not in line.strip() for line in said.splitlines())
 
 
 def test_a_decision_can_be_typed(
