@@ -93,7 +93,8 @@ def ours(folder: Path, kept: str, kind: str, touch: bool) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
-    from zdoctor.doctor.train.load import build_empty, fill, return_memory
+    from zdoctor.doctor.train.allocator import return_memory
+    from zdoctor.doctor.train.load import build_empty, fill
     from zdoctor.doctor.train.weights import WeightCache
 
     wait()

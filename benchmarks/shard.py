@@ -54,9 +54,10 @@ def child(folder: Path) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
+    from zdoctor.doctor.train.allocator import return_memory
     from zdoctor.doctor.train.blocks import checkpointing
     from zdoctor.doctor.train.families import zimage
-    from zdoctor.doctor.train.load import build_empty, fill, return_memory
+    from zdoctor.doctor.train.load import build_empty, fill
     from zdoctor.doctor.train.lora import add_network, targets
     from zdoctor.doctor.train.ranks import joined, leave
     from zdoctor.doctor.train.shard import Shares, part

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..model.run import Run
 from .errors import TrainError
 from .imports import explained_imports, import_lean
+from .job import Job
 from .lock import alone
 from .names import CACHE, wants_compile
 from .progress import Progress, Silent, default_progress
@@ -73,26 +74,28 @@ def train(
                 text_process.start()
             run_training = _loop(lean=text_process is not None and not wants_compile(run))
             return run_training(
-                run,
-                model_folder=model_folder,
-                extras_folder=extras_folder,
-                part_places=parts or {},
-                adapter_file=adapter_file,
-                dataset_folders=dataset_folders,
-                output_folder=output_folder,
-                device=device,
-                held_out=held_out,
-                skip_unreadable=skip_unreadable,
-                ranks=together,
-                text_process=text_process,
-                progress=shown,
-                stop=stop,
+                Job(
+                    run=run,
+                    model=Path(model_folder),
+                    extras=None if extras_folder is None else Path(extras_folder),
+                    parts={name: Path(place) for name, place in (parts or {}).items()},
+                    adapter=None if adapter_file is None else Path(adapter_file),
+                    datasets=dataset_folders,
+                    output=Path(output_folder),
+                    device=device,
+                    held_out=held_out,
+                    skip_unreadable=skip_unreadable,
+                    ranks=together,
+                    text_process=text_process,
+                    progress=shown,
+                    stop=stop,
+                )
             )
     finally:
         shown.close()
 
 
-def _loop(lean: bool = False) -> Callable[..., TrainResult]:
+def _loop(lean: bool = False) -> Callable[[Job], TrainResult]:
     """`loop.run_training`, and whatever is slow to import with it. Raises TrainError where that fails."""
     with explained_imports():
         if lean:

@@ -1,0 +1,79 @@
+"""Where a run computes, and how: the device, the types, compiled blocks, weights that wait in host memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..architectures.network import offloaded_share
+from .blocks import cannot_compile
+from .errors import TrainError
+from .job import Job
+from .names import wants_compile
+from .numerics import Numerics, numerics
+
+
+@dataclass(frozen=True)
+class Place:
+    """The device of the steps and the types there; `offloaded` is the share of the weights that waits elsewhere."""
+
+    device: torch.device
+    arithmetic: Numerics
+    compiled: bool
+    offloaded: float
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.arithmetic.dtype
+
+    @property
+    def home(self) -> torch.device:
+        """Where the weights are loaded to."""
+        return torch.device("cpu") if self.offloaded else self.device
+
+
+def place_of(job: Job) -> Place:
+    """What the config asks for, as far as this machine has it; notes say what it has not. Raises TrainError."""
+    note, sharded = job.progress.note, job.ranks.sharded
+    device = _device(job)
+    arithmetic = numerics(job.run.dtype, device)
+    if arithmetic.note:
+        note(arithmetic.note)
+    compiled = wants_compile(job.run)
+    if compiled and (reason := cannot_compile(device)):
+        raise TrainError(reason)
+    if compiled and (arithmetic.half or sharded):
+        note("Blocks are not compiled: that goes neither with float16 nor with weights shared among GPUs.")
+        compiled = False
+    offloaded = offloaded_share(job.run)
+    if offloaded and device.type != "cuda":
+        note("layer_offloading has no effect: the weights are in the memory of this computer anyway.")
+        offloaded = 0.0
+    if offloaded and sharded:
+        raise TrainError("layer_offloading does not go with weights shared among GPUs. Take one of the two out.")
+    return Place(device, arithmetic, compiled, offloaded)
+
+
+def _device(job: Job) -> torch.device:
+    name = job.device or job.run.device
+    if name == "cuda" and job.ranks.size > 1:
+        name = f"cuda:{job.ranks.local}"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise TrainError(f"{name!r} is not a device; write cuda, cuda:1, mps or cpu.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        if job.device is not None:
+            raise TrainError(f"{job.device} was asked for, but PyTorch {torch.__version__} sees no CUDA device.")
+        job.progress.note(
+            f"PyTorch {torch.__version__} sees no CUDA device: the run trains on the CPU, which is slow."
+        )
+        return torch.device("cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise TrainError(
+            f"There is no {name}: the last device that PyTorch sees is cuda:{torch.cuda.device_count() - 1}."
+        )
+    if device.type == "cuda" and job.ranks.size > 1:
+        torch.cuda.set_device(device)
+    return device
