@@ -32,13 +32,22 @@ def bucket_size(how: Buckets, width: int, height: int) -> Size:
         return how.width, how.height
     if how.shrink_only:
         if how.kind == "sd-scripts":
-            return _own_size(how, width, height)
+            wide, high = _shrunk(how, width, height)
+            return _down(wide, how.step), _down(high, how.step)
         if width * height <= how.width * how.height:
             return _down(width, how.step), _down(height, how.step)
     sizes = _sizes(how)
     if how.kind == "sd-scripts" and (width, height) in sizes:
         return width, height
     return min(sizes, key=lambda size: abs(size[0] / size[1] - width / height))
+
+
+def scaled_size(how: Buckets, width: int, height: int) -> Size | None:
+    """What a picture is scaled to before its bucket is cut out of it; None where it just covers that."""
+    if how.kind != "sd-scripts" or not how.shrink_only:
+        return None
+    made, bucket = _shrunk(how, width, height), bucket_size(how, width, height)
+    return made if made[0] >= bucket[0] and made[1] >= bucket[1] else None
 
 
 @cache
@@ -61,7 +70,7 @@ def _sizes(how: Buckets) -> tuple[Size, ...]:
     return tuple(sorted(found))
 
 
-def _own_size(how: Buckets, width: int, height: int) -> Size:
+def _shrunk(how: Buckets, width: int, height: int) -> Size:
     """sd-scripts' bucket_no_upscale: the picture's own shape, of whose roundings the nearer one counts."""
     area, shape = how.width * how.height, width / height
     if width * height > area:
@@ -73,7 +82,7 @@ def _own_size(how: Buckets, width: int, height: int) -> Size:
             width, height = wide, int(wide / shape + 0.5)
         else:
             width, height = int(high * shape + 0.5), high
-    return _down(width, how.step), _down(height, how.step)
+    return width, height
 
 
 def _down(side: int, step: int) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..model.run import Dataset, Run
-from .buckets import Buckets, bucket_size
+from .buckets import Buckets, bucket_size, scaled_size
 from .errors import TrainError
 from .pictures import SUFFIXES, Picture, opened, read_pictures, with_controls
 
@@ -39,6 +39,7 @@ class Mask:
 class Item:
     """One thing to learn: a picture, resized and cropped to width x height pixels, maybe mirrored.
 
+    `scaled` is the size that the picture has before it is cropped, None where that just covers width x height.
     `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead. `place` is where in
     what the resized picture is too large the crop lies, from (0, 0) to (1, 1); None is the middle. `weight` is what
     its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
@@ -55,6 +56,7 @@ class Item:
     flip_x: bool = False
     flip_y: bool = False
     place: tuple[float, float] | None = None
+    scaled: tuple[int, int] | None = None
     weight: float = 1.0
     regular: bool = False
     prior: bool = False
@@ -70,6 +72,7 @@ class Item:
     @property
     def crop(self) -> str:
         place = "" if self.place is None else f"@{self.place[0]:.4f},{self.place[1]:.4f}"
+        place += "" if self.scaled is None else f"<{self.scaled[0]}x{self.scaled[1]}"
         return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{place}"
 
 
@@ -124,8 +127,11 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
     side = max(divisor, resolution // divisor * divisor)
     square = bool(run.setting(f"{dataset.key}/square_crop"))
     sizes = run.setting(f"{dataset.key}/bucket_sizes")
+    scaled = None
     if sizes is not None:
-        width, height = bucket_size(Buckets(**sizes), picture.width, picture.height)
+        how = Buckets(**sizes)
+        width, height = bucket_size(how, picture.width, picture.height)
+        scaled = scaled_size(how, picture.width, picture.height)
     else:
         width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
     return Item(
@@ -135,6 +141,7 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         caption,
         with_trigger("", own if run.cache_text_embeddings else run.trigger_word, add=not regular),
         dataset.caption_dropout,
+        scaled=scaled,
         weight=float(run.setting(f"{dataset.key}/loss_multiplier", 1.0)),
         regular=regular,
         prior=bool(run.setting(f"{dataset.key}/prior_reg")),
@@ -221,7 +228,7 @@ def cut(image: Image, item: Item) -> Image:
 
     width, height = item.picture.width, item.picture.height
     scale = max(item.width / width, item.height / height)
-    size = max(item.width, round(width * scale)), max(item.height, round(height * scale))
+    size = item.scaled or (max(item.width, round(width * scale)), max(item.height, round(height * scale)))
     if size != image.size:
         image = image.resize(size, Image.Resampling.LANCZOS)
     spare = size[0] - item.width, size[1] - item.height

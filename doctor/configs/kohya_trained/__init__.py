@@ -213,8 +213,6 @@ def differences(run: Run) -> list[str]:
         made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if any(one.flag("enable_bucket") and one.flag("bucket_no_upscale") for one in own) and not musubi:
-        made.append("a picture is scaled to its bucket, where bucket_no_upscale only crops")
     if run.architecture == "flux_kontext":
         made.append("control images are stretched to their pictures' shape instead of cropped")
     name = optimizer_of(run)

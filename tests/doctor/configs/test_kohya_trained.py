@@ -563,7 +563,6 @@ def test_what_differs_is_said() -> None:
         "each row",
         "mirrored",
         "full_bf16",
-        "bucket_no_upscale",
         "pagedadamw8bit",
     ):
         assert words in found

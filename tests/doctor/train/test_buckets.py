@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from zdoctor.doctor.model.run import Dataset
-from zdoctor.doctor.train.buckets import Buckets, bucket_size
-from zdoctor.doctor.train.data import read_items
+from zdoctor.doctor.train.buckets import Buckets, bucket_size, scaled_size
+from zdoctor.doctor.train.data import load_pixels, read_items
 
 from .patient import run_with, written
 
@@ -54,6 +54,31 @@ CASES = [
 @pytest.mark.parametrize(("how", "sizes"), CASES)
 def test_sizes_are_the_trainers(how: Buckets, sizes: list[tuple[int, int]]) -> None:
     assert [bucket_size(how, *picture) for picture in PICTURES] == sizes
+
+
+@pytest.mark.parametrize(
+    ("picture", "bucket", "scaled"),
+    [
+        ((1000, 1000), (960, 960), (1000, 1000)),
+        ((1000, 1500), (832, 1216), (832, 1248)),
+        ((50, 200), (64, 192), None),  # smaller than a step, which sd-scripts cannot use
+    ],
+)
+def test_bucket_no_upscale_cuts_the_bucket_out(
+    picture: tuple[int, int], bucket: tuple[int, int], scaled: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    how = Buckets(1024, 1024, SD, 64, shrink_only=True)
+    assert (bucket_size(how, *picture), scaled_size(how, *picture)) == (bucket, scaled)
+    gradient = Image.linear_gradient("L").resize(picture).convert("RGB")
+    gradient.save(tmp_path / "a.png")
+    settings = written(**{"datasets/0/bucket_sizes": how._asdict()})
+    (item,) = read_items(run_with(settings=settings), {"datasets/0": str(tmp_path)}, 16)
+    assert item.scaled == scaled
+    pixels = load_pixels(item)
+    assert pixels.size == bucket
+    if scaled == picture:
+        left, top = (picture[0] - bucket[0]) // 2, (picture[1] - bucket[1]) // 2
+        assert pixels.tobytes() == gradient.crop((left, top, left + bucket[0], top + bucket[1])).tobytes()
 
 
 def test_a_dataset_of_theirs(tmp_path: Path) -> None:
