@@ -134,8 +134,8 @@ def _options(run: Run, schema: Schema) -> Iterator[tuple[str, str]]:
 
 def _numbers(run: Run) -> Iterator[tuple[str, str]]:
     options = Options(run.settings)
-    if run.steps < 1:
-        yield "steps", "Epochs are not counted: write max_train_steps, and num_train_epochs: 0"
+    if run.steps < 1 and _epochs(options) < 1:
+        yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
     if options.text("lora_type", "standard") != "standard":
         yield "network_type", f"lora_type {options.text('lora_type')} is not supported; use standard"
     if run.scheduler not in _SCHEDULES:
@@ -183,6 +183,8 @@ def differences(run: Run) -> list[str]:
         made.append("the LoRA covers the attention of the main layers (SimpleTuner: that of the refiners, too)")
     if not all(_own(run, dataset.key).flag("crop") for dataset in run.datasets):
         made.append("pictures have sides in steps of 16 pixels (SimpleTuner: 64), and small ones are not enlarged")
+    if run.steps < 1 and run.batch_size > 1:
+        made.append("the batches of an epoch are counted by these sizes")
     if run.optimizer in OPTIMIZERS and run.optimizer != OPTIMIZERS[run.optimizer]:
         made.append(f"the optimizer is {OPTIMIZERS[run.optimizer]}, with zdoctor's settings, for {run.optimizer}")
     if Options(run.settings).number("lora_dropout", 0.1) > 0:
@@ -204,6 +206,8 @@ def as_trained(run: Run) -> Run:
     settings["network/scale"] = replace(place, value=run.alpha / run.rank if run.rank else 1.0)
     settings["network/left_out"] = replace(place, value=_NO_ATTENTION)
     settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
+    if run.steps < 1:
+        settings["train/epochs"] = replace(place, value=_epochs(options))
     settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
     if report := run.settings.get("report_to"):
         project = options.text("tracker_project_name", "simpletuner-training")
@@ -227,6 +231,10 @@ def as_trained(run: Run) -> Run:
         loss_type="mse" if run.loss_type == "l2" else run.loss_type,
         settings=settings,
     )
+
+
+def _epochs(options: Options) -> int:
+    return options.whole("num_train_epochs", 1)
 
 
 def _schedule(run: Run, options: Options) -> dict[str, Any]:
