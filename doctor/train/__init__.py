@@ -73,6 +73,7 @@ def train(
             ):
                 text_process.start()
             run_training = _loop(lean=text_process is not None and not wants_compile(run))
+            stop.heed()
             return run_training(
                 Job(
                     run=run,

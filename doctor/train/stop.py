@@ -29,6 +29,7 @@ class Stop:
     def __init__(self, until: float | None = None) -> None:
         self.gentle = False
         self.asked = False
+        self.raised = False
         self.until = until
         self.step = 0.0
         self.save = 0.0
@@ -43,8 +44,14 @@ class Stop:
     def ask(self, number: int, frame: FrameType | None) -> None:
         """The handler: raises KeyboardInterrupt, but the first signal to a gentle runner only sets the flag."""
         if not self.gentle or (self.asked and number == signal.SIGINT):
+            self.raised = True
             raise KeyboardInterrupt
         self.asked = True
+
+    def heed(self) -> None:
+        """Raise KeyboardInterrupt again where what was interrupted has swallowed it, as imports of C code do."""
+        if self.raised:
+            raise KeyboardInterrupt
 
 
 def limit(minutes: float) -> float:
@@ -65,6 +72,9 @@ def interruptible(max_minutes: float | None = None) -> Iterator[Stop]:
     before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
+    except Exception:
+        stop.heed()  # the error is only what became of the interrupt
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,0 +1,32 @@
+"""A signal ends what is being loaded, whatever the libraries make of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+import pytest
+
+from zdoctor.doctor.train.stop import interruptible
+
+
+def test_an_interrupt_that_an_import_turned_into_an_error_is_one() -> None:
+    """Interrupted amid numpy's C code, PyTorch tries it again: "cannot load module more than once per process"."""
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        raise ImportError("cannot load module more than once per process")
+
+
+def test_one_that_was_swallowed_is_heeded_afterwards() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible() as stop:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        stop.heed()
+
+
+def test_errors_of_their_own_stay_what_they_are() -> None:
+    with pytest.raises(ValueError, match="x"), interruptible() as stop:
+        stop.heed()
+        raise ValueError("x")
