@@ -12,6 +12,7 @@ import torch
 from diffusers.loaders.single_file_utils import convert_ldm_vae_checkpoint
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from safetensors.torch import load_file as load_tensors
+from sentencepiece import SentencePieceTrainer
 from torch import Tensor
 from transformers import CLIPTextModel, Qwen3Model, T5EncoderModel
 
@@ -21,7 +22,7 @@ from zdoctor.doctor.train.encoders import load_encoder
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.load import build_empty, fill
 from zdoctor.doctor.train.part import all_files, check_part, check_tokenizer, config_of
-from zdoctor.doctor.train.pretrained import load_file, load_pretrained
+from zdoctor.doctor.train.pretrained import load_file, load_pretrained, load_tokenizer
 
 from . import parts as made
 from .patient import Recorder, go, run_with
@@ -154,6 +155,27 @@ def test_a_folder_has_its_config(tiny: Path, tmp_path: Path) -> None:
     assert [file.name for file in all_files(tiny / "vae")] == ["config.json", "diffusion_pytorch_model.safetensors"]
     with pytest.raises(TrainError, match=r"config\.json cannot be read"):
         config_of(tmp_path, "AutoencoderKL")
+
+
+def test_the_tokenizer_that_google_published_for_t5_is_read(tmp_path: Path) -> None:
+    """It is a spiece.model without a tokenizer.json."""
+    words = ["a red circle", "a green square beside the sea", "nothing but blue"]
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(words * 20),
+        model_prefix=str(tmp_path / "spiece"),
+        vocab_size=40,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer", "extra_ids": 0}')
+    check_tokenizer(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    ids = tokenizer("a red circle").input_ids
+    assert ids[-1] == 1 and tokenizer.decode(ids, skip_special_tokens=True) == "a red circle"
 
 
 def test_a_tokenizer_that_needs_a_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
