@@ -54,7 +54,8 @@ def run_training(job: Job) -> TrainResult:
         return done
     for note in explain(job.run):
         job.progress.note(note)
-    start = {} if state else read_start(job.run, targets(base.model, left_out(job.run)), base.family.PREFIX)
+    covered = targets(base.model, left_out(job.run))
+    start = {} if state else read_start(job.run, covered, base.family.PREFIX, base.family.CLASS_NAME)
     job.progress.phase("Reading the dataset")
     examples = read_examples(job, base.divisor, state)
     job = replace(job, run=counted(job.run, examples.items))

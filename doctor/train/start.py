@@ -1,4 +1,4 @@
-"""Beginning with the weights of a LoRA or LoKr file (pretrained_lora_path)."""
+"""Beginning with the weights of a LoRA or LoKr file (pretrained_lora_path, network_weights)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from torch import Tensor
 from ..architectures.network import lokr_factor, lokr_rank, lokr_shapes
 from ..model.run import Run
 from .errors import TrainError
-from .lora import Network, trainable
+from .kohya_lora import from_kohya, is_kohya
+from .lora import Network, at_scale_one, scale, trainable
 
 
-def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) -> dict[str, Tensor]:
+def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, class_name: str) -> dict[str, Tensor]:
     """The tensors that the network of a new run begins with; none when it begins at zero.
 
-    `linears` are (out, in) by name; `prefix` is the family's. Only the weights are taken, no step and, as in
-    ai-toolkit, no alpha. Raises TrainError when the file is not a network of exactly this kind, rank and model.
+    `linears` are (out, in) by name; `prefix` and the transformer's `class_name` are the family's. Only the weights
+    are taken, no step and, as in ai-toolkit, no alpha. Raises TrainError when the file is not a network of exactly
+    this kind, rank and model.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    written = run.setting("network/pretrained_lora_path")
+    written = run.setting("network/pretrained_lora_path") or run.setting("network/network_weights")
     if not written:
         return {}
     file = Path(str(written))
@@ -34,11 +36,15 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) ->
         held = load_file(str(file))
     except (OSError, SafetensorError) as error:
         raise TrainError(f"{file}, the LoRA to start from, cannot be read: {error}.") from error
-    tensors = {
+    ours = {
         prefix + key.removeprefix("transformer.").removeprefix("diffusion_model."): value
         for key, value in held.items()
         if not key.endswith(".alpha")
     }
+    if is_kohya(held):
+        tensors = {prefix + key: value for key, value in from_kohya(held, linears, class_name).items()}
+    else:
+        tensors = at_scale_one(ours, 1.0 / scale(run))
     expected = _shapes(run, linears, prefix)
     if not _modules(expected) & _modules(tensors):
         raise TrainError(

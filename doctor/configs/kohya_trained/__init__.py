@@ -112,6 +112,8 @@ def as_trained(run: Run, folders: Folders) -> Run:
 
     alpha = run.alpha or float(run.rank)  # no alpha is as much as the rank
     put("network/scale", alpha / run.rank if run.rank else 1.0, "alpha")
+    if w.text("", "network_weights"):
+        put("network/network_weights", w.text("", "network_weights"), "network_weights")
     put("network/left_out", left_out(run), "network_args")
     put("network/plus", plus_of(w.pairs("network_args")), "network_args")
     put("network/dropout", w.number(0.0, "network_dropout"), "network_dropout")
@@ -181,10 +183,10 @@ def differences(run: Run) -> list[str]:
     """What the runner does in its own way, none of it written in the config; `run` is not refused."""
     w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
     own = [Own(run, dataset) for dataset in run.datasets]
+    fused = "" if run.architecture == "zimage" else "covers query, key and value each on its own, and "
     made = [
         f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
-        "the LoRA covers query, key and value each on its own, and its file has the names that diffusers and "
-        "ComfyUI read, with alpha in its weights",
+        f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
         "pictures are turned as their EXIF data say, and made smaller by Lanczos",
     ]
     if musubi and run.timestep_type != "sigma":

@@ -24,7 +24,7 @@ TRANSLATED = _words(
     max_grad_norm max_timestep max_train_epochs max_train_steps metadata_author metadata_description
     metadata_license metadata_tags metadata_title min_bucket_reso min_timestep mixed_precision mode_scale
     model_prediction_type network_alpha network_args network_dim network_dropout network_module
-    network_train_unet_only num_repeats optimizer_args optimizer_type output_dir output_name
+    network_train_unet_only network_weights num_repeats optimizer_args optimizer_type output_dir output_name
     preserve_distribution_shape pretrained_model_name_or_path prior_loss_weight random_crop reg_data_dir
     resolution sample_at_first sample_every_n_epochs sample_every_n_steps sample_prompts save_every_n_epochs
     save_every_n_steps save_last_n_epochs save_last_n_steps save_n_epoch_ratio save_precision seed sigmoid_scale
