@@ -18,10 +18,12 @@ from .trainer import Trainer
 TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-def hold_out(items: Sequence[Item], count: int) -> tuple[list[Item], list[Item]]:
+def hold_out(items: Sequence[Item], count: int, before: Sequence[str] = ()) -> tuple[list[Item], list[Item]]:
     """(what is trained on, one item of each of the `count` pictures that are held out).
 
-    Which pictures follows from their contents alone. Raises TrainError when none would be left to train on.
+    Which pictures follows from their contents alone. Of a run that goes on they are those of `before`, by the sha256
+    of their bytes, as far as they are still there: any other was trained on. Raises TrainError when none would be
+    left to train on.
     """
     digests = sorted({item.picture.digest for item in items if not item.regular})
     if count >= len(digests):
@@ -29,7 +31,7 @@ def hold_out(items: Sequence[Item], count: int) -> tuple[list[Item], list[Item]]
             f"--eval {count} would hold out every picture: the datasets have {len(digests)} different ones. "
             f"Hold out at most {len(digests) - 1}."
         )
-    chosen = digests[:count]
+    chosen = [digest for digest in before if digest in digests] if before else digests[:count]
     kept = [item for item in items if item.picture.digest not in chosen]
     held = {item.picture.digest: item for item in reversed(items)}
     return kept, [held[digest] for digest in chosen]

@@ -46,20 +46,26 @@ class Encoded:
 def read_examples(job: Job, divisor: int, state: State | None) -> Examples:
     """The pictures of the job, in sizes divisible by `divisor`. Raises TrainError."""
     sizes = Sizes(job.output / CACHE)
-    before = sizes.read()
-    known = dict(before)
+    sized = sizes.read()
+    known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
     items = read_items(job.run, job.datasets, divisor, known, skip)
     for note in uncaptioned(items):
         job.progress.note(note)
-    if known != before:
+    if known != sized:
         sizes.write(known)
     count = state.held_out if state else job.held_out or 0
     if job.held_out not in (None, count):
         job.progress.note(
             f"The run goes on with {count} held-out pictures; --eval {job.held_out} starts with a new run."
         )
-    items, held = hold_out(items, count)
+    before = state.held if state else []
+    items, held = hold_out(items, count, before)
+    if len(held) < len(before):
+        job.progress.note(
+            f"{len(before) - len(held)} of the {len(before)} held-out pictures are no longer in the datasets; the "
+            "evaluation loss is of the others and cannot be compared with the earlier one."
+        )
     return Examples(items, held, sample_controls(job.run, divisor))
 
 

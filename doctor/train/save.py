@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,6 +37,7 @@ class State:
     optimizer: dict[str, Any]
     ema: dict[str, Tensor] | None
     held_out: int = 0
+    held: list[str] = field(default_factory=list)  # by the sha256 of their bytes
     optimizer_kind: str = ""  # the name of its class
 
 

@@ -111,7 +111,7 @@ class Steps:
     def _time_a_save(self) -> None:
         """After the first step of a run with a limit: how long the checkpoint at its end will take."""
         begin = time.monotonic()
-        write_state(state_file(self.output, self.run.name), self.trainer.state(self.identity, len(self.held)))
+        write_state(state_file(self.output, self.run.name), self.trainer.state(self.identity, self.held))
         self.stop.save = time.monotonic() - begin
 
     def _tell(self, status: str) -> None:
@@ -131,7 +131,7 @@ class Steps:
     def _save(self, file: Path) -> None:
         begin = time.monotonic()
         self.journal.sync()
-        _checkpoint(self.trainer, file, self.output, self.identity, len(self.held))
+        _checkpoint(self.trainer, file, self.output, self.identity, self.held)
         self.stop.save = max(self.stop.save, time.monotonic() - begin)
 
 
@@ -185,13 +185,13 @@ def follow(
         for _ in range(LOOKS):
             time.sleep(LOOK_SECONDS)
             with suppress(TrainError), alone(output, run.name):
-                _checkpoint(trainer, saved(run, output, trainer.step), output, identity, len(held))
+                _checkpoint(trainer, saved(run, output, trainer.step), output, identity, held)
                 break
         else:
             if not error.silent or trainer.ranks.rank != 1:
                 raise  # the first is there, and saves
             # It holds the lock and does nothing. Should it wake up, it writes the same, each file whole.
-            _checkpoint(trainer, saved(run, output, trainer.step), output, identity, len(held))
+            _checkpoint(trainer, saved(run, output, trainer.step), output, identity, held)
         raise TrainError(_rescued(error, trainer.step)) from error
 
 
@@ -199,12 +199,12 @@ def _rescued(error: Lost, step: int) -> str:
     return f"{error} The run is saved at step {step}; the next start goes on from there."
 
 
-def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, str], held_out: int) -> None:
+def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, str], held: list[Item]) -> None:
     run = trainer.run
     dtype = getattr(torch, DTYPES[run.save_dtype])
     base = trainer.family.VERSIONS[run.architecture or ""]
     write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, base))
-    write_state(state_file(output, run.name), trainer.state(identity, held_out))
+    write_state(state_file(output, run.name), trainer.state(identity, held))
 
 
 def saved(run: Run, output: Path, step: int) -> Path:

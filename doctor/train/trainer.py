@@ -265,7 +265,7 @@ class Trainer:
             if self.ema is not None:
                 self._set(kept)
 
-    def state(self, identity: dict[str, str], held_out: int) -> State:
+    def state(self, identity: dict[str, str], held: Sequence[Item]) -> State:
         return State(
             identity=identity,
             seed=self.seed,
@@ -274,7 +274,8 @@ class Trainer:
             lora={key: value.detach().cpu() for key, value in self.parameters.items()},
             optimizer=self.optimizer.state_dict(),
             ema=None if self.ema is None else {key: value.cpu() for key, value in self.ema.items()},
-            held_out=held_out,
+            held_out=len(held),
+            held=[item.picture.digest for item in held],
             optimizer_kind=type(self.optimizer).__name__,
         )
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from PIL import Image
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.data import Item, read_items
@@ -67,6 +71,24 @@ def test_a_run_keeps_what_it_holds_out(tiny: Path, circles: Path, tmp_path: Path
     resumed = go(run_with(steps=4), tiny, circles, tmp_path / "two", progress=recorder, held_out=3)
     assert resumed.losses == straight.losses and resumed.evaluations[-1] == straight.evaluations[-1]
     assert any("goes on with 2 held-out pictures; --eval 3 starts with a new run" in note for note in recorder.notes)
+
+
+def test_pictures_that_come_or_go_between_starts_leave_the_others_held_out(
+    tiny: Path, circles: Path, tmp_path: Path
+) -> None:
+    pictures = Path(shutil.copytree(circles, tmp_path / "pictures"))
+    go(run_with(steps=1), tiny, pictures, tmp_path / "out", held_out=2)
+    held = torch.load(tmp_path / "out/.circles.state.pt")["held"]
+    for shade in range(6):
+        Image.new("RGB", (64, 64), (shade, 0, 0)).save(pictures / f"new{shade}.png")
+    go(run_with(steps=2), tiny, pictures, tmp_path / "out")
+    assert torch.load(tmp_path / "out/.circles.state.pt")["held"] == held
+    gone = next(file for file in pictures.glob("*.png") if hashlib.sha256(file.read_bytes()).hexdigest() == held[0])
+    gone.unlink()
+    recorder = Recorder()
+    result = go(run_with(steps=3), tiny, pictures, tmp_path / "out", progress=recorder)
+    assert any("1 of the 2 held-out pictures are no longer" in note for note in recorder.notes)
+    assert torch.load(tmp_path / "out/.circles.state.pt")["held"] == held[1:] and len(result.evaluations) == 4
 
 
 def test_the_journal_has_every_step_once_after_a_kill(tiny: Path, circles: Path, tmp_path: Path) -> None:
