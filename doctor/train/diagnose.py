@@ -20,7 +20,8 @@ def not_finite(run: Run, model: nn.Module, parameters: Mapping[str, Tensor]) -> 
     broken = [key for key, value in parameters.items() if not torch.isfinite(value).all()]
     if broken:
         return f"The LoRA has diverged ({broken[0]}): lower the learning rate {run.learning_rate}."
-    key, largest = max(((key, float(value.detach().abs().max())) for key, value in parameters.items()), key=itemgetter(1))
+    sizes = {key: float(value.detach().abs().max()) for key, value in parameters.items()}
+    key, largest = max(sizes.items(), key=itemgetter(1))
     if largest > DIVERGED:
         return (
             f"The LoRA has diverged ({key} holds {largest:.1e}): lower the learning rate {run.learning_rate}, or "
