@@ -69,28 +69,32 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
     run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
     cured = commands.check(patient.config.name, machine=patient.machine.name)
 
-    print("\nThe recorded card is not here, so the run is told to train on this machine's processor (device: cpu).")
-    _train_on_cpu(patient.config)
-    print(f"\n$ zdoctor train {patient.config.name}\n", flush=True)
-    result = _train(patient)
+    print(
+        "\nThe recorded card is not here, so a second config says to train on this machine's processor (device: cpu)."
+    )
+    on_cpu = _on_cpu(patient.config)
+    print(f"\n$ zdoctor train {on_cpu.name}\n", flush=True)
+    result = _train(on_cpu)
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
     change = _load_lora(patient, result)
     return _verdict(sick, cured, result, change, time.perf_counter() - started, patient.folder)
 
 
-def _train(patient: Patient) -> TrainResult:
+def _train(config: Path) -> TrainResult:
     from .. import commands
 
-    return commands.train(patient.config.name)
+    return commands.train(config.name)
 
 
-def _train_on_cpu(config: Path) -> None:
+def _on_cpu(config: Path) -> Path:
+    """A second config for the processor: an edit of the first would stand in the way of undo."""
     from ..configs.edit import apply_edits
 
     text = config.read_text(encoding="utf-8")
-    edited = apply_edits(text, [SetValue(config.name, "/config/process/0/device", "cpu")])
-    config.write_text(edited, encoding="utf-8")
+    made = config.with_name(f"{config.stem}_cpu{config.suffix}")
+    made.write_text(apply_edits(text, [SetValue(config.name, "/config/process/0/device", "cpu")]), encoding="utf-8")
+    return made
 
 
 def _model_folder(config: str) -> str:
@@ -157,8 +161,8 @@ def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, se
     for ok, text in checks:
         good &= ok
         print(f"  {'ok ' if ok else 'NO '} {text}")
-    print(f"\n{seconds:.0f} s in all. Look around in {folder}; zdoctor undo takes the repairs back there with")
-    print(f"  ZDOCTOR_STATE={shlex.quote(str(folder / 'state'))} zdoctor history")
+    print(f"\n{seconds:.0f} s in all. Look around in {folder}. The last of its two repairs is taken back with")
+    print(f"  ZDOCTOR_STATE={shlex.quote(str(folder / 'state'))} zdoctor undo")
     return 0 if good else 1
 
 

@@ -12,7 +12,7 @@ from zdoctor.doctor import commands
 from zdoctor.doctor.apply import undo
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.demo.patient import COMMIT, Patient, build
-from zdoctor.doctor.demo.walk import FAMILIES, _inside, _model_folder, walk
+from zdoctor.doctor.demo.walk import FAMILIES, _inside, _model_folder, _on_cpu, walk
 from zdoctor.doctor.errors import UserError
 
 CACHED = f"models--Tongyi-MAI--Z-Image-Turbo/snapshots/{COMMIT}"
@@ -60,6 +60,7 @@ def test_seven_families_found_repaired_and_taken_back(patient: Patient, own_stat
     assert [f"{f.rule}: {f.text()}" for f in both.after.findings if f.severity != "note"] == []
     assert commands.fix(config, machine=machine, allow="changes-result").plan.fixes == ()
 
+    _on_cpu(patient.config).unlink()  # what the demo trains from leaves the config as it is, for undo
     undo(both.applied[0], state=own_state_folder)
     undo(safe.applied[0], state=own_state_folder)
     assert tree(patient.folder) == before
