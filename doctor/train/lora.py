@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,18 +23,27 @@ FILE_NAMES = {"lora_A": "lora_A.weight", "lora_B": "lora_B.weight"}
 Network = Mapping[str, nn.Module]
 
 
-class LoraLinear(nn.Module):
-    """A frozen Linear plus scale * B @ A while `active`; `lora_A` (rank x in) and `lora_B` (out x rank), float32.
+class Dropout(NamedTuple):
+    """Shares of what is left out while a LoRA trains.
 
-    While it trains, `dropout` is the share of the values between A and B that are left out.
+    Of the values between A and B, of the ranks (for each sample others, the same for all its tokens), and of the
+    Linears (the whole LoRA for a batch).
     """
+
+    values: float = 0.0
+    ranks: float = 0.0
+    modules: float = 0.0
+
+
+class LoraLinear(nn.Module):
+    """A frozen Linear plus scale * B @ A while `active`; `lora_A` (rank x in) and `lora_B` (out x rank), float32."""
 
     def __init__(
         self,
         base: nn.Module,
         shape: tuple[int, int],
         rank: int,
-        dropout: float,
+        dropout: Dropout,
         generator: torch.Generator,
         scale: float = 1.0,
     ) -> None:
@@ -52,14 +61,18 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.base(x)
-        if not self.active:
+        out = self.dropout
+        if not self.active or (self.training and out.modules and torch.rand(()).item() < out.modules):
             return y
         # In bfloat16 beside a base in bfloat16, as autocast does it: half the memory and twice as fast. float16 would
         # lose small gradients.
         dtype = y.dtype if y.dtype == torch.bfloat16 else self.lora_A.dtype
         low = nn.functional.linear(x.to(dtype), self.lora_A.to(dtype))
-        if self.dropout:
-            low = nn.functional.dropout(low, self.dropout, self.training)
+        if out.values:
+            low = nn.functional.dropout(low, out.values, self.training)
+        if out.ranks and self.training:
+            kept = torch.rand(len(low), *([1] * (low.dim() - 2)), low.shape[-1], device=low.device) > out.ranks
+            low = low * kept / (1.0 - out.ranks)
         if self.scale != 1.0:
             low = low * self.scale
         return y + nn.functional.linear(low, self.lora_B.to(dtype)).to(y.dtype)
@@ -119,9 +132,10 @@ def add_removal(model: nn.Module, adapter: dict[str, Delta], dtype: torch.dtype)
     return wrapped
 
 
-def dropout(run: Run) -> float:
-    """The share of a LoRA's inner values that a training step leaves out."""
-    return float(run.setting("network/dropout", 0.0))
+def dropout(run: Run) -> Dropout:
+    """What of a LoRA a training step leaves out."""
+    keys = ("network/dropout", "network/rank_dropout", "network/module_dropout")
+    return Dropout(*(float(run.setting(key, 0.0)) for key in keys))
 
 
 def scale(run: Run) -> float:

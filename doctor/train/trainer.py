@@ -95,7 +95,7 @@ class Trainer:
         self.order = Order(run, items, seed)
         if run.gradient_checkpointing:
             make: Any = model
-            again = checkpointing(model, network, int(_number(run, INTERVAL, 1)), random=dropout(run) > 0)
+            again = checkpointing(model, network, int(_number(run, INTERVAL, 1)), random=any(dropout(run)))
             make.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property

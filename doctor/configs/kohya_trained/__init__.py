@@ -11,7 +11,7 @@ from ...model import Run, Schema, Value
 from ..starts import Options
 from ..written import with_leaves
 from .names import METADATA, OBEYED
-from .network import SCRIPTS, left_out, plus_of, refused_network
+from .network import DROPOUTS, SCRIPTS, left_out, plus_of, refused_network
 from .noise import drawn, embedded_guidance, loss_of, refused_noise
 from .rates import OPTIMIZERS, Reason, optimizer_of, refused_rates, with_rates
 from .sets import Folders, Own, refused_sets, with_sets
@@ -116,6 +116,9 @@ def as_trained(run: Run, folders: Folders) -> Run:
         put("network/network_weights", w.text("", "network_weights"), "network_weights")
     put("network/left_out", left_out(run), "network_args")
     put("network/plus", plus_of(w.pairs("network_args")), "network_args")
+    words = w.pairs("network_args")
+    for name in DROPOUTS:
+        put(f"network/{name}", float(words.get(name, 0)), "network_args")
     put("network/dropout", w.number(0.0, "network_dropout"), "network_dropout")
     put("train/drawn", drawn(run), "timestep_type")
     put("train/cfg_scale", embedded_guidance(run), "guidance_scale")

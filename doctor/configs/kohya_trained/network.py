@@ -16,6 +16,7 @@ SCRIPTS = {
 # Without effect: there is no convolution in these models, and no text encoder is trained.
 _HARMLESS = ("verbose", "conv_dim", "conv_alpha", "loraplus_text_encoder_lr_ratio")
 _OFF = ("split_qkv", "train_t5xxl")
+DROPOUTS = ("rank_dropout", "module_dropout")
 _RATIOS = ("loraplus_unet_lr_ratio", "loraplus_lr_ratio")
 # Of Flux: the names of diffusers for the two kinds of blocks, and how many there are.
 _KINDS = {"double": ("transformer_blocks", 19), "single": ("single_transformer_blocks", 38)}
@@ -30,7 +31,9 @@ def refused_network(run: Run) -> Iterator[Reason]:
         yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
     words = w.pairs("network_args")
     for name, value in words.items():
-        known = name in (*_HARMLESS, *_RATIOS) or (name in _OFF and value == "False")
+        if name in DROPOUTS and not _share(value):
+            yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
+        known = name in (*_HARMLESS, *_RATIOS, *DROPOUTS) or (name in _OFF and value == "False")
         if run.trainer == "sd-scripts":
             known = known or name == "train_blocks" or _kind(name) is not None
         if not known:
@@ -46,6 +49,13 @@ def refused_network(run: Run) -> Iterator[Reason]:
         return
     if ratio != 1.0 and OPTIMIZERS.get(optimizer_of(run)) == "prodigy":
         yield "network_args", "LoRA+ beside Prodigy is not supported"
+
+
+def _share(value: str) -> bool:
+    try:
+        return 0 <= float(value) < 1
+    except ValueError:
+        return False
 
 
 def _kind(name: str) -> str | None:

@@ -138,7 +138,10 @@ def test_a_plain_config_is_obeyed(script: str) -> None:
     [
         ({"network_dim": 16, "network_alpha": 8}, {"rank": 16, "alpha": 8.0, "network/scale": 0.5}),
         ({"network_dim": 16, "network_alpha": 0}, {"alpha": 16.0, "network/scale": 1.0}),
-        ({"network_dropout": 0.1}, {"network/dropout": 0.1}),
+        (
+            {"network_dropout": 0.1, "network_args": ["rank_dropout=0.2", "module_dropout=0.3"]},
+            {"network/dropout": 0.1, "network/rank_dropout": 0.2, "network/module_dropout": 0.3},
+        ),
         (
             {"network_args": ["verbose=True", "conv_dim=4", "loraplus_lr_ratio=4"]},
             {"network_type": "lora", "network/plus": 4.0},
@@ -251,7 +254,8 @@ def test_the_older_names_of_optimizers_and_ratios() -> None:
         ({"model_prediction_type": ...}, "model_prediction_type sigma_scaled, which is the default,"),
         ({"model_prediction_type": "additive"}, "model_prediction_type additive"),
         ({"network_module": "networks.oft_flux"}, "networks.oft_flux"),
-        ({"network_args": ["rank_dropout=0.1"]}, "network_args rank_dropout=0.1"),
+        ({"network_args": ["rank_dropout=1"]}, "rank_dropout=1 is no number from 0 to below 1"),
+        ({"network_args": ["network_reg_dims=single=4"]}, "network_args network_reg_dims=single=4"),
         ({"network_args": ["split_qkv=True"]}, "network_args split_qkv=True"),
         ({"network_args": ["train_blocks=middle"]}, "none of Flux"),
         ({"network_args": ["train_single_block_indices=3-40"]}, "none of Flux"),

@@ -13,7 +13,7 @@ from torch import nn
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.explain import explain
-from zdoctor.doctor.train.lora import LoraLinear, at_scale_one
+from zdoctor.doctor.train.lora import Dropout, LoraLinear, at_scale_one
 
 from .patient import go, run_with, written
 
@@ -23,7 +23,7 @@ QUARTER = written(network__scale=0.25)
 def test_a_linear_with_alpha_is_pefts() -> None:
     torch.manual_seed(0)
     x, base = torch.randn(3, 12), nn.Linear(12, 8)
-    ours = LoraLinear(base, (8, 12), 4, 0.0, torch.Generator().manual_seed(0), scale=0.25)
+    ours = LoraLinear(base, (8, 12), 4, Dropout(), torch.Generator().manual_seed(0), scale=0.25)
     nn.init.normal_(ours.lora_B)
     theirs = get_peft_model(nn.Sequential(base), LoraConfig(r=4, lora_alpha=1, target_modules=["0"]))
     state = {"lora_A.default.weight": ours.lora_A, "lora_B.default.weight": ours.lora_B}
