@@ -172,10 +172,12 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
     """Say why it ended; the rules that see it before."""
     from . import explain_command
 
-    said = explain_command.decode(ended.tail)
-    told, text = explain_command.explained(said, config, color=_color())
-    if told.failure is None:  # what ends a process without a word shows in its exit code
-        told, text = explain_command.explained(f"{said}\nexit code {ended.code}\n", config, color=_color())
+    # Output can come in the middle of a traceback; what ends a process without a word shows in its exit code.
+    by_code = b"\nexit code %d\n" % ended.code
+    for said in (ended.tail, ended.errors, ended.tail + by_code):
+        told, text = explain_command.explained(explain_command.decode(said), config, color=_color())
+        if told.failure is not None:
+            break
     if told.failure is None:
         _say("its output shows no failure that is known here." + (f" The log: {log}" if log else ""))
         return ()

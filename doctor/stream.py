@@ -24,11 +24,15 @@ NOT_FOUND, NOT_STARTED = 127, 126
 
 @dataclass(frozen=True)
 class Ended:
-    """`code` as a shell has it (128 + the signal's number), `stopped` when zdoctor was asked to end it."""
+    """`code` as a shell has it (128 + the signal's number), `stopped` when zdoctor was asked to end it.
+
+    `tail` is the end of all output, `errors` that of standard error where it is a stream of its own.
+    """
 
     code: int
     tail: bytes
     stopped: bool
+    errors: bytes = b""
 
 
 class Tail:
@@ -55,21 +59,22 @@ def stream(command: Sequence[str]) -> Ended:
 
 
 def _in_pipes(command: Sequence[str]) -> Ended:
-    tail, lock = Tail(), threading.Lock()
+    tail, errors, lock = Tail(), Tail(), threading.Lock()
     with _asked_to_stop() as asked:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         # Ctrl-C reaches both, as they share a terminal; SIGTERM only zdoctor
         asked.pass_on = lambda number: None if number == signal.SIGINT else child.send_signal(number)
 
-        def copy(source: Any, target: Any) -> None:
+        def copy(source: Any, target: Any, *tails: Tail) -> None:
             while data := os.read(source.fileno(), BLOCK):
                 with lock:
-                    tail.add(data)
+                    for kept in tails:
+                        kept.add(data)
                 _write(target, data)
 
         threads = [
             threading.Thread(target=copy, args=pair, daemon=True)
-            for pair in ((child.stdout, sys.stdout), (child.stderr, sys.stderr))
+            for pair in ((child.stdout, sys.stdout, tail), (child.stderr, sys.stderr, tail, errors))
         ]
         for thread in threads:
             thread.start()
@@ -80,7 +85,7 @@ def _in_pipes(command: Sequence[str]) -> Ended:
             if pipe is not None and not thread.is_alive():
                 pipe.close()
     with lock:
-        return Ended(code if code >= 0 else 128 - code, tail.bytes(), asked.number is not None)
+        return Ended(code if code >= 0 else 128 - code, tail.bytes(), asked.number is not None, errors.bytes())
 
 
 def _in_terminal(command: Sequence[str]) -> Ended:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from zdoctor.doctor.run_command import config_in
+from zdoctor.doctor.run_command import _explained, config_in
+from zdoctor.doctor.stream import Ended
 from zdoctor.tests.configs_on_disk import write_config
 
 posix = pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
@@ -100,6 +101,14 @@ def test_nothing_is_left_open() -> None:
     strict = [sys.executable, "-X", "dev", "-W", "error", "-m", "zdoctor", "run", "--", "true"]
     done = subprocess.run(strict, capture_output=True, check=True)
     assert b"Warning" not in done.stderr
+
+
+def test_output_in_the_middle_of_a_traceback_hides_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two pipes are read side by side: what was printed before may come between two lines of an error."""
+    last = b"NotImplementedError: Cannot copy out of meta tensor; no data!\n"
+    errors = b'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    load()\n' + last
+    assert _explained(Ended(1, errors.replace(last, b"step 3 of 10\n" + last), False, errors), None, None)
+    assert "MDL001" in capsys.readouterr().err
 
 
 def test_a_run_that_ends_well_and_trained_nothing_is_told(tmp_path: Path) -> None:
