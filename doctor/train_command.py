@@ -18,6 +18,7 @@ from .examine import Examination
 from .handover import hand_over, not_green
 from .model import Memory, Unknown
 from .model.run import Run
+from .model.shell import quoted
 from .probe.live import LiveWorld
 from .translate import differences
 
@@ -75,13 +76,29 @@ def run(options: argparse.Namespace, config: str) -> int:
         _refuse_small_batch(one, count)
     from .train.launch import launch
 
-    words = [config]
+    return launch(count, [config, *_given(options)])
+
+
+def _given(options: argparse.Namespace) -> list[str]:
+    """The options as they were typed, but for the number of processes."""
+    words: list[str] = []
     given = (("--trainer", options.trainer), ("--max-minutes", options.max_minutes), ("--eval", options.eval))
     for name, value in given:
-        words += [] if value is None else [name, str(value)]
+        words += [] if value is None else [name, f"{value:g}" if isinstance(value, float) else str(value)]
     words += ["--shard"] if options.shard else []
     words += ["--skip-unreadable"] if options.skip_unreadable else []
-    return launch(count, words)
+    return words
+
+
+def _again(options: argparse.Namespace, config: str, ranks: Ranks | None) -> str:
+    """How to go on with a run that was stopped."""
+    from .train.stop import BEGAN
+
+    if ranks is not None and BEGAN not in os.environ:
+        return "To go on from there, start all processes in the same way again.\n"
+    count = options.processes if ranks is None else ranks.size
+    words = ["zdoctor", "train", quoted(config), *_given(options), *(["--processes", str(count)] if count else [])]
+    return f"To go on from there: {' '.join(words)}\n"
 
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
@@ -144,7 +161,7 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
         count = f"{result.steps} step{'s' * (result.steps != 1)}"
         console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.\nLoRA: {result.lora}\n")
         if stopped:
-            console.emit(f"To go on from there: zdoctor train {config}\n")
+            console.emit(_again(options, config, ranks))
     return INTERRUPTED if stopped else 0
 
 
