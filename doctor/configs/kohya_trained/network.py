@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from ...model import Run
@@ -66,7 +67,7 @@ def plus_of(words: Mapping[str, str]) -> float:
     """How many times faster B learns. Raises ValueError."""
     written = next((words[name] for name in _RATIOS if name in words), "1")
     ratio = float(written)
-    if ratio <= 0:
+    if not 0 < ratio < math.inf:
         raise ValueError(written)
     return ratio
 
