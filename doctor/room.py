@@ -13,6 +13,7 @@ from math import sqrt
 from .architectures.bytes import WIDTHS, state_bytes
 from .architectures.sizes import sizes_of
 from .model import DatasetFolder, Hub, ModelFolder, Run, Unknown
+from .model.buckets import Buckets, bucket_size
 from .model.families import OWN
 from .model.record import dataclass
 
@@ -85,7 +86,13 @@ def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iter
     for folder in datasets:
         dataset = next((d for d in run.datasets if d.key == folder.key), None)
         if dataset is not None:
-            sizes = {(i.path, _cut(i.width, i.height, r)) for i in folder.images for r in dataset.resolutions}
+            own = run.setting(f"{dataset.key}/bucket_sizes")
+            how = None if own is None else Buckets(**own)
+            sizes = {
+                (i.path, _cut(i.width, i.height, r) if how is None else bucket_size(how, i.width, i.height))
+                for i in folder.images
+                for r in dataset.resolutions
+            }
             turns = 2 ** (dataset.flip_x + dataset.flip_y)
             pixels += turns * sum(width * height for _, (width, height) in sizes)
     size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * 4
@@ -104,7 +111,7 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     partial = any(key.startswith("network/network_kwargs") for key in run.settings)
     if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type != "lora" or partial:
         return
-    if run.trainer == "SimpleTuner":  # it trains other layers
+    if run.trainer == "SimpleTuner" or run.setting("network/left_out"):  # it trains other layers
         return
     parameters = max(0, run.rank) * sizes.lora_sides
     during = max(0, run.steps - 1) // run.save_every if run.save_every > 0 else 0

@@ -10,6 +10,7 @@ from ..architectures.bytes import QUANTIZED, WIDTHS, state_bytes
 from ..architectures.network import offloaded_share, trained_weights
 from ..architectures.sizes import Sizes
 from ..model import DatasetFolder, Gpu, Phase, Run
+from ..model.buckets import Buckets, bucket_size
 from ..model.families import EDITING
 
 GIB = 1 << 30
@@ -68,13 +69,18 @@ def sequence_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tu
 def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
     """(width, height) in pixels of the largest training picture of each dataset and resolution.
 
-    ai-toolkit shrinks a picture to the area of the resolution and never enlarges one.
+    ai-toolkit shrinks a picture to the area of the resolution and never enlarges one; kohya's trainers do.
     """
     found: list[tuple[int, int]] = []
     read = {folder.key: folder for folder in datasets}
     for dataset in run.datasets:
         folder = read.get(dataset.key)
         pictures = [(image.width, image.height) for image in folder.images] if folder and not folder.more else []
+        if (sizes := run.setting(f"{dataset.key}/bucket_sizes")) is not None:
+            how = Buckets(**sizes)
+            of_pictures = [bucket_size(how, *size) for size in pictures]
+            found.append(max(of_pictures, key=prod, default=(how.width, how.height)))
+            continue
         for resolution in dataset.resolutions or (512,):
             square = run.setting(f"{dataset.key}/square_crop") is True  # enlarges what is smaller
             shrunk = [] if square else [_shrink(width, height, resolution) for width, height in pictures]

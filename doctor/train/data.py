@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..model.buckets import Buckets, bucket_size, scaled_size
 from ..model.run import Dataset, Run
-from .buckets import Buckets, bucket_size, scaled_size
 from .errors import TrainError
 from .pictures import SUFFIXES, Picture, opened, read_pictures, with_controls
 

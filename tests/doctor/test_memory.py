@@ -181,6 +181,16 @@ def test_pictures_are_never_enlarged() -> None:
     assert buckets(run, [replace(folder, more=3)]) == [(512, 512), (1024, 1024)]
 
 
+def test_a_run_of_kohyas_enlarges_pictures() -> None:
+    run = run_of("m")
+    key = run.datasets[0].key
+    sizes = {"width": 512, "height": 512, "kind": "sd-scripts", "step": 64, "least": 256, "most": 1024}
+    run = replace(run, settings={f"{key}/bucket_sizes": Value(sizes, Where("c"), 0, 0)})
+    folder = DatasetFolder(key, "/d", (Image("a.png", 400, 300, True), Image("b.png", 300, 900, True)))
+    assert buckets(run, [folder]) == [(576, 448)]
+    assert buckets(run, []) == [(512, 512)]
+
+
 def test_the_ladder_goes_down_and_names_the_harmless_first() -> None:
     run = replace(zimage(cache_text_embeddings=False, gradient_checkpointing=False, batch_size=2))
     memory = predicted(run, T4)

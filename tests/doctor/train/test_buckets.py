@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 from PIL import Image
 
+from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.run import Dataset
-from zdoctor.doctor.train.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.train.data import load_pixels, read_items
 
 from .patient import run_with, written
