@@ -129,7 +129,8 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
 def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     """A path of the config that does not exist.
 
-    What: The base model, the adapter or a dataset folder is not where the config says. `~` and `%VAR%` are not
+    What: The base model, the adapter or a dataset folder is not where the config says, or a file is where
+    SimpleTuner, sd-scripts or musubi-tuner look for the folder (for ai-toolkit DAT001 tells). `~` and `%VAR%` are not
     expanded by ai-toolkit, and a path that does not exist is taken for a hub repository or for a JSON file, so the
     message in the trainer speaks of something else.
     Why: Paths are opened one after the other, the dataset last, after model loading and quantization.
@@ -146,12 +147,15 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
         raise Unestablished(f"{hidden[0]} could not be looked at")
     for key, text, what in wanted:
         entry = files.at(text)
-        if text is None or entry is None or entry.kind not in ("missing", "dangling"):
-            continue
         is_data = key.endswith("/folder_path")
+        no_folder = is_data and entry is not None and entry.kind == "file" and run.trainer not in ("ai-toolkit", OWN)
+        if text is None or entry is None or (entry.kind not in ("missing", "dangling") and not no_folder):
+            continue
         if (not is_data and not looks_local(text)) or (run.trainer in BY_FILES and VARIABLE.search(text)):
             continue
-        if PLACEHOLDER.search(text):
+        if no_folder:
+            message = "{text} is a file; it should be {what}."
+        elif PLACEHOLDER.search(text):
             message = "{text} is a placeholder: put in the real path of {what}."
         elif entry.kind == "dangling":
             message = "{text} is a link to something that is gone; {what} cannot be opened."

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,14 @@ def test_a_missing_dataset(text: str, found: Entry, says: str | None) -> None:
     data = Dataset("datasets/0", text, ".txt", (512,))
     findings = list(missing_path(run(datasets=(data,)), Files({text: found}), LINUX))
     assert [says is not None and says in f.text() for f in findings] == ([True] if says else [])
+
+
+@pytest.mark.parametrize(("trainer", "told"), [("ai-toolkit", 0), ("SimpleTuner", 1), ("sd-scripts", 1)])
+def test_a_file_in_place_of_a_dataset_folder(trainer: str, told: int) -> None:
+    """They walk the folder, and find nothing in a file; ai-toolkit reads it as a list, which is another rule's."""
+    asked = replace(run(datasets=(Dataset("datasets/0", "/data/a.png", ".txt", (512,)),)), trainer=trainer)
+    found = list(missing_path(asked, Files({"/data/a.png": entry("file")}), LINUX))
+    assert ["/data/a.png is a file" in finding.text() for finding in found] == [True] * told
 
 
 def test_the_trap_of_a_missing_dataset(tmp_path: Path) -> None:
