@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, config: str) -> int:
     if options.shard and count == 1:
         raise UserError(
             "The base is shared out over several processes, and this run has one.",
-            f"zdoctor train {config} --processes 2 --shard",
+            f"zdoctor train {quoted(config)} --processes 2 --shard",
         )
     if count == 1:
         _say_green(seen)

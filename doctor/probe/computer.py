@@ -42,7 +42,7 @@ def container_limit() -> tuple[int, int] | None:
     )
     for limit, used in pairs:
         try:
-            return int(Path(limit).read_text()), int(Path(used).read_text())
+            return int(Path(limit).read_bytes()), int(Path(used).read_bytes())
         except (OSError, ValueError):
             continue
     return None
