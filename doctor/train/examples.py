@@ -77,7 +77,8 @@ def encode_examples(job: Job, place: Place, base: Base, examples: Examples) -> E
     cache, run, progress = Cache(job.output / CACHE), job.run, job.progress
     kind: Any = KINDS.get(run.text_encoder_quantization, "none")
     latents = Latents(cache, base.parts["vae"], middle=bool(run.setting("train/latent_middle")))
-    texts = Texts(cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process)
+    masked = bool(job.run.setting("train/masked_prompts"))
+    texts = Texts(cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process, masked=masked)
     masks = Masks(cache, base.divisor // 2)
     room = BESIDE * texts.size() < psutil.virtual_memory().available
     beside = place.device.type == "cpu" and job.ranks.size == 1 and room

@@ -37,6 +37,7 @@ class Request:
     device: str
     cache: str
     texts: Mapping[str, str]
+    masked: bool = False
 
 
 class TextProcess:

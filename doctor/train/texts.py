@@ -30,8 +30,11 @@ class Texts:
         dtype: torch.dtype,
         kind: Kind = "none",
         process: TextProcess | None = None,
+        *,
+        masked: bool = False,
     ) -> None:
         self.cache = cache
+        self.masked = masked
         self.kind: Kind = kind
         self.family = family
         self.folders = {name: folders[name] for name in family.TEXT_PARTS}
@@ -40,6 +43,8 @@ class Texts:
         self.salt = f"{' '.join(fingerprint(folder) for folder in self.folders.values())} {dtype}"
         if kind != "none":
             self.salt += f" {kind}"
+        if masked:
+            self.salt += " masked"
 
     def key(self, text: str) -> str:
         return "text-" + key_of(self.salt, text)
@@ -68,6 +73,7 @@ class Texts:
             device=str(device),
             cache=str(self.cache.folder),
             texts=missing,
+            masked=self.masked,
         )
         if self.process is None:
             encode_texts(request, phase)
@@ -92,12 +98,13 @@ def encode_texts(request: Request, phase: Callable[[str], None]) -> None:
         raise TrainError(f"This runner has no text encoder for a {request.family}.")
     folders = {name: Path(folder) for name, folder in request.folders.items()}
     dtype, cache = getattr(torch, request.dtype), Cache(Path(request.cache))
+    masked = request.masked
     try:
-        encode = family.text_encoder(folders, request.kind, dtype, torch.device(request.device))
+        encode = family.text_encoder(folders, request.kind, dtype, torch.device(request.device), masked=masked)
     except torch.OutOfMemoryError:
         phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
         free_memory()
-        encode = family.text_encoder(folders, request.kind, dtype, torch.device("cpu"))
+        encode = family.text_encoder(folders, request.kind, dtype, torch.device("cpu"), masked=masked)
     for key, text in request.texts.items():
         values = encode(text)
         if not all(torch.isfinite(value).all() for value in values.values()):

@@ -124,6 +124,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
     put("train/cfg_scale", embedded_guidance(run), "guidance_scale")
     put("train/grad_clip_method", "norm", "max_grad_norm")
     put("train/reg_weight", w.number(1.0, "prior_loss_weight"), "prior_loss_weight")
+    put("train/masked_prompts", w.flag("apply_t5_attn_mask"), "apply_t5_attn_mask")
     put("train/unbalanced_masks", True, "masked_loss")
     put("train/latent_middle", run.architecture == "zimage", "datasets")
     swapped = w.whole(0, "blocks_to_swap")

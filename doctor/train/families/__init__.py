@@ -54,10 +54,17 @@ class Family(Protocol):
         ...
 
     def text_encoder(
-        self, folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device
+        self,
+        folders: Mapping[str, Path],
+        kind: Kind,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        masked: bool = False,
     ) -> Callable[[str], Embedding]:
         """Load what encodes prompts, its large part stored as `kind`.
 
+        `masked`: what fills a short prompt up is not looked at, neither here nor by the transformer.
         Raises TrainError; torch.OutOfMemoryError where it does not fit on `device`.
         """
         ...

@@ -60,9 +60,12 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device
+    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device, *, masked: bool = False
 ) -> Callable[[str], dict[str, Tensor]]:
-    """CLIP and T5; `states` are 512 x width, whatever the prompt's length, `pooled` is width."""
+    """CLIP and T5; `states` are 512 x width, whatever the prompt's length, `pooled` is width.
+
+    `masked`: T5 does not look at what fills the prompt up, and `kept` says by 1 and 0 what is none of that.
+    """
     from transformers.models.clip.modeling_clip import CLIPTextModel
     from transformers.models.t5.modeling_t5 import T5EncoderModel
 
@@ -73,10 +76,15 @@ def text_encoder(
     @torch.no_grad()
     def encode(text: str) -> dict[str, Tensor]:
         short, long = (
-            tokenizer(text, padding="max_length", truncation=True, max_length=length, return_tensors="pt").input_ids
+            tokenizer(text, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
             for tokenizer, length in zip(tokenizers, (tokenizers[0].model_max_length, PROMPT), strict=True)
         )
-        return {"pooled": clip(short.to(device)).pooler_output[0].cpu(), "states": t5(long.to(device))[0][0].cpu()}
+        mask = long.attention_mask.to(device) if masked else None
+        made = {
+            "pooled": clip(short.input_ids.to(device)).pooler_output[0].cpu(),
+            "states": t5(long.input_ids.to(device), attention_mask=mask)[0][0].cpu(),
+        }
+        return made if mask is None else {**made, "kept": mask[0].float().cpu()}
 
     return encode
 
@@ -99,6 +107,11 @@ def predict(
     states, pooled = (torch.stack([text[name] for text in texts]).to(noisy) for name in ("states", "pooled"))
     config: Any = model.config
     scale = torch.full((len(texts),), guidance, device=noisy.device) if config.guidance_embeds else None
+    attention: dict[str, Tensor] | None = None
+    if "kept" in texts[0]:
+        kept = torch.stack([text["kept"] for text in texts]).to(noisy.device).bool()
+        every = torch.ones(len(texts), cells.shape[1], dtype=torch.bool, device=noisy.device)
+        attention = {"attention_mask": torch.cat([kept, every], dim=1)[:, None, None, :]}
     output = model(
         hidden_states=cells,
         encoder_hidden_states=states,
@@ -107,6 +120,7 @@ def predict(
         img_ids=ids.to(noisy.device),
         txt_ids=torch.zeros(states.shape[1], 3, device=noisy.device),
         guidance=scale,
+        joint_attention_kwargs=attention,
         return_dict=False,
     )[0]
     return _unpacked(output[:, :count].float(), height, width)

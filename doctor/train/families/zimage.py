@@ -42,9 +42,9 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device
+    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device, *, masked: bool = False
 ) -> Callable[[str], dict[str, Tensor]]:
-    """Qwen3 with its chat template; `states` are tokens x width."""
+    """Qwen3 with its chat template; `states` are tokens x width. Nothing fills a prompt up, so none is `masked`."""
     from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
     tokenizer = load_tokenizer(folders["tokenizer"])

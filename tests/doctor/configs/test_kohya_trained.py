@@ -243,6 +243,7 @@ def test_musubi_leaves_the_modulation_out(flux: Path, tiny: Path) -> None:
 
 def test_the_older_names_of_optimizers_and_ratios() -> None:
     assert trained(run_of(options={"use_8bit_adam": True})).optimizer == "adamw8bit"
+    assert trained(run_of(options={"apply_t5_attn_mask": True})).setting("train/masked_prompts") is True
     run = trained(run_of(options={"max_train_epochs": 10, "save_n_epoch_ratio": 4, "save_last_n_epochs": 2}))
     assert (run.setting("save/save_every_epochs"), run.keep_saves) == (2, 2)
 
@@ -279,7 +280,6 @@ def test_the_older_names_of_optimizers_and_ratios() -> None:
         ({"ip_noise_gamma": 0.1}, "ip_noise_gamma 0.1"),
         ({"scale_weight_norms": 1.0}, "scale_weight_norms 1.0"),
         ({"resume": "state"}, "resume state"),
-        ({"apply_t5_attn_mask": True}, "apply_t5_attn_mask true"),
         ({"t5xxl_max_token_length": 256}, "t5xxl_max_token_length"),
         ({"validation_split": 0.1}, "validation_split 0.1"),
         ({"deepspeed": True}, "deepspeed true"),

@@ -103,6 +103,30 @@ def test_embeddings_are_those_of_the_pipeline(flux: Path, tmp_path: Path) -> Non
         torch.testing.assert_close(ours["pooled"], pooled[0], rtol=1e-4, atol=1e-4)
 
 
+def test_what_fills_a_prompt_up_is_not_looked_at(flux: Path, tmp_path: Path) -> None:
+    """apply_t5_attn_mask: as if the prompt had no more tokens than it has; of a batch each its own."""
+    folders = {name: flux / name for name in family.TEXT_PARTS}
+    masked = Texts(Cache(tmp_path), family, folders, torch.float32, masked=True)
+    plain = Texts(Cache(tmp_path), family, folders, torch.float32)
+    prompts = ("a b ab", "b")
+    assert masked.prepare(prompts, CPU, lambda _: None) == plain.prepare(prompts, CPU, lambda _: None) == 2
+    texts = [masked.get(prompt) for prompt in prompts]
+    pipe = pipeline(flux)
+    short = []
+    for prompt, text in zip(prompts, texts, strict=True):
+        ids = pipe.tokenizer_2(prompt, return_tensors="pt").input_ids
+        assert text["kept"].tolist() == [1.0] * ids.shape[1] + [0.0] * (512 - ids.shape[1])
+        states = pipe.text_encoder_2(ids)[0][0]
+        torch.testing.assert_close(text["states"][: len(states)], states, rtol=1e-4, atol=1e-4)
+        short.append({"states": states, "pooled": text["pooled"]})
+    noisy, t = torch.randn(2, 4, 8, 6), torch.tensor([0.3, 0.7])
+    ours = family.predict(pipe.transformer, noisy, t, texts)
+    for place in (0, 1):
+        theirs = family.predict(pipe.transformer, noisy[[place]], t[[place]], [short[place]])
+        torch.testing.assert_close(ours[[place]], theirs, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(ours, family.predict(pipe.transformer, noisy, t, [plain.get(one) for one in prompts]))
+
+
 @pytest.mark.parametrize("name", ["flux", "schnell"])
 def test_previews_are_those_of_the_pipeline(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(name)
