@@ -59,7 +59,8 @@ def drawn(run: Run) -> dict[str, Any]:
         return made
     if sampling == "sigma":
         density = w.text("none", "weighting_scheme")
-        made |= {"stepped": True, "shift": _shift(run)}
+        # musubi-tuner's table of times is even: its scheduler shifts samples only
+        made |= {"stepped": True, "shift": _shift(run) if run.trainer == "sd-scripts" else 1.0}
         if density == "logit_normal":
             made |= {"density": density, "mean": w.number(0.0, "logit_mean"), "spread": w.number(1.0, "logit_std")}
         elif density == "mode":

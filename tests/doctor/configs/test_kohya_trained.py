@@ -426,6 +426,8 @@ TIMES: list[tuple[str, dict[str, Any], Callable[[torch.Generator], Tensor]]] = [
     ("flux_train_network", {"timestep_sampling": "shift"}, lambda g: shifted(normal(g).sigmoid(), 3.0)),
     ("flux_train_network", {"timestep_sampling": "flux_shift"}, lambda g: by_mu(normal(g).sigmoid(), SHIFT, CELLS)),
     ("zimage_train_network", {}, lambda g: of_table(even(g), 1.0)),
+    # its scheduler shifts the times of samples only
+    ("flux_kontext_train_network", {"discrete_flow_shift": 3.0}, lambda g: of_table(even(g), 1.0)),
     (
         "zimage_train_network",
         {"timestep_sampling": "shift", "discrete_flow_shift": 2.0, "min_timestep": 100, "max_timestep": 900},
