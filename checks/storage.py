@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
 from ..doctor.model.amounts import amount
+from ..doctor.model.families import OWN
 from ..doctor.rules import Unestablished, rule
 
 WORTH_SECONDS = 20.0
@@ -87,7 +88,9 @@ def disk_space(run: Run, room: tuple[Room, ...]) -> Iterator[Finding]:
         yield found(
             run.where(one.key),
             "The run writes at least {wanted} to {mount}, where {free} are free: {parts} (computed).",
-            otherwise="It ends with OSError: No space left on device, and what it was writing is cut off.",
+            otherwise="The run ends at the first save that does not fit; the ones before it stay."
+            if run.trainer == OWN
+            else "It ends with OSError: No space left on device, and what it was writing is cut off.",
             evidence={"items": dict(one.items), "free": one.free, "folders": list(one.folders)},
             mount=one.mount,
             wanted=amount(sum(one.items.values())),

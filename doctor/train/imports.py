@@ -25,6 +25,8 @@ def explained_imports() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        if (error.name or "").partition(".")[0] == __name__.partition(".")[0]:
+            raise  # a mistake of zdoctor's own
         raise TrainError(
             f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
         ) from error

@@ -47,3 +47,15 @@ def test_a_package_that_needs_what_is_hidden_is_imported_as_ever(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", LEAN], env=environment, capture_output=True, text=True, check=True)
     left, found = done.stdout.splitlines()
     assert left == "" and found.endswith("__init__.py")
+
+
+OWN = """
+from zdoctor.doctor.train.imports import explained_imports
+with explained_imports():
+    from zdoctor.doctor.train.errors import NoSuchName
+"""
+
+
+def test_a_mistake_of_its_own_is_no_missing_package() -> None:
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: cannot import name 'NoSuchName'")
