@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -24,6 +26,8 @@ from .imports import explained_imports
 
 if TYPE_CHECKING:
     from .quantize import Kind
+
+WATCH_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -134,29 +138,37 @@ def main() -> int:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
-    heard = bytearray()
-    asked = threading.Event()
-
-    def listen() -> None:
-        while part := os.read(0, 1 << 16):
-            heard.extend(part)
-            if b"\n" in part:
-                asked.set()
-        os._exit(0)  # the other process is gone
-
-    threading.Thread(target=listen, daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         with explained_imports():
             import transformers.modeling_utils  # noqa: F401
 
+            from .failures import explained
             from .texts import encode_texts
-        asked.wait()
-        encode_texts(Request(**json.loads(heard)), lambda text: say(phase=text))
+        # Not before the imports, nor in a thread: on Windows a library that looks at stdin as it is loaded, as
+        # NumPy's does, waits for ever while something reads there (numpy/numpy#24290).
+        request = sys.stdin.buffer.readline()
+        if not request.endswith(b"\n"):
+            return 0  # the other process is gone
+        with explained():
+            encode_texts(Request(**json.loads(request)), lambda text: say(phase=text))
     except TrainError as error:
         say(error=str(error))
         return 1
     say(done=True)
     return 0
+
+
+def _end_with(other: int) -> None:
+    """End this process soon after the other has ended, which began this one."""
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(other)
+        # Windows keeps the number of a parent that is gone; elsewhere a dead one may still count as running.
+        while os.getppid() == other and process.is_running():
+            time.sleep(WATCH_SECONDS)
+    os._exit(0)
 
 
 if __name__ == "__main__":
