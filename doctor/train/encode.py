@@ -10,6 +10,7 @@ import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from .data import Item, load_pixels
 from .errors import TrainError
+from .failures import tried
 from .files import atomic
 from .part import all_files, config_of
 from .pretrained import load_file, load_pretrained
@@ -134,13 +136,14 @@ class Latents:
         phase(f"Loading the VAE for {counted(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
         for item in missing:
-            try:
-                latent = encode_image(vae, item, key_of(*_seen(item)), device, middle=self.middle)
-            except torch.OutOfMemoryError:
+            encoded = partial(encode_image, vae, item, key_of(*_seen(item)), middle=self.middle)
+            latent = tried(encoded)
+            if latent is None:
                 phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
-                cpu = torch.device("cpu")
-                latent = encode_image(vae.cpu(), item, key_of(*_seen(item)), cpu, middle=self.middle)
-                vae.to(device)
+                free_memory()
+                vae.cpu()
+                latent = encoded()
+                moved(vae, device)
             self.cache.put(self.key(item), {"latent": latent})
         del vae
         free_memory()
@@ -158,11 +161,12 @@ def _seen(item: Item) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def encode_image(vae: Any, item: Item, key: str, device: torch.device, *, middle: bool = False) -> Tensor:
+def encode_image(vae: Any, item: Item, key: str, *, middle: bool = False) -> Tensor:
     """One sample of the latent distribution of a picture, drawn from its key, shifted and scaled.
 
     With `middle`, and of a control image, it is the mean, which the pipelines take.
     """
+    device = next(vae.parameters()).device
     image = load_pixels(item)
     flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
     pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 127.5 - 1.0
@@ -179,12 +183,20 @@ def encode_image(vae: Any, item: Item, key: str, device: torch.device, *, middle
 
 
 def load_vae(place: Path, device: torch.device) -> Any:
-    """The AutoencoderKL of a folder or file in float32. Raises TrainError."""
+    """The AutoencoderKL of a folder or file in float32; on the CPU where `device` has no room. Raises TrainError."""
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
     if place.is_file():
-        return load_file(AutoencoderKL, place, torch.float32).to(device)
-    return load_pretrained(AutoencoderKL, place, "VAE", torch_dtype=torch.float32).to(device)
+        return moved(load_file(AutoencoderKL, place, torch.float32), device)
+    return moved(load_pretrained(AutoencoderKL, place, "VAE", torch_dtype=torch.float32), device)
+
+
+def moved(model: Any, device: torch.device) -> Any:
+    """The model on the device; on the CPU where that has no room for it."""
+    if tried(lambda: model.to(device)) is None:
+        model.cpu()
+        free_memory()
+    return model
 
 
 def vae_divisor(place: Path) -> int:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ..model.run import SamplePrompt
+from .encode import free_memory
 from .errors import TrainError
+from .failures import tried
 from .families import Embedding, family_of
 from .strips import LARGE, in_strips
 
@@ -61,20 +63,15 @@ def denoise(
 def decode(vae: Any, latent: Tensor, file: Path) -> None:
     """Turn a latent into a PNG file. Raises TrainError when it cannot be written.
 
-    A picture that does not fit on the GPU in strips either is painted on the CPU.
+    Where a picture does not fit on the GPU in strips either, it and all after it are painted on the CPU.
     """
     from PIL import Image
 
-    device = next(vae.parameters()).device
-    latent = latent.to(device, vae.dtype)
-    latent = latent / vae.config.scaling_factor + (vae.config.shift_factor or 0.0)
-    area = latent.shape[-2] * latent.shape[-1] * 4 ** (len(vae.config.block_out_channels) - 1)
-    try:
-        with in_strips(vae.decoder, device.type == "cuda" or area > LARGE):
-            pixels = vae.decode(latent, return_dict=False)[0][0].float()
-    except torch.OutOfMemoryError:
-        pixels = vae.cpu().decode(latent.cpu(), return_dict=False)[0][0].float()
-        vae.to(device)
+    pixels = tried(lambda: _decoded(vae, latent))
+    if pixels is None:
+        vae.cpu()
+        free_memory()
+        pixels = _decoded(vae, latent)
     pixels = torch.nan_to_num(pixels).div(2).add(0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
     rows = pixels.permute(1, 2, 0).contiguous().cpu()
     image = Image.frombytes("RGB", (rows.shape[1], rows.shape[0]), rows.numpy().tobytes())
@@ -83,3 +80,14 @@ def decode(vae: Any, latent: Tensor, file: Path) -> None:
         image.save(file)
     except OSError as error:
         raise TrainError(f"The preview {file} cannot be written: {error.strerror or error}.") from error
+
+
+def _decoded(vae: Any, latent: Tensor) -> Tensor:
+    """The pixels of one latent, 3 x h x w from -1 to 1, float32, where the VAE is."""
+    device = next(vae.parameters()).device
+    latent = latent.to(device, vae.dtype)
+    latent = latent / vae.config.scaling_factor + (vae.config.shift_factor or 0.0)
+    area = latent.shape[-2] * latent.shape[-1] * 4 ** (len(vae.config.block_out_channels) - 1)
+    with in_strips(vae.decoder, device.type == "cuda" or area > LARGE):
+        pixels: Tensor = vae.decode(latent, return_dict=False)[0][0].float()
+    return pixels

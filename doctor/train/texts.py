@@ -13,6 +13,7 @@ import torch
 
 from .encode import Cache, counted, fingerprint, free_memory, key_of
 from .errors import TrainError
+from .failures import tried
 from .families import Embedding, Family, family_named
 from .part import all_files
 from .quantize import Kind
@@ -98,17 +99,20 @@ def encode_texts(request: Request, phase: Callable[[str], None]) -> None:
         raise TrainError(f"This runner has no text encoder for a {request.family}.")
     folders = {name: Path(folder) for name, folder in request.folders.items()}
     dtype, cache = getattr(torch, request.dtype), Cache(Path(request.cache))
-    masked = request.masked
-    try:
-        encode = family.text_encoder(folders, request.kind, dtype, torch.device(request.device), masked=masked)
-    except torch.OutOfMemoryError:
+
+    def encode_on(device: torch.device) -> bool:
+        encode = family.text_encoder(folders, request.kind, dtype, device)
+        for key, text in request.texts.items():
+            if cache.has(key):
+                continue
+            values = encode(text)
+            if not all(torch.isfinite(value).all() for value in values.values()):
+                raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
+            cache.put(key, values)
+        return True
+
+    if not tried(lambda: encode_on(torch.device(request.device))):
         phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
         free_memory()
-        encode = family.text_encoder(folders, request.kind, dtype, torch.device("cpu"), masked=masked)
-    for key, text in request.texts.items():
-        values = encode(text)
-        if not all(torch.isfinite(value).all() for value in values.values()):
-            raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
-        cache.put(key, values)
-    del encode
+        encode_on(torch.device("cpu"))
     free_memory()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 
-from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.failures import explained
+from zdoctor.doctor.train import TrainError, encoders
+from zdoctor.doctor.train.encode import Cache, moved
+from zdoctor.doctor.train.failures import explained, tried
+from zdoctor.doctor.train.families import zimage
+from zdoctor.doctor.train.texts import Texts
 
 
 def test_memory_that_runs_out() -> None:
@@ -18,6 +26,11 @@ def test_memory_that_runs_out() -> None:
     ("error", "words"),
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."), "Lower the resolution"),
+        (torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might"), "Lower the resolution"),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            "Lower the resol",
+        ),
         (torch.AcceleratorError("CUDA error: unspecified launch failure\nCUDA kernel errors might"), "nvidia-smi"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"), "nvidia-smi"),
         (MemoryError(), "ran out"),
@@ -32,3 +45,63 @@ def test_each_says_what_to_do(error: Exception, words: str) -> None:
 def test_bugs_stay_bugs() -> None:
     with pytest.raises(RuntimeError, match="size of tensor"), explained():
         torch.ones(2) + torch.ones(3)
+
+
+def full() -> torch.OutOfMemoryError:
+    return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+
+def test_nothing_keeps_what_did_not_fit() -> None:
+    taken: list[weakref.ref[torch.Tensor]] = []
+
+    def work() -> int:
+        part = torch.ones(3)
+        taken.append(weakref.ref(part))
+        raise full()
+
+    assert tried(work) is None and taken[0]() is None
+    assert tried(lambda: 3) == 3
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        tried(lambda: torch.ones(2) + torch.ones(3))
+
+
+def test_a_model_that_does_not_fit_is_whole_on_the_cpu() -> None:
+    class Large(nn.Linear):
+        def to(self, *_: Any, **__: Any) -> Any:
+            raise full()
+
+    model = Large(2, 3)
+    assert moved(model, torch.device("cuda")) is model and next(model.parameters()).device.type == "cpu"
+
+
+def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of the prompts, too; two text encoders are never in memory."""
+    made: list[weakref.ref[Any]] = []
+    load: Any
+    plain, load = zimage.text_encoder, encoders.load_encoder
+
+    def loaded(*args: Any) -> Any:
+        assert all(model() is None for model in made)
+        model = load(*args)
+        made.append(weakref.ref(model))
+        return model
+
+    def encoder(folders: Any, kind: Any, dtype: Any, device: torch.device) -> Any:
+        encode = plain(folders, kind, dtype, torch.device("cpu"))
+
+        def some(text: str) -> Any:
+            if device.type == "cuda" and text == "two":
+                raise full()
+            return encode(text)
+
+        return some
+
+    monkeypatch.setattr(zimage, "load_encoder", loaded)
+    monkeypatch.setattr(zimage, "text_encoder", encoder)
+    texts = Texts(Cache(tmp_path), zimage, {n: tiny / n for n in zimage.TEXT_PARTS}, torch.float32)
+    said: list[str] = []
+    assert texts.prepare(["one", "two"], torch.device("cuda"), said.append) == 2
+    assert len(made) == 2 and "does not fit on the GPU" in said[-1]
+    assert texts.get("one")["states"].isfinite().all() and texts.get("two")["states"].isfinite().all()
