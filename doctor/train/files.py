@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from .errors import TrainError
+
+# Windows replaces no file while another program reads it, as virus scanners do right after it was written.
+TRIES, TRY_SECONDS = 20, 0.1
 
 
 @contextmanager
@@ -25,7 +29,7 @@ def atomic(file: Path) -> Iterator[BinaryIO]:
                 stream.flush()
                 os.fsync(stream.fileno())
             Path(name).chmod(0o644)
-            Path(name).replace(file)
+            _move(Path(name), file)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -35,3 +39,14 @@ def atomic(file: Path) -> Iterator[BinaryIO]:
             " Make room there: what was saved before is whole, and the same command goes on from it." if full else ""
         )
         raise TrainError(f"{file} cannot be written: {error.strerror or error}.{more}") from error
+
+
+def _move(source: Path, target: Path) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            if not left:
+                raise
+            time.sleep(TRY_SECONDS)

@@ -55,10 +55,7 @@ class Offload:
         self.first = first
         self.device = device
         self.parts = [_parts(block) for block in blocks]
-        self.homes = [_home(parts, device) for parts in self.parts]
-        for parts, home in zip(self.parts, self.homes, strict=True):
-            for part in parts:
-                part.put(home)
+        self.homes = [_at_home(parts, device) for parts in self.parts]
         size = max(home.numel() for home in self.homes)
         self.places = [torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2)]
         self.tenants: list[int | None] = [None, None]
@@ -161,8 +158,8 @@ def _parts(block: nn.Module) -> list[_Part]:
     return parts
 
 
-def _home(parts: Sequence[_Part], device: torch.device) -> Tensor:
-    """A block's bytes in host memory, pinned for CUDA where the system lets it."""
+def _at_home(parts: Sequence[_Part], device: torch.device) -> Tensor:
+    """Put a block's tensors together in host memory, pinned for CUDA where the system lets it; the old ones go."""
     home = torch.empty(max(part.end for part in parts), dtype=torch.uint8)
     for part in parts:
         tensor = part.module._parameters.get(part.name)
@@ -173,4 +170,6 @@ def _home(parts: Sequence[_Part], device: torch.device) -> Tensor:
     if device.type == "cuda" and int(CUDA.cudart().cudaHostRegister(home.data_ptr(), home.numel(), 0)) != 0:
         with suppress(RuntimeError):  # copies are slower then; the failure is told to the next launch, this one
             torch.zeros(1, device=device)
+    for part in parts:
+        part.put(home)
     return home

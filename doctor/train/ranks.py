@@ -7,6 +7,7 @@ gloo on the CPU, gradients over NCCL where the weights are on GPUs. Torch is imp
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -160,6 +161,8 @@ def joined(*, cuda: bool) -> Ranks:
         backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
         # NCCL then gives up after the limit without ending the process, which still has to save.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
+        if sys.platform == "win32":  # PyTorch is built without libuv there, and asks for it up to 2.7
+            os.environ.setdefault("USE_LIBUV", "0")
         try:
             dist.init_process_group(backend, timeout=PATIENCE)
             group = dist.new_group(backend=backend, timeout=STEP_PATIENCE)

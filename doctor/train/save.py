@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape
 from importlib.metadata import PackageNotFoundError, version
@@ -123,7 +124,8 @@ def check_owner(folder: Path, name: str) -> None:
 def sweep(folder: Path, name: str) -> None:
     """Remove what a killed run had begun to write. Call it while nobody else writes there."""
     for part in (*folder.glob(f".{escape(name)}*.part"), *(folder / CACHE).glob(".*.part")):
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _step_files(name: str) -> re.Pattern[str]:
@@ -135,7 +137,8 @@ def prune(folder: Path, name: str, keep: int) -> None:
     saves = sorted(path for path in folder.iterdir() if _step_files(name).fullmatch(path.name))
     if keep > 0:
         for path in saves[:-keep]:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # Windows keeps what a program has open; it goes with the next save
+                path.unlink()
 
 
 def write_state(file: Path, state: State) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train import TrainError, files
 from zdoctor.doctor.train.files import atomic
-from zdoctor.doctor.train.save import State, read_state, write_state
+from zdoctor.doctor.train.save import State, prune, read_state, write_state
 
 STATE = State({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
 
@@ -47,3 +47,32 @@ def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match=r"No space left on device\. Make room there"), atomic(tmp_path / "a"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_being_read_is_replaced_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Windows has it; here nothing hinders a file from being replaced."""
+    plain, left = Path.replace, [2]
+
+    def hindered(self: Path, target: Path) -> Path:
+        if left[0]:
+            left[0] -= 1
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return plain(self, target)
+
+    monkeypatch.setattr(Path, "replace", hindered)
+    monkeypatch.setattr(files, "TRY_SECONDS", 0.0)
+    with atomic(tmp_path / "a") as stream:
+        stream.write(b"new")
+    assert (tmp_path / "a").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1
+    left[0] = files.TRIES
+    with pytest.raises(TrainError, match="Permission denied"), atomic(tmp_path / "a") as stream:
+        stream.write(b"newer")
+    assert (tmp_path / "a").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_saves_that_cannot_be_removed_stay(tmp_path: Path) -> None:
+    (tmp_path / "run_000000001.safetensors").mkdir()  # like a file that another program has open on Windows
+    for step in (2, 3, 4):
+        (tmp_path / f"run_{step:09d}.safetensors").write_bytes(b"")
+    prune(tmp_path, "run", 2)
+    assert sorted(int(path.stem[-9:]) for path in tmp_path.iterdir()) == [1, 3, 4]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from zdoctor.doctor.train import offload as module
 from zdoctor.doctor.train.blocks import blocks_of, checkpointing, trained_blocks
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.half import use_half
@@ -115,3 +118,18 @@ def test_a_share_of_the_blocks_is_spread_evenly() -> None:
     assert spread(6, 0.5) == [0, 2, 4]
     assert spread(30, 0.1) == [0, 10, 20]
     assert spread(4, 0.0) == []
+
+
+def test_one_block_at_a_time_is_in_host_memory_twice(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _, blocks = built(tiny, "int8")
+    before = [[weakref.ref(p) for p in block.parameters() if not p.requires_grad] for block in blocks]
+    plain, done = module._at_home, [0]
+
+    def watched(*given: Any) -> Tensor:
+        assert all(tensor() is None for held in before[: done[0]] for tensor in held)
+        done[0] += 1
+        return plain(*given)
+
+    monkeypatch.setattr(module, "_at_home", watched)
+    offload(model, blocks, CPU)
+    assert done[0] == len(blocks) > 1
