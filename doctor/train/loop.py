@@ -14,6 +14,7 @@ from torch import Tensor
 from .allocator import keep_memory, return_memory
 from .base import Base, identity_of, load_weights, open_base
 from .blocks import compile_blocks
+from .encode import free_memory
 from .epochs import counted
 from .examples import Encoded, Examples, encode_examples, read_examples
 from .explain import explain
@@ -42,6 +43,7 @@ def run_training(job: Job) -> TrainResult:
     """See `zdoctor.doctor.train.train`."""
     began = time.monotonic()
     return_memory()
+    free_memory()  # an earlier run of the config: the text encoder's process needs the room on the GPU
     place = place_of(job)
     job.progress.phase("Checking the model files")
     base = open_base(job, place)

@@ -74,6 +74,6 @@ def _device(job: Job) -> torch.device:
         raise TrainError(
             f"There is no {name}: the last device that PyTorch sees is cuda:{torch.cuda.device_count() - 1}."
         )
-    if device.type == "cuda" and job.ranks.size > 1:
-        torch.cuda.set_device(device)
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # what asks for no device would take room for a context on the first one
     return device
