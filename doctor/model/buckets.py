@@ -14,7 +14,8 @@ class Buckets(NamedTuple):
 
     "one": every picture gets the resolution. "sd-scripts" and "musubi-tuner": the trainer's list of sizes of about
     its area, in steps of `step` pixels; of sd-scripts with sides from `least` to `most`. With `shrink_only` a
-    picture gets a size of its own, no larger than itself; musubi-tuner takes its list for those of more area.
+    picture gets a size of its own, no larger than itself; musubi-tuner takes its list for those of more area; "one"
+    is cut out of the picture as it is.
     """
 
     width: int
@@ -44,9 +45,10 @@ def bucket_size(how: Buckets, width: int, height: int) -> Size:
 
 def scaled_size(how: Buckets, width: int, height: int) -> Size | None:
     """What a picture is scaled to before its bucket is cut out of it; None where it just covers that."""
-    if how.kind != "sd-scripts" or not how.shrink_only:
+    if how.kind == "musubi-tuner" or not how.shrink_only:
         return None
-    made, bucket = _shrunk(how, width, height), bucket_size(how, width, height)
+    made = (width, height) if how.kind == "one" else _shrunk(how, width, height)
+    bucket = bucket_size(how, width, height)
     return made if made[0] >= bucket[0] and made[1] >= bucket[1] else None
 
 

@@ -44,7 +44,8 @@ class Item:
     what the resized picture is too large the crop lies, from (0, 0) to (1, 1); None is the middle. `weight` is what
     its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
     `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt. An item of
-    a `masked` dataset that has no mask of its own counts as a whole.
+    a `masked` dataset that has no mask of its own counts as a whole. Items that are kept `apart` are in no batch with
+    others.
     """
 
     picture: Picture
@@ -63,6 +64,7 @@ class Item:
     trigger: str = ""
     masked: bool = False
     mask: Mask | None = None
+    apart: str = ""
 
     @property
     def control(self) -> Item | None:
@@ -148,6 +150,7 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         trigger=own or "",
         masked=bool(run.setting(f"{dataset.key}/mask_path") or run.setting(f"{dataset.key}/alpha_mask")),
         mask=_mask(run, dataset, picture),
+        apart=str(run.setting(f"{dataset.key}/apart", "")),
     )
 
 
@@ -197,9 +200,11 @@ def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[lis
     kept apart from those without, and `prior` ones from others: a batch has one kind of input and of target.
     """
     order = random.Random(f"{seed} {epoch}")
-    by_size: dict[tuple[int, int, bool, bool], list[int]] = {}
+    by_size: dict[tuple[int, int, bool, bool, str], list[int]] = {}
     for index, item in enumerate(items):
-        by_size.setdefault((item.width, item.height, item.control is not None, item.prior), []).append(index)
+        by_size.setdefault((item.width, item.height, item.control is not None, item.prior, item.apart), []).append(
+            index
+        )
     result: list[list[int]] = []
     for indices in by_size.values():
         order.shuffle(indices)
@@ -228,7 +233,7 @@ def cut(image: Image, item: Item) -> Image:
 
     width, height = item.picture.width, item.picture.height
     scale = max(item.width / width, item.height / height)
-    size = item.scaled or (max(item.width, round(width * scale)), max(item.height, round(height * scale)))
+    size = item.scaled or (max(item.width, int(width * scale + 0.5)), max(item.height, int(height * scale + 0.5)))
     if size != image.size:
         image = image.resize(size, Image.Resampling.LANCZOS)
     spare = size[0] - item.width, size[1] - item.height

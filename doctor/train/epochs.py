@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,11 +14,27 @@ from .data import Item, batches
 def steps_of_epoch(run: Run, items: Sequence[Item]) -> int:
     """Updates in which every picture is seen once for each of its repeats; mirrored copies do not count.
 
-    Regularisation pictures are repeated until they are as many, so there are twice the batches.
+    Regularisation pictures are seen so often that they are as many, and share batches, as in sd-scripts.
     """
-    plain = [item for item in items if not (item.regular or item.flip_x or item.flip_y)]
-    times = 2 if any(item.regular for item in items) else 1
-    return math.ceil(times * len(batches(plain, run.batch_size, 0, 0)) / run.gradient_accumulation)
+    seen = [item for item in items if not (item.flip_x or item.flip_y)]
+    sets: dict[str, tuple[list[Item], list[Item]]] = {item.apart: ([], []) for item in seen}
+    for item in seen:
+        sets[item.apart][item.regular].append(item)
+    made = [one for plain, regular in sets.values() for one in (*plain, *_as_many(regular, len(plain)))]
+    return math.ceil(len(batches(made, run.batch_size, 0, 0)) / run.gradient_accumulation)
+
+
+def _as_many(regular: Sequence[Item], count: int) -> list[Item]:
+    """Picture after picture with its repeats until they are `count` or more, then each once more, and so on."""
+    repeats = Counter(item.picture.file for item in regular)
+    pictures = list({item.picture.file: item for item in regular}.values())
+    made: list[Item] = []
+    turn = 0
+    while pictures and len(made) < count:
+        item = pictures[turn % len(pictures)]
+        made += [item] * (repeats[item.picture.file] if turn < len(pictures) else 1)
+        turn += 1
+    return made
 
 
 def counted(run: Run, items: Sequence[Item]) -> Run:

@@ -9,21 +9,21 @@ from typing import Any
 WARMUP = 1000
 
 
-def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: int, total: int) -> float:
+def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: float, total: int) -> float:
     """What the learning rate is multiplied by at `step` (from 0) of `total`.
 
     As torch (constant, linear with a factor written, cosine, cosine_with_restarts, step) and diffusers
     (constant_with_warmup, polynomial, and what has a warm-up or num_cycles) define them, total_iters being the whole
     run unless written. Linear without factors falls to zero; cosine stays at eta_min when it has arrived there. A
-    warm-up below 1 is a share of the run, as in kohya's trainers.
+    warm-up below 1 is a share of the run, as in kohya's trainers; one above need not be whole.
     """
     settings = {**settings, **_counted(settings, total)}
-    span = max(1, int(settings.get("total_iters", total)))
+    span: float = max(1, int(settings.get("total_iters", total)))
     if name == "constant":
         return float(settings.get("factor", 1.0)) if step < span else 1.0
     if name == "constant_with_warmup":
         return _warm(settings, step, WARMUP)
-    warmup = int(settings.get("num_warmup_steps", 0))
+    warmup = float(settings.get("num_warmup_steps", 0))
     if step < warmup:
         return step / warmup
     step, span = step - warmup, max(1, span - warmup)
@@ -44,7 +44,7 @@ def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: int, 
                 span *= int(settings.get("T_mult", 1))
         return floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * min(step, span) / span))
     if name == "step":
-        return float(settings.get("gamma", 0.1)) ** (step // int(settings["step_size"]))
+        return float(float(settings.get("gamma", 0.1)) ** (step // int(settings["step_size"])))
     if name == "polynomial":
         end = float(settings.get("lr_end", 1e-7)) / rate
         left = max(0.0, 1.0 - step / span)
@@ -58,6 +58,6 @@ def _counted(settings: Mapping[str, Any], total: int) -> dict[str, int]:
     return {"num_warmup_steps": int(warmup * total)} if 0 < warmup < 1 else {}
 
 
-def _warm(settings: Mapping[str, Any], step: int, default: int) -> float:
-    warmup = int(settings.get("num_warmup_steps", default))
+def _warm(settings: Mapping[str, Any], step: float, default: int) -> float:
+    warmup = float(settings.get("num_warmup_steps", default))
     return min(1.0, step / warmup) if warmup > 0 else 1.0

@@ -13,12 +13,11 @@ from ..written import with_leaves
 from .names import METADATA, OBEYED
 from .network import DROPOUTS, SCRIPTS, left_out, plus_of, refused_network
 from .noise import drawn, embedded_guidance, loss_of, refused_noise
-from .rates import OPTIMIZERS, Reason, optimizer_of, refused_rates, with_rates
+from .rates import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rates, with_rates
 from .sets import Folders, Own, refused_sets, with_sets
 
 # Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
 _BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
-_PROCESSES = "accelerate/num_processes"
 _LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
 
 
@@ -152,7 +151,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
         network_type="lora",
         steps=0 if epochs > 0 else run.steps,
         # each process of the trainer has a batch of its own
-        gradient_accumulation=run.gradient_accumulation * run.setting(_PROCESSES, 1),
+        gradient_accumulation=run.gradient_accumulation * run.setting(PROCESSES, 1),
         gradient_checkpointing=run.gradient_checkpointing or swapped > 0,
         text_encoder_quantization=run.text_encoder_quantization if run.trainer == "musubi-tuner" else None,
         timestep_type="drawn",
@@ -209,12 +208,12 @@ def differences(run: Run) -> list[str]:
         made.append("attention is computed as the rest is, not in 32 bits")
     if run.batch_size > 1:
         made.append("a batch that its size cannot fill is filled up with pictures of that size")
-    if (processes := run.setting(_PROCESSES, 1)) > 1:
+    if (processes := run.setting(PROCESSES, 1)) > 1:
         made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
-    if run.gradient_accumulation * processes > 1 and run.setting("max_train_epochs"):
+    if run.gradient_accumulation * processes > 1:
         made.append("accumulation goes on over the end of an epoch")
     if any(dataset.is_regularisation for dataset in run.datasets):
-        made.append("every other step is one of regularisation pictures")
+        made.append("every other step is one of regularisation pictures, all of them in turns")
     if any(one.flag("flip_aug") for one in own):
         made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
     if any(one.flag("random_crop") for one in own):

@@ -22,6 +22,7 @@ OPTIMIZERS = {
 WITH_EPS = ("adamw", "adamw8bit", "prodigy")
 _SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial")
 _MIN_LR = "cosine_with_min_lr"
+PROCESSES = "accelerate/num_processes"
 
 
 def optimizer_of(run: Run) -> str:
@@ -85,12 +86,17 @@ def _schedule(run: Run) -> Iterator[Reason]:
 def with_rates(run: Run) -> Run:
     w = Options(run.settings)
     name = OPTIMIZERS.get(optimizer_of(run), optimizer_of(run))
-    warmup = _warmup(w)
+    warmup = _warmup(w) or 0
+    if warmup >= 1:  # accelerate advances the schedule once for each process
+        warmup = max(1, warmup / run.setting(PROCESSES, 1))
     settings: dict[str, Any] = {"num_warmup_steps": warmup} if run.scheduler != "constant" else {}
     if run.scheduler == "cosine_with_restarts":
         settings["num_cycles"] = w.whole(1, "lr_scheduler_num_cycles")
     if run.scheduler == "polynomial":
         settings["power"] = w.number(1.0, "lr_scheduler_power")
+        whole = w.number(2e-6, "learning_rate")
+        if run.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
+            settings["lr_end"] = 1e-7 * run.learning_rate / whole
     if run.scheduler == _MIN_LR:
         settings["eta_min"] = run.learning_rate * w.number(0.0, "lr_scheduler_min_lr_ratio")
     return replace(

@@ -136,7 +136,11 @@ def _settings(run: Run, own: Own) -> dict[str, tuple[str, Any]]:
         if run.trainer == "sd-scripts":
             sizes |= {"step": own.whole("bucket_reso_steps", 64)}
             sizes |= {"least": own.whole("min_bucket_reso", 256), "most": own.whole("max_bucket_reso", 1024)}
+    elif own.flag("random_crop"):
+        sizes["shrink_only"] = True
     made: dict[str, tuple[str, Any]] = {"bucket_sizes": ("resolution", sizes)}
+    if of_file := re.match(r"datasets/\d+", own.dataset.key):  # the numbered folders are one dataset
+        made["apart"] = ("resolution", of_file[0])
     if own.flag("random_crop"):
         made["random_crop"] = ("random_crop", True)
     if own.flag("alpha_mask"):

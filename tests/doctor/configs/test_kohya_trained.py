@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from diffusers.optimization import get_cosine_schedule_with_warmup
+from diffusers.optimization import get_cosine_schedule_with_warmup, get_scheduler
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.configs.kohya_trained.names import APART, OBEYED, PARTS, TRANSLATED, UNREAD
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import Run, Schema
+from zdoctor.doctor.model.buckets import Buckets, scaled_size
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.families import flux as flux_family
 from zdoctor.doctor.train.load import build_empty
@@ -483,6 +484,27 @@ def test_rates_are_the_trainers() -> None:
         scheduler.step()
 
 
+@pytest.mark.parametrize("name", ["cosine", "constant_with_warmup", "polynomial"])
+@pytest.mark.parametrize("warmup", [3, 4, 0.3])
+def test_each_process_advances_the_rate(name: str, warmup: float) -> None:
+    """accelerate's scheduler steps once a process; the trainers give it so many steps in all."""
+    command = "accelerate launch --num_processes 2 flux_train_network.py --network_train_unet_only"
+    words = {key: value for key, value in FLUX.items() if key not in ("dataset_config", "network_train_unet_only")}
+    words |= {"lr_scheduler": name, "lr_warmup_steps": warmup, "max_train_steps": 30, "unet_lr": 1e-4}
+    words |= {"train_data_dir": "/d", "resolution": "512"}
+    text = command + "".join(f" --{key} {value}" for key, value in words.items())
+    run = trained(read_config("t.sh", text.encode(), {}).runs[0], {"/d": ("1_cat",)})
+    optimizer: Any = torch.optim.SGD([{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1e-4}], lr=2e-6)
+    count = int(warmup * 60) if warmup < 1 else int(warmup)
+    scheduler = get_scheduler(name, optimizer, num_warmup_steps=count, num_training_steps=60)
+    for step in range(30):
+        ours = run.learning_rate * rate_factor(run.scheduler, run.scheduler_settings, run.learning_rate, step, 30)
+        assert ours == pytest.approx(scheduler.get_last_lr()[0], abs=1e-12)
+        for _ in range(2):
+            optimizer.step()
+            scheduler.step()
+
+
 def test_datasets_in_the_runners_words() -> None:
     run = trained(
         run_of(
@@ -512,6 +534,19 @@ def test_datasets_of_musubi() -> None:
     sizes = {"width": 960, "height": 544, "kind": "musubi-tuner", "shrink_only": False}
     assert run.setting("datasets/0/bucket_sizes") == sizes
     assert trained(run_of("zimage_train_network")).datasets[0].control_folders == ()
+
+
+def test_which_pictures_share_batches() -> None:
+    for script, at in (("flux_train_network", "datasets/0/subsets/0"), ("zimage_train_network", "datasets/0")):
+        assert trained(run_of(script)).setting(f"{at}/apart") == "datasets/0"
+
+
+def test_random_crops_without_buckets_are_of_the_picture_as_it_is() -> None:
+    """sd-scripts scales pictures only where it has buckets or a cache, which random crops have not."""
+    for words, size in (({}, (2000, 1000)), ({"enable_bucket": True}, None)):
+        run = trained(run_of(of_set={"resolution": 512, **words}, of_subset={"random_crop": True}))
+        how = Buckets(**run.setting("datasets/0/subsets/0/bucket_sizes"))
+        assert scaled_size(how, 2000, 1000) == size
 
 
 def test_every_process_has_its_batch() -> None:

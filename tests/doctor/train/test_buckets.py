@@ -103,3 +103,14 @@ def test_a_dataset_of_theirs(tmp_path: Path) -> None:
     items = read_items(run_with(datasets=(theirs,), settings=sizes), {"datasets/0": str(tmp_path)}, 16)
     found = [(item.picture.file.name, item.caption, item.width, item.height) for item in items]
     assert found == [("a.png", "first", 96, 64), ("b.bmp", "", 96, 64)]
+
+
+def test_half_a_pixel_counts_as_a_whole_one(tmp_path: Path) -> None:
+    """Of 455 x 256 pixels at a height of 384 the width is 682.5."""
+    picture = Image.radial_gradient("L").resize((455, 256)).convert("RGB")
+    picture.save(tmp_path / "a.png")
+    settings = written(**{"datasets/0/bucket_sizes": {"width": 672, "height": 384}})
+    run = run_with(settings=settings)
+    (item,) = read_items(run, {"datasets/0": str(tmp_path)}, 16)
+    whole = picture.resize((683, 384), Image.Resampling.LANCZOS)
+    assert load_pixels(item).tobytes() == whole.crop((5, 0, 677, 384)).tobytes()

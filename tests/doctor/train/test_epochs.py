@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.train.data import read_items
+from zdoctor.doctor.train.data import batches, read_items
 from zdoctor.doctor.train.epochs import counted, steps_of_epoch
 from zdoctor.doctor.train.refuse import refuse
 from zdoctor.doctor.train.steps import due
@@ -46,6 +47,39 @@ def test_regularisation_pictures_double_an_epoch(circles: Path) -> None:
     run = run_with(datasets=(DATASET, regular), batch_size=1)
     items = read_items(run, {"datasets/0": str(circles), "datasets/1": str(circles)}, 16)
     assert steps_of_epoch(run, items) == 12
+
+
+def test_datasets_apart_share_no_batches(circles: Path) -> None:
+    """As [[datasets]] of kohya's trainers: each has batches of its own that are not full."""
+    other = replace(DATASET, key="datasets/1")
+    settings = written(**{"datasets/0/apart": "datasets/0", "datasets/1/apart": "datasets/1"})
+    run = run_with(datasets=(DATASET, other), batch_size=4, settings=settings)
+    folders = {"datasets/0": str(circles), "datasets/1": str(circles)}
+    items = read_items(run, folders, 16)
+    assert steps_of_epoch(run, items) == 4
+    assert all(len({items[i].apart for i in batch}) == 1 for batch in batches(items, 4, 0, 0))
+    assert steps_of_epoch(run, read_items(replace(run, settings={}), folders, 16)) == 3
+
+
+@pytest.mark.parametrize(
+    ("pictures", "repeats", "steps"),
+    [
+        (1, 1, 12),  # seen six times
+        (6, 4, 14),  # of these only two are seen, four times each
+        (4, 1, 12),
+    ],
+)
+def test_regularisation_pictures_are_as_many(
+    circles: Path, tmp_path: Path, pictures: int, repeats: int, steps: int
+) -> None:
+    """sd-scripts' count: its loop ends with the picture that makes them as many, of one dataset only."""
+    for file in sorted(circles.glob("*.png"))[:pictures]:
+        shutil.copy(file, tmp_path)
+    regular = replace(DATASET, key="datasets/1", is_regularisation=True, repeats=repeats)
+    other = replace(DATASET, key="datasets/2")
+    run = run_with(datasets=(DATASET, regular, other), batch_size=1, settings=written(**{"datasets/2/apart": "2"}))
+    folders = {"datasets/0": str(circles), "datasets/1": str(tmp_path), "datasets/2": str(circles)}
+    assert steps_of_epoch(run, read_items(run, folders, 16)) == steps + 6
 
 
 def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_path: Path) -> None:
