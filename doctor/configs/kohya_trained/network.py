@@ -34,9 +34,9 @@ def refused_network(run: Run) -> Iterator[Reason]:
     for name, value in words.items():
         if name in DROPOUTS and not _share(value):
             yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
-        known = name in (*_HARMLESS, *_RATIOS, *DROPOUTS) or (name in _OFF and value == "False")
+        known = name in (*_HARMLESS, _RATIOS[-1], *DROPOUTS) or (name in _OFF and value == "False")
         if run.trainer == "sd-scripts":
-            known = known or name == "train_blocks" or _kind(name) is not None
+            known = known or name in ("train_blocks", *_RATIOS) or _kind(name) is not None
         if not known:
             yield "network_args", f"network_args {name}={value} is not supported; leave it out"
     try:

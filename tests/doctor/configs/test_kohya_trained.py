@@ -309,6 +309,7 @@ def test_what_is_refused(options: dict[str, Any], words: str) -> None:
         ({"min_timestep": 800, "max_timestep": 200}, "min_timestep and max_timestep"),
         ({"network_module": "networks.lokr"}, "network_module networks.lokr"),
         ({"network_args": ["exclude_patterns=['.*']"]}, "exclude_patterns"),
+        ({"network_args": ["loraplus_unet_lr_ratio=4"]}, "loraplus_unet_lr_ratio=4"),  # which it does not look at
         ({"base_weights": ["a.safetensors"], "base_weights_multiplier": [0.5]}, "base_weights_multiplier"),
         ({"mixed_precision": ...}, "mixed_precision is not written"),
         ({"show_timesteps": "image"}, "show_timesteps image"),
