@@ -192,7 +192,7 @@ def test_a_cache_of_someone_else(healthy: Cache, server: HubServer, mode: int) -
         before = picture(home / "hub")
         code = """
 import os, sys
-from zdoctor.doctor import apply, cache, examine, state  # nobody may not read every Python
+from zdoctor.doctor import apply, cache_command, examine, state  # nobody may not read every Python
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.rules import all_repairs, all_rules
 import zdoctor.reports.terminal, zdoctor.reports.cache, huggingface_hub.file_download
