@@ -50,6 +50,7 @@ class TextProcess:
     def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
         self.errors: IO[str] | None = None
+        self.writer: threading.Thread | None = None
         self.asked = False
 
     def start(self) -> None:
@@ -59,12 +60,17 @@ class TextProcess:
     def ask(self, request: Request) -> None:
         """Hand it the request and return at once. Raises TrainError when it cannot be started."""
         stream = self._started().stdin
-        assert stream is not None
-        try:
-            stream.write(json.dumps(asdict(request)) + "\n")
-            stream.flush()
-        except OSError:
-            pass  # it is gone; `finish` says why
+        line = json.dumps(asdict(request)) + "\n"
+
+        def write() -> None:
+            assert stream is not None
+            with suppress(OSError):  # it is gone; `finish` says why
+                stream.write(line)
+                stream.flush()
+
+        # It reads only when its imports are done, and a pipe holds no more than 64 KiB.
+        self.writer = threading.Thread(target=write, daemon=True)
+        self.writer.start()
         self.asked = True
 
     def finish(self, phase: Callable[[str], None]) -> None:
@@ -88,9 +94,13 @@ class TextProcess:
         if process is not None:
             process.kill()
             process.wait()
+            if self.writer is not None:
+                self.writer.join()
+                self.writer = None
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    stream.close()
+                    with suppress(OSError):  # what was not written yet
+                        stream.close()
         if self.errors is not None:
             self.errors.close()
             self.errors = None

@@ -61,6 +61,16 @@ def test_what_it_cannot_load_is_told_as_here(tiny: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_nothing_waits_for_its_imports(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "transformers.py").write_text("import signal; signal.pause()")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    process = TextProcess()
+    assert texts(tiny, tmp_path / "cache", process).begin(["more than a pipe holds " * 100_000], CPU, silence) == 1
+    process.close()
+    assert process.process is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_killed_for_want_of_memory(tiny: Path, tmp_path: Path) -> None:
     process = TextProcess()
     other = texts(tiny, tmp_path, process)
