@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..model.buckets import Buckets, bucket_size, scaled_size
 from ..model.run import Dataset, Run
 from .errors import TrainError
-from .pictures import SUFFIXES, Picture, opened, read_pictures, with_controls
+from .pictures import SUFFIXES, Picture, is_opaque, opened, read_pictures, with_controls
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -123,8 +123,11 @@ def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
 def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
     own = run.setting(f"{dataset.key}/trigger_word") or run.trigger_word
     regular = dataset.is_regularisation
-    caption = with_trigger(picture.caption, own, add=not regular)
-    if not run.cache_text_embeddings:  # ai-toolkit puts in the run's word too, but has none when it caches
+    literal = bool(run.setting("train/literal_captions"))  # other trainers know no [trigger]
+    caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
+    if (
+        not run.cache_text_embeddings and not literal
+    ):  # ai-toolkit puts in the run's word too, but has none when it caches
         caption = with_trigger(caption, run.trigger_word, add=not regular)
     side = max(divisor, resolution // divisor * divisor)
     square = bool(run.setting(f"{dataset.key}/square_crop"))
@@ -157,6 +160,8 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
 def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
     alpha, folder = bool(run.setting(f"{dataset.key}/alpha_mask")), run.setting(f"{dataset.key}/mask_path")
     file = picture.file
+    if alpha and run.setting("train/unbalanced_masks") and is_opaque(file):  # as in sd-scripts
+        return None
     if not alpha:
         if not folder:
             return None

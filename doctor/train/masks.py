@@ -12,7 +12,7 @@ from torch import Tensor
 from .data import Item, Mask, cut
 from .encode import Cache
 from .errors import TrainError
-from .pictures import opened
+from .pictures import has_alpha, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -77,7 +77,7 @@ def _gray(mask: Mask) -> Image:
     image = opened(mask.file)
     if not mask.alpha:
         return image.convert("L")
-    if "A" not in image.getbands() and "transparency" not in image.info:
+    if not has_alpha(image):
         raise TrainError(
             f"alpha_mask is set, but {mask.file} has no alpha channel. Save it with one, or use mask_path."
         )

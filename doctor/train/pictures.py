@@ -47,6 +47,18 @@ def opened(file: Path) -> Image:
         raise TrainError(f"{file} cannot be read: {error}.") from error
 
 
+def has_alpha(image: Image) -> bool:
+    return "A" in image.getbands() or "transparency" in image.info
+
+
+def is_opaque(file: Path) -> bool:
+    """Whether a picture that can be read has no alpha channel, by its header."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        return not has_alpha(image)
+
+
 def read_pictures(
     place: Path, dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
 ) -> list[Picture]:

@@ -127,6 +127,8 @@ def prompts(run: Run, items: Sequence[Item]) -> list[str]:
 
 def sample_text(run: Run, text: str) -> str:
     """A sample prompt: the trigger word only where the prompt asks for it."""
+    if run.setting("train/literal_captions"):
+        return text
     return with_trigger(text, run.trigger_word) if "[trigger]" in text or "[name]" in text else text
 
 

@@ -125,6 +125,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
     put("train/reg_weight", w.number(1.0, "prior_loss_weight"), "prior_loss_weight")
     put("train/masked_prompts", w.flag("apply_t5_attn_mask"), "apply_t5_attn_mask")
     put("train/unbalanced_masks", True, "masked_loss")
+    put("train/literal_captions", True, "datasets")
     put("train/latent_middle", run.architecture == "zimage", "datasets")
     swapped = w.whole(0, "blocks_to_swap")
     if swapped > 0:
@@ -216,6 +217,8 @@ def differences(run: Run) -> list[str]:
         made.append("every other step is one of regularisation pictures, all of them in turns")
     if any(one.flag("flip_aug") for one in own):
         made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
+    if any(one.text("conditioning_data_dir") for one in own):
+        made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
     if run.architecture == "flux_kontext":

@@ -205,6 +205,7 @@ def as_trained(run: Run) -> Run:
     settings["network/dropout"] = replace(place, value=options.number("lora_dropout", 0.1))
     settings["network/scale"] = replace(place, value=run.alpha / run.rank if run.rank else 1.0)
     settings["network/left_out"] = replace(place, value=_NO_ATTENTION)
+    settings["train/literal_captions"] = replace(place, value=True)
     settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
     if run.steps < 1:
         settings["train/epochs"] = replace(place, value=_epochs(options))

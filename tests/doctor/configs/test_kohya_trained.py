@@ -610,6 +610,8 @@ def test_what_differs_is_said() -> None:
         "pagedadamw8bit",
     ):
         assert words in found
+    masked = run_of(options={"masked_loss": True}, of_subset={"conditioning_data_dir": "/masks"})
+    assert any("masks are cropped" in line for line in differences(masked))
     zimage = " | ".join(differences(run_of("zimage_train_network", {"timestep_sampling": "shift"})))
     assert "each on its own" not in zimage and "0.001" in zimage
     assert not any("0.001" in line for line in differences(run_of("zimage_train_network")))

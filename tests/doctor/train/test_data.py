@@ -17,6 +17,7 @@ from zdoctor.doctor.model.run import Dataset
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.data import Item, batches, bucket, load_pixels, read_items, uncaptioned, with_trigger
 from zdoctor.doctor.train.pictures import Picture
+from zdoctor.doctor.train.preview import sample_text
 
 from .patient import DATASET, Recorder, go, run_with, written
 
@@ -300,3 +301,13 @@ def test_batches_have_one_kind_of_target() -> None:
     items = [Item(nowhere, 64, 64, "", "", 0.0, prior=number % 2 == 0) for number in range(8)]
     epoch = batches(items, 4, seed=1, epoch=0)
     assert sorted(tuple({items[i].prior for i in batch}) for batch in epoch) == [(False,), (True,)]
+
+
+def test_captions_of_other_trainers_are_as_written(tmp_path: Path) -> None:
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+    (tmp_path / "a.txt").write_text("a [name] and a [trigger]")
+    run = run_with(settings=written(train__literal_captions=True))
+    assert [item.caption for item in read_items(run, {"datasets/0": str(tmp_path)}, 16)] == [
+        "a [name] and a [trigger]"
+    ]
+    assert sample_text(run, "a [name]") == "a [name]"

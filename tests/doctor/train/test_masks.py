@@ -55,6 +55,15 @@ def test_the_half_of_a_picture(tmp_path: Path, settings: Any, left: float, right
     assert balanced([mask, torch.ones(1, 8, 8)]).mean().item() == pytest.approx(1.0)
 
 
+def test_without_alpha_all_of_a_picture_of_sd_scripts_counts(tmp_path: Path) -> None:
+    picture(tmp_path / "pictures/one.png", "red", "blue")
+    picture(tmp_path / "pictures/two.png", (255, 0, 0, 0), (0, 0, 255, 255), mode="RGBA")
+    notes = Recorder()
+    found = items(tmp_path / "pictures", datasets__0__alpha_mask=True, train__unbalanced_masks=True)
+    assert made(found, tmp_path / "cache", notes).min() == 1 and found[1].mask is not None
+    assert "1 of 2 pictures have no mask" in " ".join(notes.notes)
+
+
 def test_alpha_is_a_mask(tmp_path: Path) -> None:
     picture(tmp_path / "pictures/one.png", (255, 0, 0, 0), (0, 0, 255, 255), mode="RGBA")
     mask = made(items(tmp_path / "pictures", datasets__0__alpha_mask=True), tmp_path / "cache")
