@@ -1,0 +1,143 @@
+"""A device that is not the CPU where there is no other: its tensors compute on the CPU, and may not meet the CPU's.
+
+    python -m zdoctor.tests.doctor.train.card  < [{"run": {…}, "model": …, "adapter": …, "images": …, "output": …}]
+
+A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
+changes of RUN; the answer, the last line, is for each the losses, the evaluations and the files of the samples.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.train import train
+
+from .patient import Recorder, run_with
+
+CARD = "card:0"
+COPIES = ("aten::_to_copy", "aten::copy_")
+
+
+class OnCard(Tensor):
+    """A tensor of the card; `numbers` lie on the CPU."""
+
+    numbers: Tensor
+
+    @staticmethod
+    def __new__(cls, numbers: Tensor) -> OnCard:
+        made: Any = Tensor._make_wrapper_subclass(
+            cls,
+            numbers.shape,
+            numbers.stride(),
+            numbers.storage_offset(),
+            dtype=numbers.dtype,
+            device=torch.device(CARD),
+        )
+        made.numbers = numbers
+        return made  # type: ignore[no-any-return]
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return _computed(func, args, kwargs or {})
+
+
+class _MadeThere(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """For what is asked for on the card and made of nothing that is there."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _computed(func, args, kwargs or {})
+
+
+class _Lists(TorchFunctionMode):
+    """torch.tensor tells no mode of the dispatcher what it does."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        device = (kwargs or {}).pop("device", None) if func is torch.tensor else None
+        made = func(*args, **(kwargs or {}))
+        return made if device is None else made.to(device)
+
+
+def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+    there = [value for value in tensors if isinstance(value, OnCard)]
+    name = func._schema.name
+    if there and name not in COPIES:
+        strangers = [value for value in tensors if value.dim() and not isinstance(value, OnCard)]
+        assert not strangers, f"{name} of tensors on the card and on the CPU"
+    stays = bool(there) if name != "aten::copy_" else isinstance(args[0], OnCard)
+    if (device := kwargs.get("device")) is not None:
+        stays = device.type == "card"
+        kwargs = {**kwargs, "device": torch.device("cpu") if stays else device}
+    args, kwargs = tree_map(lambda value: value.numbers if isinstance(value, OnCard) else value, (args, kwargs))
+    if name == "aten::_conj":  # a mark on the tensor, which nothing below this heeds
+        func = torch.ops.aten.conj_physical.default
+    known = {id(value.numbers): value for value in there}
+
+    def placed(value: Any) -> Any:
+        if not isinstance(value, Tensor) or not stays:
+            return value
+        same = known.get(id(value))  # what was changed in place
+        return OnCard(value) if same is None else same
+
+    return tree_map(placed, func(*args, **kwargs))
+
+
+class _Module:
+    """What PyTorch asks of a device's module."""
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_available(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return 0
+
+    def manual_seed_all(self, seed: int) -> None: ...
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    _setup_privateuseone_for_python_backend("card", _Module())
+    answers = []
+    for one in json.load(sys.stdin):
+        samples = tuple(SamplePrompt(**sample) for sample in one["run"].pop("samples", ()))
+        with _MadeThere(), _Lists():  # type: ignore[no-untyped-call]
+            result = train(
+                run_with(**one["run"], samples=samples),
+                model_folder=one["model"],
+                adapter_file=one["adapter"],
+                dataset_folders={"datasets/0": one["images"]},
+                output_folder=one["output"],
+                device=CARD,
+                held_out=1,
+                progress=Recorder(),
+            )
+        answers.append([result.losses, result.evaluations, result.samples])
+    print(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""A run on a device that is not the CPU: nothing of it meets what lies on the CPU, and the numbers are the CPU's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.utils.backend_registration
+from PIL import Image, ImageChops
+
+from zdoctor.doctor.model.run import SamplePrompt
+
+from .patient import go, run_with
+
+SAMPLE: dict[str, Any] = {"prompt": "a red circle", "width": 64, "height": 64, "steps": 2, "guidance": 3.0, "seed": 3}
+RUNS: dict[str, dict[str, Any]] = {
+    "tiny": {"steps": 1, "batch_size": 1, "quantization": "uint4", "use_ema": True, "disable_sampling": False},
+    "flux": {"steps": 1, "batch_size": 1, "architecture": "flux"},
+}
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this PyTorch has no devices made in Python",
+)
+def test_a_run_on_a_card_is_that_on_the_cpu(
+    tiny: Path, flux: Path, circles: Path, adapter: Path, tmp_path: Path
+) -> None:
+    asked, here = [], []
+    for name, changes in RUNS.items():
+        model, merged = (tiny, adapter) if name == "tiny" else (flux, None)
+        samples = [] if changes.get("disable_sampling", True) else [SAMPLE]
+        run = run_with(**changes, samples=tuple(SamplePrompt(**sample) for sample in samples))
+        here.append(go(run, model, circles, tmp_path / name / "here", adapter=merged, held_out=1, fresh=True))
+        asked.append(
+            {
+                "run": {**changes, "samples": samples},
+                "model": str(model),
+                "adapter": None if merged is None else str(merged),
+                "images": str(circles),
+                "output": str(tmp_path / name / "there"),
+            }
+        )
+    card = [sys.executable, "-m", "zdoctor.tests.doctor.train.card"]
+    done = subprocess.run(card, input=json.dumps(asked), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for result, (losses, evaluations, samples) in zip(here, json.loads(done.stdout.splitlines()[-1]), strict=True):
+        assert losses == pytest.approx(result.losses, rel=1e-5)
+        assert [loss for _, loss in evaluations] == pytest.approx([loss for _, loss in result.evaluations], rel=1e-5)
+        for one, other in zip(result.samples, samples, strict=True):
+            with Image.open(one) as first, Image.open(other) as second:
+                assert max(ImageChops.difference(first, second).tobytes()) <= 1
