@@ -195,6 +195,14 @@ def differences(run: Run) -> list[str]:
     ]
     if musubi and run.timestep_type != "sigma":
         made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
+    if not musubi and run.dtype == "bf16":
+        made.append(
+            "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
+        )
+    if run.architecture == "zimage":
+        made.append("prompts and pictures are filled up to multiples of 32 tokens, as the model was published")
+    if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
+        made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
     if run.architecture != "zimage":
         made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
     if run.adapter:

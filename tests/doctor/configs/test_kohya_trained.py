@@ -613,7 +613,9 @@ def test_what_differs_is_said() -> None:
     masked = run_of(options={"masked_loss": True}, of_subset={"conditioning_data_dir": "/masks"})
     assert any("masks are cropped" in line for line in differences(masked))
     zimage = " | ".join(differences(run_of("zimage_train_network", {"timestep_sampling": "shift"})))
-    assert "each on its own" not in zimage and "0.001" in zimage
+    assert "each on its own" not in zimage and "0.001" in zimage and "32 tokens" in zimage
+    assert "32 tokens" not in found and "0.004" in found and "encoded once" in found
+    assert "encoded once" not in " ".join(differences(run_of(options={"cache_latents": True})))
     assert not any("0.001" in line for line in differences(run_of("zimage_train_network")))
 
 
