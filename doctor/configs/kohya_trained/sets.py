@@ -101,10 +101,15 @@ def with_sets(run: Run, folders: Folders) -> Run:
     settings = {name: value for name, value in run.settings.items() if not re.match(r"(datasets/\d+|general)/", name)}
     made: list[Dataset] = []
     keys = dict(run.keys)
+    seen = set[tuple[str, str | None]]()
     for dataset in run.datasets:
+        place = dataset.key.partition("/subsets/")[0], dataset.folder
+        if dataset.repeats < 1 or place in seen:  # sd-scripts passes over a second subset of one folder
+            continue
+        seen.add(place)
         own = Own(run, dataset)
         of_set = {name: _placed(run, own, name, value) for name, value in _settings(run, own).items()}
-        for one in _expanded(run, _words(run, own), folders) if dataset.repeats > 0 else []:
+        for one in _expanded(run, _words(run, own), folders):
             made.append(one)
             for name, value in of_set.items():
                 settings |= with_leaves(f"{one.key}/{name}", value)

@@ -565,6 +565,17 @@ def test_a_set_that_is_repeated_no_time_is_left_out() -> None:
     assert for_runner(run_of(of_subset={"num_repeats": 0}), schema_of(run_of())).datasets == ()
 
 
+def test_of_two_subsets_of_one_folder_the_first_counts() -> None:
+    """As in sd-scripts, which passes over the other; a dataset of its own has the folder again."""
+    subset = "[[datasets.subsets]]\nimage_dir = '/data/cat'\nnum_repeats = "
+    of_set = "[[datasets]]\nresolution = 512\n"
+    text = f"{of_set}{subset}2\n{subset}5\n{of_set}{subset}3\n"
+    made = read_config(
+        "c.toml", toml(FLUX).encode(), {}, trainer="sd-scripts", beside=lambda name: Found(name, text.encode())
+    )
+    assert [one.repeats for one in trained(made.runs[0]).datasets] == [2, 3]
+
+
 def test_numbered_folders_are_datasets() -> None:
     options = {"dataset_config": ..., "train_data_dir": "/d/train", "reg_data_dir": "/d/reg", "resolution": "512,512"}
     run = run_of(options=options)
