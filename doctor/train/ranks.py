@@ -24,6 +24,8 @@ T = TypeVar("T")
 # the dataset, evaluates and paints while the others wait; within a step all do the same.
 PATIENCE = timedelta(hours=6)
 STEP_PATIENCE = timedelta(minutes=10)
+# What NCCL calls failures of this process or machine: its card, its memory, /dev/shm. A lost peer is "remote" to it.
+OWN_FAILURES = ("ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage")
 
 
 class Lost(TrainError):
@@ -140,8 +142,11 @@ class Ranks:
                 raise
             silent = "timed out" in text.lower()
             lost = Lost(
-                f"Another process of this run {'does not answer' if silent else 'is gone'} (process {self.rank} of "
-                f"{self.size} noticed)."
+                f"NCCL fails in process {self.rank} of {self.size} ({text.strip().splitlines()[-1]}). With the "
+                "environment variable NCCL_DEBUG=INFO it tells more; --processes 1 trains on one card without it."
+                if any(word in text for word in OWN_FAILURES)
+                else f"Another process of this run {'does not answer' if silent else 'is gone'} (process {self.rank} "
+                f"of {self.size} noticed)."
             )
             lost.silent = silent
             raise lost from error

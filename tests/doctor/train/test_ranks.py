@@ -13,12 +13,13 @@ from typing import Any
 
 import psutil
 import pytest
+from torch.distributed import DistBackendError
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import Memory, Phase, Unknown
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.launch import _free_port
-from zdoctor.doctor.train.ranks import Ranks, Said, gathered
+from zdoctor.doctor.train.ranks import Lost, Ranks, Said, gathered
 from zdoctor.doctor.train_command import _too_large, alike
 
 from .patient import go, run_with, written
@@ -225,3 +226,21 @@ def test_what_several_processes_say_alike_is_said_once() -> None:
     assert gathered([said(0, 0), said(0, 1)]) == []
     older = "node 5 (gpu-5): torch is 2.12.1 here, and 2.13.0 in process 0; all need the same."
     assert gathered([said(0, 0), said(5, 1, torch="2.12.1"), said(5, 2, torch="2.12.1")]) == [older]
+
+
+NCCL = "NCCL error in: NCCLUtils.cpp:94, {}, NCCL version 2.27.5\n{}\nLast error:\n{}"
+OWN = (
+    "unhandled cuda error",
+    "ncclUnhandledCudaError: Call to CUDA function failed.",
+    "Cuda failure 2 'out of memory'",
+)
+OTHER = ("remote process exited", "ncclRemoteError: A call failed possibly due to a network error.", "socket closed")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [(OWN, r"NCCL fails in process 1 of 2 \(Cuda failure 2 'out of memory'\)\."), (OTHER, "is gone")],
+)
+def test_a_failure_of_this_process_is_not_called_a_lost_one(said: tuple[str, ...], told: str) -> None:
+    with pytest.raises(Lost, match=told), Ranks(1, 2).noticing():
+        raise DistBackendError(NCCL.format(*said))
