@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
+import torch
 
+from .allocator import keep_memory, return_memory
 from .base import Base
 from .data import Item, read_items, uncaptioned
 from .encode import Cache, Latents, Sizes
@@ -81,19 +84,35 @@ def encode_examples(job: Job, place: Place, base: Base, examples: Examples) -> E
     texts = Texts(cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process, masked=masked)
     masks = Masks(cache, base.divisor // 2)
     room = BESIDE * texts.size() < psutil.virtual_memory().available
-    beside = place.device.type == "cpu" and job.ranks.size == 1 and room
+    beside = job.text_process is not None and place.device.type == "cpu" and job.ranks.size == 1 and room
     used = [*examples.items, *examples.held]
     job.ranks.same({"dataset": _listing(examples.items)})
     for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
         if (job.ranks.local == 0) == turn:
             masks.prepare(used, progress.note)
-            texts.begin(prompts(run, used), place.device, progress.phase)
+            cores = torch.get_num_threads()
+            half = max(1, cores // 2) if beside else cores
+            begun = texts.begin(prompts(run, used), place.device, progress.phase, half)
             if not beside:
                 texts.finish(progress.phase)
             pictures = [*used, *(item for item in examples.drawn if item is not None)]
-            latents.prepare(pictures, place.device, progress.phase)
+            with _encoding(half if begun else cores):
+                latents.prepare(pictures, place.device, progress.phase)
         job.ranks.exchange(None)
     return Encoded(latents, texts, masks)
+
+
+@contextmanager
+def _encoding(threads: int) -> Iterator[None]:
+    """With so many threads, and freed memory kept for the next picture."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    keep_memory()
+    try:
+        yield
+    finally:
+        return_memory()
+        torch.set_num_threads(before)
 
 
 def _listing(items: Sequence[Item]) -> str:

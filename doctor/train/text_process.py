@@ -41,6 +41,7 @@ class Request:
     device: str
     cache: str
     texts: Mapping[str, str]
+    threads: int
     masked: bool = False
 
 
@@ -151,6 +152,7 @@ def main() -> int:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         with explained_imports():
+            import torch
             import transformers.modeling_utils  # noqa: F401
 
             from .failures import explained
@@ -160,8 +162,10 @@ def main() -> int:
         request = sys.stdin.buffer.readline()
         if not request.endswith(b"\n"):
             return 0  # the other process is gone
+        asked = Request(**json.loads(request))
+        torch.set_num_threads(asked.threads)
         with explained():
-            encode_texts(Request(**json.loads(request)), lambda text: say(phase=text))
+            encode_texts(asked, lambda text: say(phase=text))
     except TrainError as error:
         say(error=str(error))
         return 1

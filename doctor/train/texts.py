@@ -56,12 +56,12 @@ class Texts:
 
     def prepare(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None]) -> int:
         """Encode what the cache lacks; returns how many that were. Raises TrainError."""
-        count = self.begin(texts, device, phase)
+        count = self.begin(texts, device, phase, torch.get_num_threads())
         self.finish(phase)
         return count
 
-    def begin(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None]) -> int:
-        """`prepare`, but a process of its own goes on with it until `finish`."""
+    def begin(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None], threads: int) -> int:
+        """`prepare`, but a process of its own goes on with it until `finish`, with so many threads."""
         missing = {self.key(text): text for text in texts if not self.cache.has(self.key(text))}
         if not missing:
             return 0
@@ -75,6 +75,7 @@ class Texts:
             cache=str(self.cache.folder),
             texts=missing,
             masked=self.masked,
+            threads=threads,
         )
         if self.process is None:
             encode_texts(request, phase)

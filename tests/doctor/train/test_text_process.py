@@ -38,14 +38,14 @@ def test_it_gives_what_this_process_would(tiny: Path, tmp_path: Path) -> None:
     process = TextProcess()
     process.start()
     other = texts(tiny, tmp_path / "other", process)
-    assert other.begin(PROMPTS, CPU, silence) == 2
+    assert other.begin(PROMPTS, CPU, silence, 1) == 2
     other.finish(silence)
     assert process.process is None
     here = texts(tiny, tmp_path / "here")
     here.prepare(PROMPTS, CPU, silence)
     for prompt in PROMPTS:
         assert torch.equal(other.get(prompt)["states"], here.get(prompt)["states"])
-    assert other.begin(PROMPTS, CPU, silence) == 0 and process.process is None
+    assert other.begin(PROMPTS, CPU, silence, 1) == 0 and process.process is None
 
 
 def test_what_it_cannot_load_is_told_as_here(tiny: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_nothing_waits_for_its_imports(tiny: Path, tmp_path: Path, monkeypatch: 
     (tmp_path / "transformers.py").write_text("import signal; signal.pause()")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     process = TextProcess()
-    assert texts(tiny, tmp_path / "cache", process).begin(["more than a pipe holds " * 100_000], CPU, silence) == 1
+    assert texts(tiny, tmp_path / "cache", process).begin(["more than a pipe holds " * 100_000], CPU, silence, 1) == 1
     process.close()
     assert process.process is None
 
@@ -74,7 +74,7 @@ def test_nothing_waits_for_its_imports(tiny: Path, tmp_path: Path, monkeypatch: 
 def test_killed_for_want_of_memory(tiny: Path, tmp_path: Path) -> None:
     process = TextProcess()
     other = texts(tiny, tmp_path, process)
-    other.begin(PROMPTS, CPU, silence)
+    other.begin(PROMPTS, CPU, silence, 1)
     assert process.process is not None
     process.process.send_signal(signal.SIGKILL)
     with pytest.raises(TrainError, match=r"killed .* memory runs out"):
