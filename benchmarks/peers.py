@@ -13,7 +13,7 @@ caches; only "second start" finds the quantized weights that an earlier zdoctor 
 Seconds are those of the wall and of the processor; "first step" is from the start of the process to the end of the
 first step. Peaks are of the whole process: resident memory from the kernel (VmHWM), anonymous (RssAnon) sampled every
 10 ms. Processes that a contender starts are counted with it: their processor time, and what they do not share with
-others of their memory, sampled too. Linux only.
+others of their memory, sampled four times a second. Linux only.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ LINEARS = (
 CAPTION = "a photo of a zdoc circle"
 DROPPED, RANK, SIDE, IMAGES = 2, 16, 256, 8
 TICKS = os.sysconf("SC_CLK_TCK")
+# Seconds between two looks at the memory of a contender's own processes: each stops them for milliseconds.
+RARELY = 0.25
 
 CONFIG = """\
 job: extension
@@ -227,11 +229,16 @@ def measure(contender: Contender, folder: Path, threads: int) -> Result:
 
     reader = threading.Thread(target=read)
     reader.start()
+    own: list[tuple[int, int]] = []
+    due = 0.0
     file = folder / contender.told
     try:
         while child.poll() is None:
             with contextlib.suppress(OSError, KeyError):  # it ends
-                memory, own = status(child.pid), [alone(helper) for helper in helpers(child.pid)]
+                memory = status(child.pid)
+                if time.monotonic() >= due:
+                    own = [alone(helper) for helper in helpers(child.pid)]
+                    due = time.monotonic() + RARELY
                 beside = memory["VmRSS"] + sum(private for private, _ in own)
                 result.resident = max(result.resident, memory["VmHWM"], beside)
                 result.anonymous = max(result.anonymous, memory["RssAnon"] + sum(anonymous for _, anonymous in own))
