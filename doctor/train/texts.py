@@ -102,7 +102,7 @@ def encode_texts(request: Request, phase: Callable[[str], None]) -> None:
     dtype, cache = getattr(torch, request.dtype), Cache(Path(request.cache))
 
     def encode_on(device: torch.device) -> bool:
-        encode = family.text_encoder(folders, request.kind, dtype, device)
+        encode = family.text_encoder(folders, request.kind, dtype, device, masked=request.masked)
         for key, text in request.texts.items():
             if cache.has(key):
                 continue
