@@ -44,7 +44,7 @@ def test_each_says_what_to_do(error: Exception, words: str) -> None:
 
 def test_bugs_stay_bugs() -> None:
     with pytest.raises(RuntimeError, match="size of tensor"), explained():
-        torch.ones(2) + torch.ones(3)
+        torch.add(torch.ones(2), torch.ones(3))
 
 
 def full() -> torch.OutOfMemoryError:
