@@ -88,8 +88,8 @@ def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(
         made.append(weakref.ref(model))
         return model
 
-    def encoder(folders: Any, kind: Any, dtype: Any, device: torch.device) -> Any:
-        encode = plain(folders, kind, dtype, torch.device("cpu"))
+    def encoder(folders: Any, kind: Any, dtype: Any, device: torch.device, *, masked: bool) -> Any:
+        encode = plain(folders, kind, dtype, torch.device("cpu"), masked=masked)
 
         def some(text: str) -> Any:
             if device.type == "cuda" and text == "two":
