@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Run, Schema, Value
+from ..defaults import same, short
 from ..starts import Options
 from ..written import with_leaves
 from .names import METADATA, OBEYED
@@ -60,9 +61,9 @@ def _options(run: Run, schema: Schema) -> Iterator[Reason]:
         if not name or name in OBEYED or name.isdigit():
             continue
         known = schema.key(name, run.process_type)
-        if _same(value.value, known.default if known is not None else None):
+        if same(value.value, known.default if known is not None else None):
             continue
-        yield key, f"{name} {_short(value.value)} is not supported; leave it out"
+        yield key, f"{name} {short(value.value)} is not supported; leave it out"
 
 
 def _model(run: Run) -> Iterator[Reason]:
@@ -235,20 +236,3 @@ def differences(run: Run) -> list[str]:
     if name.startswith("paged"):
         made.append(f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged")
     return made
-
-
-def _same(value: Any, other: Any) -> bool:
-    """Whether two values are the same words of a command line; false, 0 and none are nothing."""
-    nothing: tuple[Any, ...] = (None, False, "false", "False", "0", "none", "None", "", [], {})
-    if value in nothing:
-        return other in nothing or other == 0
-    try:
-        return float(value) == float(other)
-    except (TypeError, ValueError):
-        return str(value).lower() == str(other).lower()
-
-
-def _short(value: Any) -> str:
-    return (
-        "…" if isinstance(value, dict | list) else str(value).lower() if isinstance(value, bool) else str(value)[:40]
-    )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Run, Schema, Value
+from ..defaults import same, short
 from ..written import with_leaves
 from .datasets import TRAINED
 from .options import Options
@@ -127,9 +128,9 @@ def _options(run: Run, schema: Schema) -> Iterator[tuple[str, str]]:
             continue
         value, known = options.raw(name), schema.key(name)
         default = known.default if known is not None else None
-        if value is None or _same(value, default) or (not default and _same(value, False)):
+        if value is None or same(value, default) or (not default and same(value, False)):
             continue
-        yield name, f"{name} {_short(value)} is not supported; leave it out"
+        yield name, f"{name} {short(value)} is not supported; leave it out"
 
 
 def _numbers(run: Run) -> Iterator[tuple[str, str]]:
@@ -173,7 +174,7 @@ def _sets(run: Run) -> Iterator[tuple[str, str]]:
                 )
         for name, value in own.settings.items():
             if "/" not in name and name not in _OF_SETS and value.value not in (None, False, 0, "", [], {}):
-                yield f"{key}/{name}", f"{name} {_short(value.value)} is not supported; leave it out"
+                yield f"{key}/{name}", f"{name} {short(value.value)} is not supported; leave it out"
 
 
 def differences(run: Run) -> list[str]:
@@ -262,20 +263,3 @@ def _own(run: Run, key: str) -> Options:
     prefix = f"{key}/"
     own: dict[str, Value] = {name[len(prefix) :]: v for name, v in run.settings.items() if name.startswith(prefix)}
     return Options(own)
-
-
-def _same(value: Any, other: Any) -> bool:
-    """Whether two values are the same words of a command line; false, 0 and none are nothing."""
-    nothing = (None, False, "false", "0", "none", "None", "")
-    if value in nothing or value == 0:
-        return other in nothing or other == 0
-    try:
-        return float(value) == float(other)
-    except (TypeError, ValueError):
-        return str(value).lower() == str(other).lower()
-
-
-def _short(value: Any) -> str:
-    return (
-        "…" if isinstance(value, dict | list) else str(value).lower() if isinstance(value, bool) else str(value)[:40]
-    )
