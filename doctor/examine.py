@@ -20,6 +20,7 @@ from .errors import UserError
 from .model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
 from .model.facts import NOT_ASKED
 from .model.families import BY_FILES, OWN
+from .model.findings import CONFIG_UNREAD
 from .model.microstep import MicroStep
 from .model.record import dataclass
 from .model.script import SCRIPT
@@ -213,7 +214,7 @@ def _needed(rules: Sequence[Rule]) -> set[str]:
 
 def _no_run(reading: Reading) -> Unknown:
     problem = reading.config.problem
-    return Unknown("the config cannot be read, see CFG001" if problem else reading.reason)
+    return Unknown(CONFIG_UNREAD if problem else reading.reason)
 
 
 def _as_repaired(report: Report, reading: Reading, read: Callable[[bytes], Reading]) -> Reading:

@@ -28,7 +28,7 @@ def _report(report: Report) -> Iterator[str]:
     for reason, rules in words.by_reason(report.crashed).items():
         yield command("error", reason, file=report.config, title=f"{' '.join(rules)} {words.CRASHED}")
     for reason, rules in words.by_reason(report.unknown).items():
-        yield command("notice", reason, file=report.config, title=f"{' '.join(rules)} not known")
+        yield command("notice", reason, file=report.config, title=f"{words.named(reason, rules)} not known")
     found, rest = words.summary(report)
     yield f"zdoctor {report.command}: {found} · {rest} · exit code {report.exit_code}"
 

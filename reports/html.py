@@ -117,6 +117,8 @@ def _outcomes(kind: str, title: str, outcomes: Sequence[Outcome], rules: dict[st
         yield f"<h2>{title}</h2>"
     for reason, ids in words.by_reason(outcomes).items():
         named = ", ".join(f'<b data-rule="{escape(id)}">{_named(id, rules)}</b>' for id in ids)
+        if (short := words.named(reason, ids)) != " ".join(ids):
+            named = f"<b>{short}</b><details><summary>which</summary>{named}</details>"
         yield f'<article class="{kind}">{named}<p class="said" dir="auto">{escape(reason)}</p></article>'
 
 

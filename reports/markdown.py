@@ -33,7 +33,7 @@ def _report(report: Report, version: str) -> Iterator[str]:
         if outcomes:
             yield f"### {title}"
             grouped = words.by_reason(outcomes).items()
-            yield "\n".join(f"- **{' '.join(rules)}**: {prose(reason)}" for reason, rules in grouped)
+            yield "\n".join(f"- **{words.named(reason, rules)}**: {prose(reason)}" for reason, rules in grouped)
     command, about = words.next_step(report)
     if command:
         yield "### Next"

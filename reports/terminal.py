@@ -100,7 +100,7 @@ def _place(finding: Finding) -> str:
 
 def _outcomes(title: str, outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
     for reason, rules in words.by_reason(outcomes).items():
-        yield from wrap(f"{' '.join(rules)}: {reason}", width, f"{title}: ", style="magenta")
+        yield from wrap(f"{words.named(reason, rules)}: {reason}", width, f"{title}: ", style="magenta")
     if outcomes:
         yield []
 

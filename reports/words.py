@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
+from ..doctor.model.findings import CONFIG_UNREAD
 from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted
 from ..doctor.rules import Rule
@@ -88,6 +89,11 @@ def by_reason(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
     for outcome in outcomes:
         found.setdefault(outcome.reason, []).append(outcome.rule)
     return found
+
+
+def named(reason: str, rules: Sequence[str]) -> str:
+    """The rules that ended for a reason; how many, where the config itself is the reason and nearly all are meant."""
+    return f"{len(rules)} rules" if reason == CONFIG_UNREAD and len(rules) > 1 else " ".join(rules)
 
 
 def sections(rule: Rule) -> Iterator[tuple[str, str]]:

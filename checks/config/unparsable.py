@@ -31,6 +31,7 @@ _HINTS = (
     (r"undefined alias", "A value that starts with * needs quotes."),
     (r"Expecting property name|trailing comma", "JSON takes no comma after the last entry and no comments."),
     (r"Expecting ',' delimiter|expected ',' or", "A comma, a quote or a bracket is missing just before this place."),
+    (r"NUL bytes", "Name the text file (YAML, JSON or TOML) that the trainer is started with."),
     (r"BOM", "The file starts with a byte-order mark; save it as UTF-8 without one."),
 )
 

@@ -19,5 +19,5 @@ def read(config: Config) -> Reading:
         parsed(config.text)
     except Unparsable as error:
         where = Where(config.path, error.line or 1, error.column or 1)
-        return failed(config, Problem(f"{error}.", where))
+        return failed(config, Problem(str(error), where))
     return Reading(config, reason="a script is checked and probed, not trained by zdoctor")

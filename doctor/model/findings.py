@@ -13,6 +13,7 @@ from .shell import quoted
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+CONFIG_UNREAD = "the config cannot be read, see CFG001"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from zdoctor.doctor.model import (
     Where,
     found,
 )
+from zdoctor.doctor.model.findings import CONFIG_UNREAD
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import all_rules
 from zdoctor.reports import FORMATS, markdown, render, sarif, words
@@ -81,6 +82,32 @@ def test_what_is_not_known_and_what_crashed_shows(report: Report) -> None:
         told = READERS[format](render(format, report, rules=all_rules()))
         assert told == of(report), format
         assert all(outcome.reason in " ".join(told.said.split()) for outcome in report.unknown), format
+
+
+COUNTED = {
+    "text": "not known: {n} rules: ",
+    "markdown": "- **{n} rules**: ",
+    "github": "title={n} rules not known::",
+    "html": "<b>{n} rules</b>",
+}
+
+
+@pytest.mark.parametrize("data", [b'job: "x\nconfig: 1\n', bytes(range(256)), b"a: 1\n", b"[a]\nb =\n"])
+def test_rules_that_an_unreadable_config_leaves_open_are_counted(data: bytes) -> None:
+    """Nearly every rule waits for the config: a person reads how many, a program which."""
+    name = "c.toml" if data.startswith(b"[") else "c.yaml"
+    made = examine_config(name, RecordedWorld(load("healthy")), text=data)
+    waiting = [outcome.rule for outcome in made.report.unknown if outcome.reason == CONFIG_UNREAD]
+    assert len(waiting) > 40 and made.report.exit_code == 1
+    for format in FORMATS:
+        page = rendered(format, made)
+        if format in COUNTED:
+            assert COUNTED[format].format(n=len(waiting)) in page, format
+            assert page.count(CONFIG_UNREAD) == 1, format
+        if format not in ("text", "markdown", "github"):
+            assert READERS[format](page) == of(made.report), format
+        else:
+            assert waiting[-1] not in page, format
 
 
 def test_a_check_that_was_cut_short_is_not_green() -> None:

@@ -27,7 +27,8 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     """One Run for each process that trains. A config that nobody's keys are in (its trainer is None) is read, too."""
     if config.format not in ("yaml", "json"):
         if config.trainer is None:
-            return failed(config, _nobodys(config, ""))
+            broken = tree_of(config) if config.format == "toml" else None
+            return failed(config, broken if isinstance(broken, Problem) else _nobodys(config, ""))
         said = f"ai-toolkit reads YAML and JSON; by its name this is a {_FILES[config.format]}."
         return failed(config, Problem(said, Where(config.path, 1, 1), "shape"))
     root = tree_of(config, environment if config.trainer else None)
