@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema
+from ...doctor.model.families import OWN
 from . import keys
-from .values import CACHE, OPTIMIZER, START, STEP, bad
+from .values import CACHE, LORA, OPTIMIZER, START, STEP, bad
 
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
@@ -55,6 +56,23 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             good = all(isinstance(entry, int) for entry in whole)
             new = (whole if isinstance(written_resolution, list) else whole[0]) if good else None
             yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
+
+    yield from _repeats(run)
+
+
+def _repeats(run: Run) -> Iterator[Finding]:
+    """The trainer multiplies the list of pictures where num_repeats is above 1, and leaves it as it is below."""
+    for dataset in run.datasets:
+        key = f"{dataset.key}/num_repeats"
+        value = run.setting(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if value < 1:
+            why = "{key} is {value!r}, but every picture is taken once all the same."
+            yield bad(run, key, why, "its pictures are trained until the dataset is taken out", severity="warning")
+        elif isinstance(value, float) and value > 1 and not (run.trainer == OWN and value.is_integer()):
+            why = "{key} is {value!r}; a list of pictures is repeated by a whole number, written without a point."
+            yield bad(run, key, why, LORA, new=int(value) if value.is_integer() else None)
 
 
 def _is_flag(schema: Schema, section: str, name: str) -> bool:

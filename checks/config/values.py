@@ -50,7 +50,7 @@ def bad(
         run.where(key),
         why + (" Did you mean {meant}?" if meant is not None else ""),
         otherwise="The runner does not start on such a value."
-        if run.trainer == OWN
+        if run.trainer == OWN and not silent
         else ("No message says so: " if silent else "The trainer stops ") + when + ".",
         evidence=evidence,
         severity=severity,

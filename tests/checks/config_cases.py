@@ -1,6 +1,7 @@
 """What the tests of the config rules share: reading a text and running the rules that need no machine."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -8,6 +9,7 @@ import yaml
 from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
+from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 
@@ -27,13 +29,18 @@ def examined(
     system: System = LINUX,
     gpus: Sequence[Gpu] = (),
     environment: dict[str, str] | None = None,
+    own: bool = False,
 ) -> list[Finding]:
-    """The findings of the named rules (or families, "CFG") for a config text; none may crash."""
+    """The findings of the named rules (or families, "CFG") for a config text; none may crash.
+
+    With `own` they are those of `zdoctor train`.
+    """
     data = text if isinstance(text, bytes) else text.encode()
     reading = read_config(path, data, environment or {})
     chosen = [rule for rule in all_rules() if rule.id.startswith(rules)]
     made: list[Finding] = []
-    for run in reading.runs or (Unknown(reading.reason),):
+    runs = [replace(run, trainer=OWN) for run in reading.runs] if own else reading.runs
+    for run in runs or (Unknown(reading.reason),):
         schema = shipped(reading.config.trainer or "") or Unknown("no table")
         facts = Facts(config=reading.config, run=run, system=system, gpus=tuple(gpus), schema=schema)
         report = examine(facts, chosen, all_repairs(), config=path, trainer=reading.config.trainer)

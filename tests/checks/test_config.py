@@ -237,6 +237,42 @@ def test_silently_replaced_values(key: str, value: str) -> None:
     assert [f.severity for f in findings] == ["warning"]
 
 
+def repeated(value: object) -> list[str]:
+    """A list of pictures as ai-toolkit's data loader repeats it."""
+    files: Any = ["a.png"]
+    number: Any = value
+    return list(files * number if number > 1 else files)
+
+
+@pytest.mark.parametrize(
+    ("value", "severity", "of_runner", "new"),
+    [
+        (3, None, None, None),
+        (1.0, None, None, None),
+        (True, None, None, None),
+        (2.0, "error", None, 2),
+        (2.5, "error", "error", None),
+        (float("inf"), "error", "error", None),
+        (0, "warning", "warning", None),
+        (-3, "warning", "warning", None),
+        (0.5, "warning", "warning", None),
+    ],
+)
+def test_repeats(value: float, severity: str | None, of_runner: str | None, new: int | None) -> None:
+    text = changed("caption_ext", f"txt\n          num_repeats: {yaml.safe_dump(value).split()[0]}")
+    found = examined(text, "CFG004")
+    assert [f.severity for f in found] == ([severity] if severity else [])
+    assert [f.severity for f in examined(text, "CFG004", own=True)] == ([of_runner] if of_runner else [])
+    assert all(f.where is not None and f.evidence.get("new") == new for f in found)
+    if severity == "error":
+        with pytest.raises(TypeError):
+            repeated(value)
+    elif severity is not None:
+        assert repeated(value) == ["a.png"]
+        (finding,) = examined(text, "CFG004", own=True)
+        assert "does not start" not in finding.consequence()
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
