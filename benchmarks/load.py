@@ -48,8 +48,8 @@ def build(folder: Path, config: Mapping[str, Any] = CONFIG) -> tuple[int, int, i
     """Write a transformer; returns its parameters, its bytes when quantized in eight bits, the largest tensor's."""
     import torch
 
+    from zdoctor.doctor.train.base.load import build_empty, linears
     from zdoctor.doctor.train.families import zimage
-    from zdoctor.doctor.train.load import build_empty, linears
 
     (folder / "config.json").write_text(json.dumps(config))
     model = build_empty(folder)
@@ -94,8 +94,8 @@ def ours(folder: Path, kept: str, kind: str, touch: bool) -> None:
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
     from zdoctor.doctor.train.allocator import return_memory
-    from zdoctor.doctor.train.load import build_empty, fill
-    from zdoctor.doctor.train.weights import WeightCache
+    from zdoctor.doctor.train.base.load import build_empty, fill
+    from zdoctor.doctor.train.base.weights import WeightCache
 
     wait()
     began, cpu = time.perf_counter(), time.process_time()
@@ -116,9 +116,9 @@ def diffusers(folder: Path, quantizer: str) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
 
+    from zdoctor.doctor.train.base.load import linears, replace
+    from zdoctor.doctor.train.base.quantize import QuantizedLinear, quantize_rows
     from zdoctor.doctor.train.families import zimage
-    from zdoctor.doctor.train.load import linears, replace
-    from zdoctor.doctor.train.quantize import QuantizedLinear, quantize_rows
 
     if quantizer == "torchao":
         from torchao.quantization import Int8WeightOnlyConfig, quantize_

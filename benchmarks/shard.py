@@ -55,12 +55,12 @@ def child(folder: Path) -> None:
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
     from zdoctor.doctor.train.allocator import return_memory
-    from zdoctor.doctor.train.blocks import checkpointing
+    from zdoctor.doctor.train.base.blocks import checkpointing
+    from zdoctor.doctor.train.base.load import build_empty, fill
+    from zdoctor.doctor.train.base.shard import Shares, part
     from zdoctor.doctor.train.families import zimage
-    from zdoctor.doctor.train.load import build_empty, fill
-    from zdoctor.doctor.train.lora import add_network, targets
-    from zdoctor.doctor.train.ranks import joined, leave
-    from zdoctor.doctor.train.shard import Shares, part
+    from zdoctor.doctor.train.network.lora import add_network, targets
+    from zdoctor.doctor.train.processes.ranks import joined, leave
     from zdoctor.tests.doctor.train.patient import run_with
 
     torch.set_num_threads(1)

@@ -26,13 +26,13 @@ from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
 from zdoctor.doctor.model.families import OWN
-from zdoctor.doctor.train.blocks import checkpointing
+from zdoctor.doctor.train.base.blocks import checkpointing
+from zdoctor.doctor.train.base.half import use_half
+from zdoctor.doctor.train.base.load import linears
+from zdoctor.doctor.train.base.load import replace as put
+from zdoctor.doctor.train.base.quantize import QuantizedLinear
 from zdoctor.doctor.train.families import flux, zimage
-from zdoctor.doctor.train.half import use_half
-from zdoctor.doctor.train.load import linears
-from zdoctor.doctor.train.load import replace as put
-from zdoctor.doctor.train.lora import add_network, targets, trainable
-from zdoctor.doctor.train.quantize import QuantizedLinear
+from zdoctor.doctor.train.network.lora import add_network, targets, trainable
 
 RANK = 16
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)

@@ -12,8 +12,8 @@ import sys
 import torch
 from diffusers import AutoencoderKL
 
-from zdoctor.doctor.train import strips
-from zdoctor.tests.doctor.train.test_strips import peak
+from zdoctor.doctor.train.encode import strips
+from zdoctor.tests.doctor.train.encode.test_strips import peak
 
 LAYERS = 4
 

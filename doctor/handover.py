@@ -12,8 +12,8 @@ from .probe.world import Paths
 
 if TYPE_CHECKING:
     from .train import TrainResult
-    from .train.ranks import Ranks
-    from .train.text_process import TextProcess
+    from .train.encode.text_process import TextProcess
+    from .train.processes.ranks import Ranks
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:

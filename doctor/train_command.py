@@ -23,7 +23,7 @@ from .probe.live import LiveWorld
 from .translate import differences
 
 if TYPE_CHECKING:
-    from .train.ranks import Ranks
+    from .train.processes.ranks import Ranks
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def is_follower() -> bool:
 
 def run(options: argparse.Namespace, config: str) -> int:
     """The exit code. Started by torchrun, accelerate or the launcher, this process is one of several."""
-    from .train import accelerated
+    from .train.processes import accelerated
 
     if reason := accelerated.refusal(os.environ):
         raise UserError(reason)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, config: str) -> int:
         return _train(options, config, seen)
     for one in seen.reading.runs:
         _refuse_small_batch(one, count)
-    from .train.launch import launch
+    from .train.processes.launch import launch
 
     return launch(count, [config, *_given(options)])
 
@@ -103,7 +103,7 @@ def _again(options: argparse.Namespace, config: str, ranks: Ranks | None) -> str
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
     from .train import TrainError
-    from .train.ranks import Said, gathered, joined, leave
+    from .train.processes.ranks import Said, gathered, joined, leave
 
     try:
         seen: Examination | None = None
@@ -139,7 +139,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
 
 def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: Ranks | None = None) -> int:
     from .train import TrainError
-    from .train.text_process import TextProcess
+    from .train.encode.text_process import TextProcess
 
     try:
         with closing(TextProcess()) as text_process:

@@ -52,8 +52,8 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
 
 def obeyed(run: Run) -> bool:
     """Whether the runner refuses nothing of a run that `for_runner` made."""
-    from .train.refuse import refuse
-    from .train.trackers import refused
+    from .train.output.trackers import refused
+    from .train.settings.refuse import refuse
 
     return not refuse(run) and not refused(run)
 

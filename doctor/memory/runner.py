@@ -27,13 +27,13 @@ from .phases import (
 
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
 ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))
-LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/strips.py
-# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/load.py, quantize.py.
+LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/encode/strips.py
+# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/base/load.py, quantize.py.
 COPIES, PIECE = 3, 1 << 26
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
 _FOUR_BITS = ("nf4", "uint4", "qint4")
-# Bytes a weight of the formats of the runner (doctor/train/names.py); of four bits with a scale for 64 weights.
+# Bytes a weight of the formats of the runner (doctor/train/settings/names.py); four bits have a scale for 64 weights.
 _BYTES = {
     **dict.fromkeys(("int8", "qint8", "float8", "qfloat8", "qfloat8_e4m3fn"), 1.0),
     **dict.fromkeys(_FOUR_BITS, 0.5 + 2 / 64),
@@ -104,7 +104,7 @@ def width_of(run: Run, card: Gpu | None) -> int:
 
 
 def is_half(run: Run, card: Gpu | None) -> bool:
-    """Whether the blocks multiply in float16 and the rest is float32 (doctor/train/numerics.py)."""
+    """Whether the blocks multiply in float16 and the rest is float32 (doctor/train/settings/numerics.py)."""
     old = card is not None and card.capability is not None and card.capability < (8, 0)
     return run.dtype in _HALF or (run.dtype in _BRAIN and old)
 

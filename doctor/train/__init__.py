@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..model.run import Run
+from .encode.text_process import TextProcess
 from .errors import TrainError
 from .imports import explained_imports, import_lean
 from .job import Job
 from .lock import alone
-from .names import CACHE, wants_compile
+from .output.trackers import refused
+from .processes.ranks import Ranks
 from .progress import Progress, Silent, default_progress
-from .ranks import Ranks
-from .refuse import refuse
 from .result import TrainResult
+from .settings.names import CACHE, wants_compile
+from .settings.refuse import refuse
 from .stop import interruptible
-from .text_process import TextProcess
-from .trackers import refused
 
 __all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..model.run import Run
+from .encode.text_process import TextProcess
+from .processes.ranks import Ranks
 from .progress import Progress
-from .ranks import Ranks
 from .stop import Stop
-from .text_process import TextProcess
 
 
 @dataclass(frozen=True)

@@ -12,28 +12,28 @@ import torch
 from torch import Tensor
 
 from .allocator import keep_memory, return_memory
-from .base import Base, identity_of, load_weights, open_base
-from .blocks import compile_blocks
-from .encode import free_memory
-from .epochs import counted
-from .examples import Encoded, Examples, encode_examples, read_examples
-from .explain import explain
+from .base.blocks import compile_blocks
+from .base.half import use_half
+from .base.load import check_no_meta
+from .base.offload import offload_share
+from .base.opened import Base, identity_of, load_weights, open_base
+from .data.epochs import counted
+from .data.examples import Encoded, Examples, encode_examples, read_examples
+from .encode.latents import free_memory
 from .failures import explained
-from .half import use_half
 from .job import Job
-from .journal import Journal
-from .load import check_no_meta
-from .lora import add_network, add_removal, left_out, targets
-from .offload import offload_share
+from .network.lora import add_network, add_removal, left_out, targets
+from .network.start import begin, read_start
+from .output.journal import Journal
+from .output.preview import Preview, previews
+from .output.record import Folder, read_record, run_record
+from .output.save import State, check_owner, final_file, read_state, state_file, sweep
+from .output.trackers import Trackers
 from .place import Place, place_of
-from .preview import Preview, previews
-from .record import Folder, read_record, run_record
 from .result import TrainResult
-from .save import State, check_owner, final_file, read_state, state_file, sweep
-from .start import begin, read_start
+from .settings.explain import explain
+from .step.trainer import Trainer
 from .steps import Steps, follow, saved
-from .trackers import Trackers
-from .trainer import Trainer
 
 # Matrices up to this many columns gain nothing from threads; on a busy machine they lose most of their time waiting.
 SMALL = 512

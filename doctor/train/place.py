@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from ..architectures.network import offloaded_share
-from .blocks import cannot_compile
+from .base.blocks import cannot_compile
 from .errors import TrainError
 from .job import Job
-from .names import wants_compile
-from .numerics import Numerics, numerics
+from .settings.names import wants_compile
+from .settings.numerics import Numerics, numerics
 
 
 @dataclass(frozen=True)

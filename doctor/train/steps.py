@@ -11,21 +11,21 @@ from typing import Literal
 import torch
 
 from ..model.run import Run
-from .data import Item
+from .data.items import Item
 from .errors import TrainError
-from .evaluate import evaluate
-from .journal import Journal
 from .lock import alone
-from .names import DTYPES
-from .preview import Preview
+from .output.journal import Journal
+from .output.preview import Preview
+from .output.record import Folder
+from .output.save import final_file, metadata, prune, state_file, step_file, write_lora, write_state
+from .output.trackers import Trackers
+from .output.usage import count_anew, peak_memory
+from .processes.ranks import Lost
 from .progress import Progress
-from .ranks import Lost
-from .record import Folder
-from .save import final_file, metadata, prune, state_file, step_file, write_lora, write_state
+from .settings.names import DTYPES
+from .step.evaluate import evaluate
+from .step.trainer import Trainer
 from .stop import Stop
-from .trackers import Trackers
-from .trainer import Trainer
-from .usage import count_anew, peak_memory
 
 # How often another process looks whether the lock of the first is free, which a killed one leaves at once.
 LOOKS, LOOK_SECONDS = 10, 0.1

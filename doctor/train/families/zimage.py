@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..encoders import load_encoder
-from ..pretrained import load_tokenizer
-from ..quantize import Kind
+from ..base.quantize import Kind
+from ..encode.pretrained import load_tokenizer
+from ..encode.text_encoder import load_encoder
 
 TITLE: str = "Z-Image"
 CLASS_NAME: str = "ZImageTransformer2DModel"

@@ -19,12 +19,12 @@ from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import Run, Schema
 from zdoctor.doctor.model.buckets import Buckets, scaled_size
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.families import flux as flux_family
-from zdoctor.doctor.train.load import build_empty
-from zdoctor.doctor.train.lora import left_out, targets
-from zdoctor.doctor.train.refuse import refuse
-from zdoctor.doctor.train.schedule import rate_factor
-from zdoctor.doctor.train.timesteps import draw, levels
+from zdoctor.doctor.train.network.lora import left_out, targets
+from zdoctor.doctor.train.settings.refuse import refuse
+from zdoctor.doctor.train.step.schedule import rate_factor
+from zdoctor.doctor.train.step.timesteps import draw, levels
 from zdoctor.doctor.translate import differences, for_runner
 from zdoctor.tests.doctor.train.conftest import flux, tiny
 

@@ -17,8 +17,8 @@ from zdoctor.doctor.commands import examination
 from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.rules import all_rules
 
+from .base.test_single_file import single
 from .test_command_families import config
-from .test_single_file import single
 
 QUIET: dict[str, list[str]] = {"prompts": []}
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from zdoctor.doctor.train import TrainError, encoders
-from zdoctor.doctor.train.encode import Cache, moved
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.encode import text_encoder as encoders
+from zdoctor.doctor.train.encode.latents import Cache, moved
+from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.failures import explained, tried
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.texts import Texts
 
 
 def test_memory_that_runs_out() -> None:

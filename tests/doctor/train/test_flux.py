@@ -17,13 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.model.run import SamplePrompt
-from zdoctor.doctor.train.adapter import read_adapter
-from zdoctor.doctor.train.encode import Cache
+from zdoctor.doctor.train.base.adapter import read_adapter
+from zdoctor.doctor.train.base.load import build_empty, fill, linears
+from zdoctor.doctor.train.encode.latents import Cache
+from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.load import build_empty, fill, linears
-from zdoctor.doctor.train.lora import add_network, targets, trainable
-from zdoctor.doctor.train.sample import denoise
-from zdoctor.doctor.train.texts import Texts
+from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.output.sample import denoise
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
 from .patient import go, run_with

@@ -15,7 +15,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.tests.part_files import flux_command
 
 from . import parts as made
-from .test_part_command import PLAIN, here, keep
+from .base.test_part_command import PLAIN, here, keep
 
 __all__ = ["here"]
 

@@ -15,14 +15,14 @@ from safetensors import safe_open
 
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError, refuse
-from zdoctor.doctor.train.data import Item, batches, load_pixels, read_items
-from zdoctor.doctor.train.encode import Cache, Latents
-from zdoctor.doctor.train.explain import explain
+from zdoctor.doctor.train.data.items import Item, batches, load_pixels, read_items
+from zdoctor.doctor.train.data.pictures import Picture
+from zdoctor.doctor.train.encode.latents import Cache, Latents
+from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.pictures import Picture
-from zdoctor.doctor.train.preview import sample_controls
-from zdoctor.doctor.train.sample import denoise
-from zdoctor.doctor.train.texts import Texts
+from zdoctor.doctor.train.output.preview import sample_controls
+from zdoctor.doctor.train.output.sample import denoise
+from zdoctor.doctor.train.settings.explain import explain
 
 from .patient import DATASET, Recorder, go, run_with, written
 

@@ -149,9 +149,9 @@ def test_a_limit_of_minutes_saves_and_the_next_start_goes_on(
 
 def test_what_a_killed_run_had_begun_to_write_is_removed(tiny: Path, circles: Path, tmp_path: Path) -> None:
     killed = (
-        "import os, pathlib, sys\nfrom zdoctor.doctor.train import encode\n"
+        "import os, pathlib, sys\nfrom zdoctor.doctor.train.output import files\n"
         "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
-        "encode.write_atomic(pathlib.Path(sys.argv[1]), b'half')"
+        "files.write_atomic(pathlib.Path(sys.argv[1]), b'half')"
     )
     go(run_with(steps=1), tiny, circles, tmp_path)
     for file in (tmp_path / ".circles.state.pt", tmp_path / "circles.safetensors"):

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.adapter import read_adapter
+from zdoctor.doctor.train.base.adapter import read_adapter
+from zdoctor.doctor.train.base.load import build_empty, fill, linears
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.load import build_empty, fill, linears
-from zdoctor.doctor.train.lora import add_network, targets, trainable
-from zdoctor.doctor.train.numerics import has_bfloat16
-from zdoctor.doctor.train.sample import denoise
+from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.output.sample import denoise
+from zdoctor.doctor.train.settings.numerics import has_bfloat16
 
 from .patient import Recorder, go, run_with
 

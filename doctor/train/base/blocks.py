@@ -1,0 +1,63 @@
+"""The blocks of a transformer one by one: which are computed again in the backward pass, and compiling them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from ..families import family_of
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The blocks in the order in which they run."""
+    lists = [model.get_submodule(name) for name in family_of(model).BLOCKS]
+    return [block for blocks in lists for block in blocks.children()]
+
+
+def trained_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
+    """Those that hold one of the Linears of these names, in the order in which they run."""
+    held = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in names}
+    return [block for block in blocks_of(model) if id(block) in held]
+
+
+def compile_blocks(model: nn.Module) -> None:
+    """Let torch.compile make kernels of each block, at its first call and for each new size of picture again."""
+    for block in blocks_of(model):
+        block.compile()
+
+
+def cannot_compile(place: torch.device) -> str:
+    """Why torch.compile cannot work at this place; empty when it may."""
+    if place.type == "cuda":
+        return "" if find_spec("triton") else "The setting compile needs Triton. Type: pip install triton"
+    if place.type != "cpu":
+        return f"The setting compile is not supported on {place.type}. Take it out."
+    compilers = [os.environ.get("CXX") or "", "g++", "clang++", "cl"]
+    if any(shutil.which(name) for name in compilers if name):
+        return ""
+    return "The setting compile needs a C++ compiler (g++, clang++), and none is found. Take it out, or install one."
+
+
+def checkpointing(
+    model: nn.Module, names: Iterable[str], interval: int = 1, random: bool = False
+) -> Callable[..., Any]:
+    """Runs a block; of the trained ones every `interval`-th, from the first, is computed again in backward.
+
+    Blocks without LoRA (`names` are the Linears that have one) need no backward, and the last block's would be
+    computed again at once: they run as they are. `random`: what a block draws is drawn the same again.
+    """
+    again = {id(block) for block in trained_blocks(model, names)[:-1:interval]}
+
+    def call(block: nn.Module, *inputs: Any) -> Any:
+        if id(block) not in again:
+            return block(*inputs)
+        return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=random)
+
+    return call

@@ -1,0 +1,297 @@
+"""Loading the transformer: built empty, then filled tensor by tensor, quantized as the tensors arrive.
+
+At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
+tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
+start (`weights`); on the CPU each tensor goes to that file as it is made and the file is mapped, so that the peak is
+one tensor. Where several processes share the model out (`shard`), each reads and keeps its rows only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ...architectures.part_file import title_of
+from ..errors import TrainError
+from ..families import family_named, family_of, titles
+from .adapter import Delta
+from .part import class_of, config_of
+from .quantize import Kind, QuantizedLinear, quantize_rows, stored
+from .shard import Shares, share_out
+from .single_file import single_file_entries
+from .tensorfiles import Entry, check_complete, collect, stream, weight_files
+from .weights import Layout, WeightCache, key_of
+
+# Rows are cast, merged and quantized in pieces of about this many elements. On the CPU a float32 piece stays below
+# the allocator's threshold for fresh memory: with larger ones, page faults took 12 times as long as the arithmetic.
+PIECE = {"cpu": 1 << 17, "cuda": 1 << 26}
+
+
+def transformer_folder(model_folder: Path) -> Path:
+    """The folder of the transformer: `model_folder`/transformer, or `model_folder` itself when it is one."""
+    for folder in (model_folder / "transformer", model_folder):
+        if _class_name(folder / "config.json") is not None:
+            return folder
+    raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")
+
+
+def sources(model: Path, extras: Path | None, *, alone: bool = False) -> tuple[Path, Path]:
+    """The place of the transformer's config, and that of its weights: a folder or a single file. Raises TrainError.
+
+    A single file has its config, as its other parts, from the `extras`; `alone`, its config is inferred from it.
+    """
+    if model.is_file() and alone:
+        return model, model
+    if not model.is_file():
+        folder = transformer_folder(model)
+        return folder, folder
+    if extras is None:
+        raise TrainError(
+            f"{model} is a single file, and nothing says where its config.json, text encoder and VAE are. Name a "
+            "diffusers folder of the model in extras_name_or_path."
+        )
+    return transformer_folder(extras), model
+
+
+def transformer_entries(model: nn.Module, place: Path) -> dict[str, Entry]:
+    """The tensors in the files of a transformer by name. Raises TrainError.
+
+    `place` is the folder of its shards, or a single file, whose tensors are found under its own names.
+    """
+    if place.is_file():
+        needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        return single_file_entries(place, type(model).__name__, needed)
+    return collect(weight_files(place))
+
+
+def build_empty(place: Path) -> nn.Module:
+    """The transformer of a config.json, or of a file of its own, with every parameter on meta. Raises TrainError."""
+    if place.is_file():
+        path, name = place, class_of(place)
+        what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
+    else:
+        path = place / "config.json"
+        name = _class_name(path)
+        what = f"{path} describes {name or 'no model'}"
+    family = family_named(name or "")
+    if family is None:
+        raise TrainError(f"{what}; this runner trains {titles()} only.")
+    config = config_of(place, family.CLASS_NAME)
+    make: Any = getattr(import_module(family.MODULE), family.CLASS_NAME)
+    try:
+        with torch.device("meta"):
+            model = make.from_config(config)
+    except (AssertionError, TypeError, ValueError, RuntimeError) as error:
+        raise TrainError(
+            f"No {family.TITLE} transformer can be built from {path}: {error or type(error).__name__}."
+        ) from error
+    return cast(nn.Module, model.eval().requires_grad_(False))
+
+
+def linears(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """The (out, in) shape of each Linear by module name."""
+    return {name: tuple_of(module) for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+
+
+def tuple_of(module: nn.Linear) -> tuple[int, int]:
+    return module.out_features, module.in_features
+
+
+def fill(
+    model: nn.Module,
+    folder: Path,
+    *,
+    quantization: Kind,
+    adapter: Mapping[str, Delta],
+    dtype: torch.dtype,
+    device: torch.device,
+    cache: WeightCache | None = None,
+    shares: Shares | None = None,
+) -> list[str]:
+    """Give every parameter of an empty model its value; returns the names in the files that nothing uses.
+
+    Files and shapes are checked before the first byte of a weight is read. Quantized weights that `cache` holds are
+    mapped instead of made; else they are put there, where that can be done. With `shares` this process gets its part
+    of the weights; all the processes call this together. Raises TrainError.
+    """
+    entries = transformer_entries(model, folder)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    unused = check_complete(entries, expected, folder)
+    family = family_of(model)
+    quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if family.is_quantized(n)}
+    wanted = [entries[name] for name in expected]
+
+    layout = _layout(expected, quantized, quantization, dtype)
+
+    def made(shares: Shares | None = None) -> Iterator[tuple[str, Tensor]]:
+        parts = wanted if shares is None else [shares.part(entry) for entry in wanted]
+        changes = adapter if shares is None else {name: shares.delta(name, d) for name, d in adapter.items()}
+        with _one_thread():
+            yield from read_tensors(parts, quantized, quantization, changes, dtype, device)
+
+    def finish(values: dict[str, Tensor]) -> None:
+        if shares is None:
+            install_tensors(model, values, quantized)
+        else:
+            empty = {name: torch.empty(shape, dtype=kind, device="meta") for name, (kind, shape) in layout.items()}
+            install_tensors(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
+            share_out(model, values, shares, device)
+        check_no_meta(model)
+
+    if cache is None or quantization == "none":
+        finish(dict(made(shares)))
+        return unused
+    words = {"adapter": cache.adapter, "quantization": quantization, "dtype": str(dtype).removeprefix("torch.")}
+    key = key_of(wanted, **words)
+
+    def checked(values: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        yield from values
+        if key_of(wanted, **words).words != key.words:
+            raise TrainError(f"The files of {folder} changed while they were read.")
+
+    def get() -> dict[str, Tensor] | None:
+        return cache.get(key, layout, device, None if shares is None else shares.part)
+
+    values = get()
+    if shares is not None:
+        if shares.ranks.any(values is None):
+            if shares.ranks.local == 0 and values is None:
+                cache.put(key, layout, checked(made()))
+            shares.ranks.exchange(None)
+            values = values or get()
+        finish(values or dict(made(shares)))
+        return unused
+    if values is None and device.type == "cpu" and cache.put(key, layout, checked(made())):
+        values = get()
+    if values is None:
+        values = dict(made())
+        if device.type != "cpu":
+            cache.put(key, layout, checked(values.items()))
+    finish(values)
+    return unused
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Pieces as small as `PIECE` gain nothing from threads; waiting for them made a busy CPU 16 times as slow."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _layout(
+    expected: Mapping[str, tuple[int, ...]],
+    quantized: Mapping[str, tuple[int, int]],
+    kind: Kind,
+    dtype: torch.dtype,
+) -> Layout:
+    """Types and shapes of what `read_tensors` gives, by name."""
+    plain = {
+        name: (dtype, shape) for name, shape in expected.items() if name.removesuffix(".weight") not in quantized
+    }
+    return plain | {
+        f"{name}.{part}": spec for name, shape in quantized.items() for part, spec in stored(kind, shape).items()
+    }
+
+
+def read_tensors(
+    entries: list[Entry],
+    quantized: Mapping[str, tuple[int, int]],
+    kind: Kind,
+    adapter: Mapping[str, Delta],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Iterator[tuple[str, Tensor]]:
+    """The model's tensors by name, as they arrive; in the place of a quantized weight its codes and scale."""
+    for entry, view in stream(entries):
+        module, _, leaf = entry.name.rpartition(".")
+        delta = adapter.get(module) if leaf == "weight" else None
+        if leaf == "weight" and module in quantized:
+            codes, scale = _quantized(view, entry, kind, delta, device)
+            yield f"{module}.codes", codes
+            yield f"{module}.scale", scale
+        else:
+            yield entry.name, _cast(view, delta, dtype, device)
+
+
+def install_tensors(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str, tuple[int, int]]) -> None:
+    """Put the tensors in the place of the empty ones."""
+    for name, shape in quantized.items():
+        codes, scale = values.pop(f"{name}.codes"), values.pop(f"{name}.scale")
+        replace(model, name, QuantizedLinear(codes, scale, values.pop(f"{name}.bias", None), shape[1]))
+    for name, value in values.items():
+        _assign(model, name, value)
+
+
+def check_no_meta(model: nn.Module) -> None:
+    """Raise TrainError when a parameter or buffer has no data.
+
+    Nothing else tells: a product with a weight on meta does not fail on the CPU, it returns whatever lies in memory.
+    """
+    empty = [name for name, tensor in [*model.named_parameters(), *model.named_buffers()] if tensor.is_meta]
+    if empty:
+        raise TrainError(
+            f"{len(empty)} parameters of the model have no data (they are on meta), first {empty[0]}. The files lack "
+            "them; fetch the complete model again."
+        )
+
+
+def replace(model: nn.Module, name: str, new: nn.Module) -> None:
+    """Put `new` in the place of the submodule `name`."""
+    parent, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(parent), leaf, new)
+
+
+def _class_name(path: Path) -> str | None:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise TrainError(f"{path} cannot be read: {error}.") from error
+    name = config.get("_class_name") if isinstance(config, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _quantized(
+    view: Tensor, entry: Entry, kind: Kind, delta: Delta | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    rows, columns = entry.shape
+    step = max(1, PIECE.get(device.type, 1 << 22) // columns)
+    codes, scale = (
+        torch.empty(shape, dtype=dtype, device=device) for dtype, shape in stored(kind, (rows, columns)).values()
+    )
+    for start in range(0, rows, step):
+        stop = min(rows, start + step)
+        piece = view[start:stop].to(device).float()
+        if delta is not None:
+            piece = piece + delta.rows(start, stop)
+        codes[start:stop], scale[start:stop] = quantize_rows(piece, kind)
+    return codes, scale
+
+
+def _cast(view: Tensor, delta: Delta | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    if delta is None:
+        # A copy even when nothing changes: the view's memory is reused.
+        return view.to(device=device, dtype=dtype, copy=True)
+    value = view.to(device).float()
+    return (value + delta.rows(0, value.shape[0])).to(dtype)
+
+
+def _assign(model: nn.Module, name: str, value: Tensor) -> None:
+    parent, _, leaf = name.rpartition(".")
+    module = model.get_submodule(parent)
+    if leaf in module._parameters:
+        setattr(module, leaf, nn.Parameter(value, requires_grad=False))
+    else:
+        module.register_buffer(leaf, value)

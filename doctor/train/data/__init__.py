@@ -1,0 +1,1 @@
+"""What is learnt from: pictures, captions, masks, and in which order."""

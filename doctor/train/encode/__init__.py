@@ -1,0 +1,1 @@
+"""Pictures to latents and prompts to embeddings, each once."""

@@ -1,0 +1,67 @@
+"""Loading a text encoder: as transformers does it, or tensor by tensor with the Linears of its layers quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..base.part import config_of, entries_of
+from ..base.quantize import Kind
+from ..base.tensorfiles import check_complete
+from .pretrained import load_pretrained
+
+
+def load_encoder(make: Any, place: Path, what: str, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
+    """The frozen model of class `make` on the device. Raises TrainError, torch.OutOfMemoryError."""
+    if kind == "none" and place.is_dir():
+        return load_pretrained(make, place, what, dtype=dtype).to(device)
+    return load_streamed(make, place, kind, dtype, device)
+
+
+def load_streamed(make: Any, place: Path, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
+    """The model with every Linear quantized as it arrives: never more than one whole weight is in memory.
+
+    `place` is its folder, or the file that holds it.
+    """
+    from ..base.load import install_tensors, linears, read_tensors
+
+    of = make.config_class
+    config = of(**config_of(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))
+    with _empty_parameters():
+        model = make(config).eval()
+    model.tie_weights()
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    unique = {name for name, _ in model.named_parameters()}
+    needed = {name: shape for name, shape in shapes.items() if name in unique or not _is_parameter(model, name)}
+    found = entries_of(place, make.__name__, needed)
+    check_complete(found, needed, place)
+    quantized = {} if kind == "none" else linears(model)
+    wanted = [found[name] for name in needed]
+    install_tensors(model, dict(read_tensors(wanted, quantized, kind, {}, dtype, device)), quantized)
+    model.tie_weights()
+    return model.requires_grad_(False).to(device)
+
+
+def _is_parameter(model: nn.Module, name: str) -> bool:
+    owner, _, leaf = name.rpartition(".")
+    return leaf in model.get_submodule(owner)._parameters
+
+
+@contextmanager
+def _empty_parameters() -> Iterator[None]:
+    """Models are built with their parameters on meta, but with real buffers, which no file holds."""
+    plain = nn.Module.register_parameter
+
+    def register(self: nn.Module, name: str, param: nn.Parameter | None) -> None:
+        plain(self, name, None if param is None else nn.Parameter(param.to("meta"), requires_grad=False))
+
+    nn.Module.register_parameter = register  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = plain  # type: ignore[method-assign]

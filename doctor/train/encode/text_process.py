@@ -1,0 +1,189 @@
+"""The text encoder in a process of its own, beside the one that trains.
+
+Only it imports transformers, which takes as long as torch, while the other imports diffusers. When it ends, all of
+its memory goes back to the system and to the GPU; and when the system ends it for want of memory, the run can say so.
+It reads one request, a line of JSON, and answers in lines of JSON: {"phase": text} any number of times, then
+{"done": true} or {"error": text}. It ends when the other process does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING
+
+from ..errors import TrainError
+from ..imports import explained_imports
+
+if TYPE_CHECKING:
+    from ..base.quantize import Kind
+
+WATCH_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to encode: `family` is the class name of the transformer, `texts` are prompts by the key of the cache."""
+
+    family: str
+    folders: Mapping[str, str]
+    kind: Kind
+    dtype: str
+    device: str
+    cache: str
+    texts: Mapping[str, str]
+    threads: int
+    masked: bool = False
+
+
+class TextProcess:
+    """Starts the process when it is needed, or before (`start`); there is never more than one."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+        self.errors: IO[str] | None = None
+        self.writer: threading.Thread | None = None
+        self.asked = False
+
+    def start(self) -> None:
+        """Let it import what it will need. Raises TrainError when it cannot be started."""
+        self._started()
+
+    def ask(self, request: Request) -> None:
+        """Hand it the request and return at once. Raises TrainError when it cannot be started."""
+        stream = self._started().stdin
+        line = json.dumps(asdict(request)) + "\n"
+
+        def write() -> None:
+            assert stream is not None
+            with suppress(OSError):  # it is gone; `finish` says why
+                stream.write(line)
+                stream.flush()
+
+        # It reads only when its imports are done, and a pipe holds no more than 64 KiB.
+        self.writer = threading.Thread(target=write, daemon=True)
+        self.writer.start()
+        self.asked = True
+
+    def finish(self, phase: Callable[[str], None]) -> None:
+        """Wait until it has done what it was asked for, if anything, and has ended. Raises TrainError."""
+        if not self.asked or self.process is None or self.process.stdout is None:
+            return self.close()
+        for line in self.process.stdout:
+            answer = json.loads(line) if line.endswith("\n") else {}
+            if "phase" in answer:
+                phase(answer["phase"])
+            elif answer:
+                self.close()
+                if "error" in answer:
+                    raise TrainError(answer["error"])
+                return
+        raise TrainError(self._why(self.process.wait()))
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        process, self.process, self.asked = self.process, None, False
+        if process is not None:
+            process.kill()
+            process.wait()
+            if self.writer is not None:
+                self.writer.join()
+                self.writer = None
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):  # what was not written yet
+                        stream.close()
+        if self.errors is not None:
+            self.errors.close()
+            self.errors = None
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self.process is None:
+            self.errors = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the process
+                "w+", encoding="utf-8", errors="replace"
+            )
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", __name__],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self.errors,
+                    encoding="utf-8",
+                )
+            except OSError as error:
+                raise TrainError(f"The process for the text encoder cannot be started: {error}.") from error
+        return self.process
+
+    def _why(self, code: int) -> str:
+        """Why it has ended too early."""
+        said = ""
+        if self.errors is not None:
+            self.errors.seek(0)
+            said = next((line.strip() for line in reversed(self.errors.readlines()) if line.strip()), "")
+        self.close()
+        if code == -getattr(signal, "SIGKILL", 9):
+            return (
+                "The process with the text encoder was killed (SIGKILL), as the system does when memory runs out. "
+                "Close other programs, or quantize the text encoder (quantize_te: true)."
+            )
+        last = f"Its last line: {said}" if said else "It said nothing."
+        return f"The process with the text encoder ended with code {code}. {last}"
+
+
+def main() -> int:
+    """Encode what one request on stdin asks for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other one ends this one
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+
+    def say(**answer: object) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    try:
+        with explained_imports():
+            import torch
+            import transformers.modeling_utils  # noqa: F401
+
+            from ..failures import explained
+            from .texts import encode_texts
+        # Not before the imports, nor in a thread: on Windows a library that looks at stdin as it is loaded, as
+        # NumPy's does, waits for ever while something reads there (numpy/numpy#24290).
+        request = sys.stdin.buffer.readline()
+        if not request.endswith(b"\n"):
+            return 0  # the other process is gone
+        asked = Request(**json.loads(request))
+        torch.set_num_threads(asked.threads)
+        with explained():
+            encode_texts(asked, lambda text: say(phase=text))
+    except TrainError as error:
+        say(error=str(error))
+        return 1
+    say(done=True)
+    return 0
+
+
+def _end_with(other: int) -> None:
+    """End this process soon after the other has ended, which began this one."""
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(other)
+        # Windows keeps the number of a parent that is gone; elsewhere a dead one may still count as running.
+        while os.getppid() == other and process.is_running():
+            time.sleep(WATCH_SECONDS)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What is trained: LoRA and LoKr, and the files to begin with."""

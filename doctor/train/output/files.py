@@ -1,0 +1,52 @@
+"""Files that are either wholly there or not changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import TrainError
+
+# Windows replaces no file while another program reads it, as virus scanners do right after it was written.
+TRIES, TRY_SECONDS = 20, 0.1
+
+
+@contextmanager
+def atomic(file: Path) -> Iterator[BinaryIO]:
+    """A stream whose content is `file` once the block has ended well. Raises TrainError when it cannot be written."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{file.name.lstrip('.')}.", suffix=".part", dir=file.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).chmod(0o644)
+            _move(Path(name), file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        more = (
+            " Make room there: what was saved before is whole, and the same command goes on from it." if full else ""
+        )
+        raise TrainError(f"{file} cannot be written: {error.strerror or error}.{more}") from error
+
+
+def _move(source: Path, target: Path) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            if not left:
+                raise
+            time.sleep(TRY_SECONDS)

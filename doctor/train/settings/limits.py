@@ -1,0 +1,37 @@
+"""Numbers with which a run would learn nothing or paint nothing, said before it starts. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...model.run import Run
+
+# The sides of the smallest picture that the models take, in pixels: one cell.
+CELL = 16
+
+
+def limits(run: Run) -> Iterator[tuple[str, str]]:
+    """The key or field that is at fault, and a sentence about it without its full stop."""
+    if "/" in run.name or "\\" in run.name:
+        yield "name", f"The name {run.name} has a slash, and files are named after it; write a name without"
+    if run.use_ema and not 0 <= run.ema_decay < 1:
+        yield "ema_decay", f"The ema_decay {run.ema_decay:g} is not a number from 0 to below 1"
+    rank = run.setting("network/linear")
+    if isinstance(rank, float) and not rank.is_integer():
+        yield "rank", f"The rank {rank:g} is not a whole number"
+    prompts = run.setting("sample/prompts", [])
+    if not run.disable_sampling and not (isinstance(prompts, list) and all(isinstance(one, str) for one in prompts)):
+        yield "sample/prompts", "sample.prompts is not a list of texts; write each prompt behind a dash"
+    for dataset in run.datasets:
+        if not 0 <= dataset.caption_dropout <= 1:
+            chance = f"The caption dropout {dataset.caption_dropout:g} is not a number from 0 to 1"
+            yield f"{dataset.key}/caption_dropout_rate", chance
+        small = [resolution for resolution in dataset.resolutions if resolution < CELL]
+        if small:
+            yield (
+                f"{dataset.key}/resolution",
+                f"The resolution {small[0]} is below {CELL} pixels, the smallest picture",
+            )
+    for sample in () if run.disable_sampling else run.samples:
+        if min(sample.width, sample.height) < CELL:
+            yield "samples", f"A sample of {sample.width} x {sample.height} pixels is smaller than {CELL} x {CELL}"

@@ -1,0 +1,102 @@
+"""The words the runner understands in a config, and what they stand for. Free of torch, so a check can be quick."""
+
+from __future__ import annotations
+
+from ...model.run import Run
+
+# Networks by the names of ai-toolkit.
+NETWORKS = ("lora", "lokr")
+
+# Types of numbers by the names trainers use.
+DTYPES: dict[str, str] = {
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "fp32": "float32",
+    "float": "float32",
+    "single": "float32",
+    "float32": "float32",
+    "fp16": "float16",
+    "half": "float16",
+    "float16": "float16",
+}
+
+# Storage of the frozen weights by the names trainers use.
+KINDS: dict[str | None, str] = {
+    None: "none",
+    "none": "none",
+    "int8": "int8",
+    "qint8": "int8",
+    "float8": "float8",
+    "qfloat8": "float8",
+    "qfloat8_e4m3fn": "float8",
+    "nf4": "nf4",
+    "uint4": "nf4",
+    "qint4": "nf4",
+}
+
+_ADAM = ("weight_decay", "betas", "eps")
+# The settings that each optimizer takes.
+OPTIMIZERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("adamw", "adam", "adamw8bit", "adam8bit"), _ADAM),
+    "adafactor": (
+        *("weight_decay", "beta1", "eps", "clip_threshold", "decay_rate"),
+        *("scale_parameter", "relative_step", "warmup_init"),
+    ),
+    "lion": ("weight_decay", "betas"),
+    "lion8bit": ("weight_decay", "betas"),
+    "prodigy": (
+        *_ADAM,
+        *("beta3", "decouple", "use_bias_correction", "safeguard_warmup", "d0", "d_coef", "growth_rate", "slice_p"),
+    ),
+    "adagrad": ("weight_decay", "lr_decay", "eps", "initial_accumulator_value"),
+}
+# Optimizers from a package of their own: the module, and what pip calls it.
+PACKAGES: dict[str, tuple[str, str]] = {
+    "lion": ("lion_pytorch", "lion-pytorch"),
+    "lion8bit": ("lion_pytorch", "lion-pytorch"),
+    "prodigy": ("prodigyopt", "prodigyopt"),
+}
+# ai-toolkit clips no gradients for these: they bound their updates themselves.
+UNCLIPPED = ("adafactor",)
+# How gradients are clipped where the config says it: by their norm, whatever the optimizer, or value by value.
+CLIPS = ("norm", "value")
+# The settings that each schedule takes, all of them numbers.
+SCHEDULERS: dict[str, tuple[str, ...]] = {
+    "constant": ("factor", "total_iters"),
+    "constant_with_warmup": ("num_warmup_steps",),
+    "linear": ("total_iters", "start_factor", "end_factor", "num_warmup_steps"),
+    "cosine": ("total_iters", "eta_min", "num_warmup_steps"),
+    "cosine_with_restarts": ("total_iters", "eta_min", "T_mult", "num_warmup_steps", "num_cycles"),
+    "step": ("step_size", "gamma"),
+    "polynomial": ("total_iters", "num_warmup_steps", "lr_end", "power"),
+}
+# Settings of schedules that divide or count: whole numbers above 0.
+COUNTS = ("total_iters", "step_size", "T_mult", "num_cycles")
+# One name each for Flux and Lumina 2 in ai-toolkit, where all three do what the model's scheduler says.
+SHIFTS = ("shift", "flux_shift", "lumina2_shift")
+SCHEMES = (
+    *("sigmoid", "linear", "weighted", *SHIFTS, "lognorm_blend"),
+    *("one_step", "two_step", "four_step", "eight_step"),
+)
+# Times drawn one by one as `train/drawn` says (drawn.Drawn): what configs of other trainers are put into.
+DRAWN = "drawn"
+FAVOURS = ("balanced", "content", "style")
+LOSSES = ("mse", "mae", "pseudo_huber")
+
+# Of the trained blocks, every so many-th is computed again in backward; the others keep what they made.
+INTERVAL = "gradient_checkpointing_interval"
+
+# The folder in the output folder for what is made once: latents, embeddings, masks.
+CACHE = ".cache"
+
+# Either lets each block be compiled.
+COMPILE = ("model/compile", "model/block_compile")
+
+
+def wants_compile(run: Run) -> bool:
+    """Whether the config asks for compiled blocks."""
+    return any(run.setting(name) for name in COMPILE)
+
+
+# The two kinds of output preservation.
+CLASS, BLANK = "diff_output_preservation", "blank_prompt_preservation"

@@ -1,0 +1,56 @@
+"""Blocks that are computed again, or compiled: fewer numbers kept, the same results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from zdoctor.doctor.train.base.blocks import blocks_of, cannot_compile, checkpointing
+from zdoctor.doctor.train.base.quantize import Kind
+from zdoctor.doctor.train.network.lora import targets
+
+from .test_offload import built, gradients, passed
+
+
+@pytest.mark.parametrize("interval", [2, 3])
+def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) -> None:
+    kept: dict[int, int] = {}
+    found: dict[int, dict[str, Tensor]] = {}
+    for each in (1, interval):
+        model, parameters, _ = built(tiny, "int8")
+        again = checkpointing(model, targets(model), each)
+        model.enable_gradient_checkpointing(gradient_checkpointing_func=again)  # type: ignore[operator]
+        found[each] = gradients(model, parameters)
+        kept[each] = 0
+
+        def pack(x: Tensor, each: int = each) -> Tensor:
+            kept[each] += x.nbytes
+            return x
+
+        with saved_tensors_hooks(pack, lambda x: x):
+            passed(model, 0)
+    assert kept[interval] > 1.5 * kept[1]
+    assert all(torch.equal(found[1][key], value) for key, value in found[interval].items())
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4"])
+def test_blocks_are_traced_whole(tiny: Path, kind: Kind) -> None:
+    """Everything but the making of kernels, which takes minutes; a part that Dynamo cannot follow would fail."""
+    model, _, _ = built(tiny, kind)
+    plain = passed(model, 0)
+    blocks_of(model)[-1].compile(backend="eager", fullgraph=True)
+    found = passed(model, 0)
+    torch.testing.assert_close(found, plain)
+    found.mean().backward()  # type: ignore[no-untyped-call]
+    torch._dynamo.reset()
+
+
+def test_what_compiling_needs_is_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    assert "C++ compiler" in cannot_compile(torch.device("cpu"))
+    assert "mps" in cannot_compile(torch.device("mps"))

@@ -1,0 +1,170 @@
+"""Embeddings and latents are those of the real pipeline, are made once, and never come from random weights."""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers.pipelines.z_image.pipeline_z_image import ZImagePipeline
+from safetensors.torch import load_file, save_file
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
+
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.data.items import Item, read_items
+from zdoctor.doctor.train.data.pictures import Picture
+from zdoctor.doctor.train.encode import latents as encode_module
+from zdoctor.doctor.train.encode import text_encoder as encoders
+from zdoctor.doctor.train.encode.latents import Cache, Latents, component, vae_divisor, write_atomic
+from zdoctor.doctor.train.encode.texts import Texts
+from zdoctor.doctor.train.families import zimage
+
+from ..patient import Recorder, go, run_with
+
+CPU = torch.device("cpu")
+PROMPTS = ("a red circle", "", "a painting of a blue square beside the green sea, no text")
+
+
+def texts(model: Path, cache: Path) -> Texts:
+    folders = {name: model / name for name in zimage.TEXT_PARTS}
+    return Texts(Cache(cache), zimage, folders, torch.float32)
+
+
+def silence(_: str) -> None: ...
+
+
+def test_embeddings_are_those_of_the_pipeline(tiny: Path, tmp_path: Path) -> None:
+    ours = texts(tiny, tmp_path)
+    assert ours.prepare(PROMPTS, CPU, silence) == 3
+    pipe = ZImagePipeline.from_pretrained(str(tiny))
+    for prompt in PROMPTS:
+        theirs, _ = pipe.encode_prompt(prompt, do_classifier_free_guidance=False)
+        states = ours.get(prompt)["states"]
+        assert states.shape == theirs[0].shape
+        torch.testing.assert_close(states, theirs[0], rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_cached_needs_no_text_encoder(tiny: Path, tmp_path: Path) -> None:
+    phases: list[str] = []
+    texts(tiny, tmp_path).prepare(PROMPTS, CPU, silence)
+    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, phases.append) == 0
+    assert phases == []
+    damaged = next(tmp_path.glob("text-*"))
+    damaged.write_bytes(b"half")
+    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, phases.append) == 1
+
+
+def test_another_text_encoder_is_not_answered_from_the_cache(tiny: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(tiny, tmp_path / "model"))
+    texts(model, tmp_path / "cache").prepare(PROMPTS, CPU, silence)
+    weights = model / "text_encoder" / "model.safetensors"
+    tensors = load_file(str(weights))
+    save_file({key: value * 2 for key, value in tensors.items()}, str(weights), metadata={"format": "pt"})
+    assert texts(model, tmp_path / "cache").prepare(PROMPTS, CPU, silence) == 3
+
+
+def test_a_text_encoder_without_all_its_tensors_is_refused_although_transformers_loads_it(
+    tiny: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny, tmp_path / "model"))
+    weights = model / "text_encoder" / "model.safetensors"
+    tensors = load_file(str(weights))
+    gone = "model.layers.1.mlp.down_proj.weight"
+    save_file({k: v for k, v in tensors.items() if k != gone}, str(weights), metadata={"format": "pt"})
+    Qwen3Model.from_pretrained(str(weights.parent))  # random numbers in its place, no error
+    with pytest.raises(TrainError, match=r"text encoder .* layers\.1\.mlp\.down_proj\.weight"):
+        texts(model, tmp_path / "cache").prepare(PROMPTS, CPU, silence)
+
+
+def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    items = read_items(run_with(), {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
+    ours = Latents(Cache(tmp_path), tiny / "vae")
+    middles = Latents(Cache(tmp_path), tiny / "vae", middle=True)
+    assert (ours.prepare(items, CPU, silence), middles.prepare(items, CPU, silence)) == (6, 6)
+    pipe = ZImagePipeline.from_pretrained(str(tiny))
+    from zdoctor.doctor.train.data.items import load_pixels
+
+    for item in items:
+        pixels = pipe.image_processor.preprocess(load_pixels(item))
+        with torch.no_grad():
+            mean = pipe.vae.encode(pixels).latent_dist.mean[0]
+        theirs = (mean - pipe.vae.config.shift_factor) * pipe.vae.config.scaling_factor
+        assert ours.get(item).shape == (16, item.height // 8, item.width // 8)
+        # The posterior of the tiny VAE is as narrow as a trained one's: one sample lies close to the mean.
+        assert (ours.get(item) - theirs).abs().max() < 0.05
+        torch.testing.assert_close(middles.get(item), theirs)
+
+
+def test_a_picture_changed_in_place_gets_a_new_latent(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(circles, tmp_path / "images"))
+    latents = Latents(Cache(tmp_path / "cache"), tiny / "vae")
+
+    def items() -> list[Item]:
+        return read_items(run_with(), {"datasets/0": str(folder)}, 16)
+
+    latents.prepare(items(), CPU, silence)
+    shutil.copy(folder / "0.png", folder / "1.png")
+    assert latents.prepare(items(), CPU, silence) == 0  # the same content is known already
+    (folder / "1.png").write_bytes((folder / "0.png").read_bytes() + b"trailing")
+    assert latents.prepare(items(), CPU, silence) == 1
+
+
+def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
+    latents = Latents(Cache(tmp_path), tiny / "vae")
+    picture = Picture(tmp_path / "x.png", 64, 64, "digest", "")
+    items = [
+        Item(picture, 64, 64, "", "", 0.0),
+        Item(picture, 48, 64, "", "", 0.0),
+        Item(picture, 64, 64, "", "", 0.0, flip_x=True),
+        Item(picture, 64, 64, "", "", 0.0, flip_y=True),
+        Item(picture, 64, 64, "", "", 0.0, place=(0.5, 0.5)),
+        Item(picture, 64, 64, "", "", 0.0, place=(0.5, 0.25)),
+    ]
+    assert len({latents.key(item) for item in items}) == len(items)
+
+
+def test_components_come_from_the_extras_folder_first(tiny: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(tiny / "transformer", bare / "transformer")
+    assert component("vae", bare, tiny) == tiny / "vae"
+    other = shutil.copytree(tiny / "vae", tmp_path / "other" / "vae")
+    assert component("vae", tiny, tmp_path / "other") == other  # what was checked is what is trained on
+    assert component("tokenizer", tiny, tmp_path / "other") == tiny / "tokenizer"
+    with pytest.raises(TrainError, match="no vae folder"):
+        component("vae", bare, None)
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(TrainError, match="cannot be written"):
+        write_atomic(tmp_path / "taken", b"content")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[weakref.ref[Any]] = []
+    for module in (encode_module, encoders):
+        real = module.load_pretrained
+
+        def load(*words: Any, real: Any = real, **options: Any) -> Any:
+            model = real(*words, **options)
+            seen.append(weakref.ref(model))
+            return model
+
+        monkeypatch.setattr(module, "load_pretrained", load)
+
+    class Watch(Recorder):
+        alive: int | None = None
+
+        def phase(self, text: str) -> None:
+            if "transformer" in text:
+                self.alive = sum(model() is not None for model in seen)
+
+    watch = Watch()
+    go(run_with(steps=1), tiny, circles, tmp_path, progress=watch, fresh=True)
+    assert (len(seen), watch.alive) == (2, 0)

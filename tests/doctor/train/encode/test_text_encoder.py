@@ -1,0 +1,72 @@
+"""A text encoder that is streamed in is the one that transformers loads; quantized, it is near to it and smaller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen3Model, T5EncoderModel
+
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
+from zdoctor.doctor.train.encode.latents import Cache
+from zdoctor.doctor.train.encode.pretrained import load_pretrained
+from zdoctor.doctor.train.encode.text_encoder import load_encoder, load_streamed
+from zdoctor.doctor.train.encode.texts import Texts
+from zdoctor.doctor.train.families import zimage
+from zdoctor.tests.flux import healthy_flux
+
+from ..patient import Recorder, go, run_with
+
+CPU = torch.device("cpu")
+IDS = torch.arange(20)[None] % 7 + 1
+
+
+def folder_of(make: Any, tiny: Path) -> Path:
+    return tiny / "text_encoder" if make is Qwen3Model else healthy_flux() / "text_encoder_2"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("make", [Qwen3Model, T5EncoderModel])
+def test_streamed_is_loaded(tiny: Path, make: Any, dtype: torch.dtype) -> None:
+    folder = folder_of(make, tiny)
+    plain = load_pretrained(make, folder, "text encoder", dtype=dtype)
+    streamed = load_streamed(make, folder, "none", dtype, CPU)
+    buffers = dict(streamed.named_buffers())
+    assert all(torch.equal(buffers[name], value) for name, value in plain.named_buffers())
+    with torch.no_grad():
+        assert torch.equal(streamed(IDS)[0], plain(IDS)[0])
+
+
+@pytest.mark.parametrize(("kind", "error"), [("int8", 0.04), ("float8", 0.1), ("nf4", 0.4)])
+@pytest.mark.parametrize("make", [Qwen3Model, T5EncoderModel])
+def test_quantized_is_near(tiny: Path, make: Any, kind: Kind, error: float) -> None:
+    folder = folder_of(make, tiny)
+    plain = load_encoder(make, folder, "text encoder", "none", torch.float32, CPU)
+    small = load_encoder(make, folder, "text encoder", kind, torch.float32, CPU)
+    assert any(isinstance(module, QuantizedLinear) for module in small.modules())
+    assert not any(isinstance(module, torch.nn.Linear) for module in small.modules())
+    with torch.no_grad():
+        found, exact = small(IDS)[0], plain(IDS)[0]
+    assert 0 < (found - exact).norm() < error * exact.norm()
+    size = sum(p.numel() * p.element_size() for p in small.parameters())
+    assert size < sum(p.numel() * p.element_size() for p in plain.parameters())
+
+
+def test_a_missing_tensor_is_an_error(tiny: Path) -> None:
+    with pytest.raises(TrainError, match="in none of its files"):
+        load_streamed(T5EncoderModel, tiny / "vae", "int8", torch.float32, CPU)
+
+
+def test_other_weights_are_other_embeddings(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    folders = {name: tiny / name for name in zimage.TEXT_PARTS}
+    keys = {Texts(Cache(tmp_path), zimage, folders, torch.float32, kind).key("x") for kind in ("none", "int8", "nf4")}
+    assert len(keys) == 3
+    runs = {qtype: run_with(steps=1, text_encoder_quantization=qtype) for qtype in (None, "qfloat8")}
+    losses = [go(run, tiny, circles, tmp_path / str(qtype), fresh=True).losses for qtype, run in runs.items()]
+    assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.05)
+    recorder = Recorder()
+    again = go(run_with(steps=1, text_encoder_quantization="uint3"), tiny, circles, tmp_path / "c", progress=recorder)
+    assert again.losses == losses[0] and any("qtype_te uint3" in note for note in recorder.notes)

@@ -1,0 +1,86 @@
+"""The names in a LoRA's file are those that other programs look for, and nothing in it asks for another scale.
+
+The tables were read off ComfyUI (comfy/lora.py, comfy/utils.py and comfy/weight_adapter at 6f98b15: a tensor is taken
+whose name is a key of its map followed by one of the endings; without an alpha the product counts once) and off
+ai-toolkit (toolkit/network_mixins.py, lora_special.py and the Z-Image model at 27a03a9).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.model.run import Run
+from zdoctor.doctor.train.base.load import build_empty
+from zdoctor.doctor.train.families import family_of
+from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.tests.flux import healthy_flux
+
+from ..patient import run_with, written
+
+STREAM = ("attn.to_q", "attn.to_k", "attn.to_v")
+COMFYUI: dict[str, dict[str, tuple[str, ...]]] = {
+    "Z-Image": {
+        "diffusion_model.layers": (
+            *("attention.to_q", "attention.to_k", "attention.to_v", "attention.to_out.0"),
+            *("feed_forward.w1", "feed_forward.w2", "feed_forward.w3", "adaLN_modulation.0"),
+        ),
+    },
+    "Flux": {
+        "transformer.transformer_blocks": (
+            *(*STREAM, "attn.to_out.0", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj", "attn.to_add_out"),
+            *("ff.net.0.proj", "ff.net.2", "ff_context.net.0.proj", "ff_context.net.2"),
+            *("norm1.linear", "norm1_context.linear"),
+        ),
+        "transformer.single_transformer_blocks": (*STREAM, "proj_mlp", "proj_out", "norm.linear"),
+    },
+}
+ENDINGS = {"lora": {"lora_A.weight", "lora_B.weight"}, "lokr": {"lokr_w1", "lokr_w2", "lokr_w2_a", "lokr_w2_b"}}
+RUNS = {
+    "lora": run_with(),
+    "lokr": run_with(network_type="lokr"),
+    "lokr split": run_with(network_type="lokr", rank=2, settings=written(network__lokr_full_rank=False)),
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("title", COMFYUI)
+def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str, run: Run) -> None:
+    model = build_empty((tiny if title == "Z-Image" else healthy_flux()) / "transformer")
+    family = family_of(model)
+    assert title == family.TITLE
+    shapes = targets(model)
+    keys = list(trainable(add_network(model, shapes, run, 0), family.PREFIX))
+    seen = set()
+    for key in keys:
+        ending = key.rsplit(".", 2 if key.endswith(".weight") else 1)
+        name, last = ending[0], ".".join(ending[1:])
+        blocks, number, inner = next(
+            (start, *name.removeprefix(f"{start}.").split(".", 1))
+            for start in COMFYUI[title]
+            if name.startswith(f"{start}.")
+        )
+        assert number.isdecimal() and inner in COMFYUI[title][blocks]
+        assert last in ENDINGS[run.network_type]
+        assert loaded_by_ai_toolkit(key, title) in expected_by_ai_toolkit(name.removeprefix(family.PREFIX), run)
+        seen.add((blocks, inner))
+    assert seen == {(blocks, inner) for blocks, names in COMFYUI[title].items() for inner in names}
+    assert len(keys) >= 2 * len(shapes)
+
+
+def loaded_by_ai_toolkit(key: str, title: str) -> str:
+    """What its loader makes of a name."""
+    if title == "Z-Image":
+        key = key.replace("diffusion_model.", "transformer.")
+    key = key.replace("lora_A", "lora_down").replace("lora_B", "lora_up").replace(".", "$$")
+    for part in ("lora_down", "lora_up"):
+        key = key.replace(f"$${part}$$", f".{part}.")
+    return key.replace("$$lokr_w1", ".lokr_w1").replace("$$lokr_w2", ".lokr_w2")
+
+
+def expected_by_ai_toolkit(module: str, run: Run) -> set[str]:
+    """The names that its network has for a Linear."""
+    name = f"transformer.{module}".replace(".", "$$")
+    endings = {"lora_down.weight", "lora_up.weight"} if run.network_type == "lora" else ENDINGS["lokr"]
+    return {f"{name}.{ending}" for ending in endings}

@@ -1,0 +1,83 @@
+"""Guidance losses do what ai-toolkit's lines do (SDTrainer.py, 27a03a91), on numbers small enough to follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from zdoctor.doctor.train.step.loss import Guidance, differential, guidance, guided
+
+from ..patient import go, run_with, written
+from .test_preserve import trainer
+
+TARGET = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        (Guidance(3.0, 3.0, "", False, False), 1.0 + 3.0 * (TARGET - 1.0)),
+        # at a quarter of the noise a scale of 3 has fallen to 1.5
+        (Guidance(3.0, 3.0, "", False, True), 1.0 + 1.5 * (TARGET - 1.0)),
+        # the blank answer times 10 / 4 fits the target best
+        (Guidance(3.0, 3.0, "", True, False), 2.5 + 3.0 * (TARGET - 2.5)),
+    ],
+)
+def test_the_guided_target(how: Guidance, expected: torch.Tensor) -> None:
+    said = guided(TARGET, BLANK, how.scales(1, torch.Generator()), torch.tensor([0.25]), how)
+    torch.testing.assert_close(said, expected)
+
+
+def test_what_a_config_asks_for() -> None:
+    assert guidance(run_with()) is None and differential(run_with()) == 1.0
+    asked = written(
+        train__do_guidance_loss=True, train__guidance_loss_target=[2, 4], train__unconditional_prompt="no"
+    )
+    how = guidance(run_with(settings=asked))
+    assert how is not None and how[:3] == (2.0, 4.0, "no")
+    scales = how.scales(100, torch.Generator().manual_seed(0))
+    assert 2.0 <= scales.min() < 2.2 and 3.8 < scales.max() <= 4.0
+    assert differential(run_with(settings=written(train__do_differential_guidance=True))) == 3.0
+
+
+def test_differential_guidance_scales_loss_and_gradient(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    settings = {"train__do_differential_guidance": True, "train__differential_guidance_scale": 2.0}
+    losses, gradients = [], []
+    for asked in ({}, settings):
+        made = trainer(tiny, circles, tmp_path, settings=written(**asked))
+        (loss,) = made.parts(0)
+        losses.append(loss.item())
+        gradients.append(torch.autograd.grad(loss, list(made.parameters.values())))
+    assert losses[1] == pytest.approx(4 * losses[0], rel=1e-5)
+    for once, twice in zip(*gradients, strict=True):
+        torch.testing.assert_close(twice, 2 * once, rtol=1e-4, atol=1e-7)
+
+
+def test_guidance_loss_moves_the_target_away_from_the_blank_prompt(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(tiny, circles, tmp_path, settings=written(train__do_guidance_loss=True))
+    said: list[tuple[Any, torch.Tensor]] = []
+    real = made.predict
+
+    def watched(clean: Any, noise: Any, t: Any, control: Any, captions: Any) -> torch.Tensor:
+        said.append((captions, real(clean, noise, t, control, captions)))
+        said.append((clean, noise))
+        return said[-2][1]
+
+    monkeypatch.setattr(made, "predict", watched)
+    (loss,) = made.parts(0)
+    (blank_words, blank), (clean, noise), (words, guess), _ = said
+    assert set(blank_words) == {""} and "" not in words
+    assert not blank.requires_grad and guess.requires_grad
+    expected = (guess - (blank + 3.0 * (noise - clean - blank))).square().mean()
+    torch.testing.assert_close(loss, expected)
+
+
+def test_a_run_with_guidance_loss(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    settings = written(train__do_guidance_loss=True, train__guidance_loss_target=[2.0, 3.0])
+    assert Path(go(run_with(settings=settings), tiny, circles, tmp_path).lora).is_file()
