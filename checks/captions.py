@@ -67,15 +67,16 @@ def _ends(run: Run) -> str:
     return "The run ends with UnicodeDecodeError at the step that takes this picture, in the first epoch."
 
 
-@rule("DAT004", "warning", "captions-missing", trainers=("ai-toolkit",))
+@rule("DAT004", "warning", "captions-missing", trainers=("ai-toolkit", OWN))
 def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures without a caption.
 
     What: A picture has no file of its name that ends in caption_ext, or there is nothing in it, and there is no
     default_caption. Datasets without a single caption are passed over where there is a trigger word: that is a way
     to train.
-    Why: ai-toolkit says nothing and takes an empty caption (with the trigger word, if there is one). Of captions that
-    end in .caption it reads none while caption_ext is .txt.
+    Why: ai-toolkit says nothing and takes an empty caption (with the trigger word, if there is one), and so does
+    `zdoctor train`. Of captions that end in .caption they read none while caption_ext is .txt. With a config of
+    musubi-tuner, `zdoctor train` leaves the picture out, as musubi-tuner does.
     Repair: Name the ending that the captions have, write the missing ones, or set default_caption.
     Upstream: toolkit/dataloader_mixins.py load_caption (27a03a91)
     Signature: None; the run trains, and the captions have no say.
@@ -86,9 +87,11 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         dataset = next((one for one in run.datasets if one.key == folder.key), None)
         if dataset is None or dataset.default_caption or dataset.is_regularisation or dataset.caption_dropout >= 1:
             continue
+        if dataset.captions != "files":
+            continue
         missing = [image for image in folder.images if not image.caption]
         total = len(folder.images)
-        key, extension = f"{folder.key}/caption_ext", dataset.caption_extension
+        extension = dataset.caption_extension
         instead = [
             one for one in _TEXTS if one != extension.lower() and 2 * folder.captions.get(one, 0) > max(total, 1)
         ]
@@ -112,16 +115,15 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         else:
             continue
         new = instead[0] if instead and len(missing) == total else None
-        pointer = run.pointer(
-            key if run.written(f"{folder.key}/caption_type") is None else f"{folder.key}/caption_type"
-        )
         yield found(
-            run.where(key),
+            run.where(f"{folder.key}/caption_ext"),
             message,
-            otherwise="They are trained with an empty caption, without a message."
+            otherwise="They are left out, without a message."
+            if missing and not dataset.captionless
+            else "They are trained with an empty caption, without a message."
             if alone
             else "They are trained with the trigger word alone, without a message.",
-            evidence={"missing": len(missing), "blank": folder.blank, "new": new, "pointer": pointer},
+            evidence={"missing": len(missing), "blank": folder.blank, "new": new, "pointer": _ending(run, folder)},
             folder=folder.path,
             extension=extension,
             instead=new,
@@ -129,4 +131,46 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             total=total,
             first=missing[0].path if missing else None,
             blank=folder.blank,
+        )
+
+
+def _ending(run: Run, folder: DatasetFolder) -> str:
+    """The pointer of the key that says how ai-toolkit's captions end."""
+    old = f"{folder.key}/caption_type"
+    return run.pointer(f"{folder.key}/caption_ext" if run.written(old) is None else old)
+
+
+@rule("DAT007", "warning", "captions-in-json", trainers=("ai-toolkit", OWN, *BY_FILES))
+def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    """Captions that are JSON where the trainer takes any caption for plain text.
+
+    What: caption_ext (caption_extension) is json, and there are such files beside the pictures.
+    Why: No trainer that zdoctor knows looks into them: the braces, quotes and key names are part of the caption that
+    is trained. sd-scripts takes the first line alone, often nothing but a brace.
+    Repair: Write the captions as plain text into .txt files and name that ending. For ai-toolkit one JSON file with
+    the paths of the pictures as its keys and the caption of each below "caption" does as well, as the dataset_path.
+    Upstream: ai-toolkit toolkit/dataloader_mixins.py load_caption (27a03a91); sd-scripts library/train_util.py
+    read_caption (48d368fa); musubi-tuner dataset/datasources.py get_caption
+    Signature: None; the run trains, and prompts in plain words are not what it was trained on.
+    """
+    for folder in datasets:
+        dataset = next((one for one in run.datasets if one.key == folder.key), None)
+        if dataset is None or dataset.captions != "files" or dataset.caption_extension.lower() != ".json":
+            continue
+        described = sum(image.caption for image in folder.images)
+        if not described or run.written(f"{folder.key}/metadata_file") is not None:
+            continue
+        new = ".txt" if 2 * folder.captions.get(".txt", 0) > len(folder.images) else None
+        written = [f"{folder.key}/{name}" for name in ("caption_type", "caption_ext", "caption_extension")]
+        yield found(
+            run.where(next((key for key in written if run.written(key) is not None), written[-1])),
+            "{count} captions in {folder} end in .json; the trainer takes each of them as plain text."
+            if described > 1
+            else "The caption in {folder} ends in .json; the trainer takes it as plain text.",
+            otherwise="Its first line is trained, often a brace alone, without a message."
+            if dataset.first_line or run.trainer == "sd-scripts"
+            else "Braces, quotes and key names are trained as words of the caption, without a message.",
+            evidence={"captions": described, "new": new, "pointer": _ending(run, folder)},
+            folder=folder.path,
+            count=described,
         )

@@ -23,10 +23,10 @@ def save_as_utf8(finding: Finding, datasets: tuple[DatasetFolder, ...]) -> Itera
         yield Fix(f"save {what} as UTF-8, read as Windows-1252", steps, safety="ask", order=1)
 
 
-@repair("DAT004")
+@repair("DAT004", "DAT007")
 def name_the_ending(finding: Finding, config: Config) -> Iterator[Fix]:
     """The ending that most of the captions have; with it, other words are trained."""
     new = finding.evidence["new"]
-    if new is not None:
+    if new is not None and config.trainer == "ai-toolkit":
         step = SetValue(file_of(finding, config), str(finding.evidence["pointer"]), new)
         yield Fix(f"look for captions that end in {new}", (step,), safety="ask", training_effect="changes-result")

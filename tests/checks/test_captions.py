@@ -1,4 +1,7 @@
-"""DAT003, DAT004, DAT005 and DAT006: captions that Python refuses or that are absent, pictures that nobody meant."""
+"""DAT003 to DAT007: captions that Python refuses, that are absent (DAT004) or JSON (DAT007), pictures nobody meant.
+
+DAT005 and DAT006 are about the pictures.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ from typing import Any
 
 import pytest
 
-from zdoctor.checks.captions import caption_not_utf8, captions_missing
+from zdoctor.checks.captions import caption_not_utf8, captions_in_json, captions_missing
 from zdoctor.checks.pictures import aids_trained_as_pictures, resolution_never_reached
 from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.model import DatasetFolder, Finding, Run, SetValue, WriteText
 from zdoctor.doctor.model.datasets import Garbled
+from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
+from zdoctor.doctor.rules import all_rules
+from zdoctor.doctor.train.data.pictures import read_pictures
 from zdoctor.fixes.captions import name_the_ending, save_as_utf8
 from zdoctor.tests.checks.test_dataset import picture
 
@@ -187,6 +193,49 @@ def test_pictures_without_captions(
         pointer = "/config/process/0/datasets/0/caption_ext"
         wanted = [SetValue("/c/config.json", pointer, ".txt")] if "caption_ext" in settings else []
         assert steps == wanted and all(fix.training_effect == "changes-result" for fix in fixes)
+
+
+@pytest.mark.parametrize("captionless", [True, False])
+def test_the_runner_takes_an_empty_caption_without_a_word_as_well(captionless: bool, tmp_path: Path) -> None:
+    text = config(pictures(tmp_path, a="x", b=None))
+    run, folders = seen(text)
+    dataset = replace(run.datasets[0], captionless=captionless)
+    own = replace(run, trainer=OWN, datasets=(dataset,))
+    assert OWN in next(rule for rule in all_rules() if rule.id == "DAT004").trainers
+    (found,) = captions_missing(own, folders)
+    taken = {picture.file.stem: picture.caption for picture in read_pictures(tmp_path, dataset, {}, None)}
+    assert taken == ({"a": "x", "b": ""} if captionless else {"a": "x"})
+    assert ("empty caption" if captionless else "left out") in found.consequence()
+    for captions in ("names", "default"):
+        other = replace(own, datasets=(replace(dataset, captions=captions),))
+        assert not list(captions_missing(other, folders))
+
+
+@pytest.mark.parametrize(
+    ("ending", "files", "says", "fixes"),
+    [
+        ("json", {"a.json": '{"caption": "a cat"}'}, "The caption in {folder} ends in .json", 0),
+        (".JSON", {"a.JSON": '{"caption": "a cat"}'}, "The caption in {folder} ends in .json", 0),
+        ("json", {"a.json": '{"caption": "a cat"}', "a.txt": "a cat"}, "ends in .json", 1),
+        ("json", {}, "", 0),
+        ("txt", {"a.json": '{"caption": "a cat"}', "a.txt": "a cat"}, "", 0),
+    ],
+)
+def test_captions_in_json_are_trained_as_they_stand(
+    ending: str, files: dict[str, str], says: str, fixes: int, tmp_path: Path
+) -> None:
+    pictures(tmp_path, a=None)
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    text = config(tmp_path, caption_ext=ending)
+    run, folders = seen(text)
+    read = read_config("/c/config.json", text.encode(), {}).config
+    for trainer in ("ai-toolkit", OWN):
+        found = list(captions_in_json(replace(run, trainer=trainer), folders))
+        assert [says.format(folder=tmp_path) in one.text() for one in found] == ([True] if says else [])
+        assert [len(list(name_the_ending(one, read))) for one in found] == ([fixes] if says else [])
+    (picture,) = read_pictures(tmp_path, run.datasets[0], {}, None)
+    assert ("{" in picture.caption) is bool(says)
 
 
 def aids(text: str) -> list[Finding]:
