@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Run, WeightFile, found
+from ..doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ..doctor.model.earlier import EarlierSave
 from ..doctor.model.families import family_of
 from ..doctor.rules import Unestablished, rule
 from .contents import contents
 from .model_files import PROBLEMS
 
 _KEY = "network/pretrained_lora_path"
+_PART = re.compile(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")
 
 
-@rule("MDL006", "warning", "starting-lora-not-read", trainers=("ai-toolkit",))
-def starting_lora_not_read(run: Run, starting_lora: WeightFile | None) -> Iterator[Finding]:
+@rule(
+    "MDL006",
+    "warning",
+    "starting-lora-not-read",
+    prevents=(("IsADirectoryError", r"Is a directory"),),
+    trainers=("ai-toolkit",),
+)
+def starting_lora_not_read(
+    run: Run, starting_lora: WeightFile | None, earlier: EarlierSave | None
+) -> Iterator[Finding]:
     """A LoRA to start from of which the trainer takes nothing.
 
-    What: The file behind network/pretrained_lora_path does not exist, is damaged, or holds no tensor under a name
-    that this architecture's LoRA has.
+    What: The file behind network/pretrained_lora_path does not exist, is a folder, is damaged, or holds no tensor
+    under a name that this architecture's LoRA has. Where a save of the run itself lies, that is taken instead, and
+    nothing is said here.
 
     Why: ai-toolkit prints that the file does not exist and goes on. It takes tensors by name, prints all others in
-    one long line as "Missing keys", and goes on too. The training then starts from zero.
+    one long line as "Missing keys", and goes on too. The training then starts from zero. `zdoctor train` does not
+    start on such a file, and says so before it reads the dataset.
 
     Repair: Name a LoRA that was trained with ai-toolkit for the same model; files of other trainers
     (lora_unet_…, lora_transformer_…) have to be converted first.
@@ -31,19 +44,22 @@ def starting_lora_not_read(run: Run, starting_lora: WeightFile | None) -> Iterat
 
     Signature: Pretrained lora path from config does not exist; Missing keys: ['…']
     """
-    if starting_lora is None or run.kind != "lora":
+    if starting_lora is None or not _is_read(run, earlier):
         return
     place, path = run.where(_KEY), starting_lora.path
-    zero = "Unless the run resumes from a save of its own, it starts from zero, without an error."
+    zero = "The training starts from zero, without an error."
     if starting_lora.problem == "missing":
         yield found(place, "{path}, the LoRA to start from, does not exist.", otherwise=zero, path=path)
         return
-    if starting_lora.problem in ("pickle", "unreadable"):
+    is_folder = starting_lora.problem == "unreadable" and starting_lora.detail == "it is not a file"
+    if starting_lora.problem in ("pickle", "unreadable") and not is_folder:
         raise Unestablished(f"{path} cannot be read: {starting_lora.detail}")
     if starting_lora.problem:
         yield found(
             place,
-            "{path}, the LoRA to start from, is {problem}: {detail}.",
+            "{path}, the LoRA to start from, is no file; name the .safetensors file in it."
+            if is_folder
+            else "{path}, the LoRA to start from, is {problem}: {detail}.",
             otherwise="Opening it fails, after the whole model has been loaded.",
             severity="error",
             path=path,
@@ -51,12 +67,11 @@ def starting_lora_not_read(run: Run, starting_lora: WeightFile | None) -> Iterat
             detail=starting_lora.detail,
         )
         return
-    family = family_of(run)
-    if family is None or run.network_type != "lora":
-        raise Unestablished(f"the names that a {run.network_type} of {run.architecture} has are not known")
-    if any(re.match(family.lora_names, name) for name in starting_lora.tensors):
+    names = _names(run)
+    if any(re.match(names, name) for name in starting_lora.tensors):
         return
     held = contents(starting_lora.tensors)
+    family = family_of(run)
     yield found(
         place,
         "{path}, the LoRA to start from, is {held}; none of its names is one that {family} takes (such as {example})."
@@ -66,6 +81,95 @@ def starting_lora_not_read(run: Run, starting_lora: WeightFile | None) -> Iterat
         evidence={"names": list(starting_lora.tensors)[:5]},
         path=path,
         held=held,
-        family=family.name,
+        family=family.name if family is not None else None,
         example=next(iter(starting_lora.tensors), None),
     )
+
+
+@rule(
+    "MDL008",
+    "warning",
+    "starting-lora-of-another-size",
+    prevents=(("ValueError", r"Unhandled LoRA shape change for "),),
+    trainers=("ai-toolkit",),
+)
+def starting_lora_of_another_size(
+    run: Run, starting_lora: WeightFile | None, earlier: EarlierSave | None, model: ModelFolder
+) -> Iterator[Finding]:
+    """A LoRA to start from that has another rank, or was made for a model of another width.
+
+    What: The matrices in the file behind network/pretrained_lora_path have another rank than the config, or do not
+    fit the layers of the transformer by their other side.
+
+    Why: ai-toolkit fills a smaller LoRA up with zeros on both sides, where the added ranks stay zero to the last step
+    (TRN007 says why), and cuts the upper ranks of a larger one off; a line for each matrix says so. On another width
+    it stops, after the whole model has been loaded. `zdoctor train` takes neither and says so at its start.
+
+    Repair: The rank of the file, or a LoRA of this model.
+
+    Upstream: toolkit/network_mixins.py load_weights (27a03a91)
+
+    Signature: Expanding … from torch.Size([…]); Shrinking …; ValueError: Unhandled LoRA shape change for …
+    """
+    if starting_lora is None or starting_lora.problem or not _is_read(run, earlier):
+        return  # MDL006 speaks of what cannot be read
+    names, path = _names(run), starting_lora.path
+    transformer = model.components.get("transformer")
+    needed = transformer.needed if transformer is not None else None
+    ranks: Counter[int] = Counter()
+    widths: list[tuple[str, int, int]] = []
+    for name, tensor in starting_lora.tensors.items():
+        part = _PART.match(name) if re.match(names, name) and len(tensor.shape) == 2 else None
+        if part is None:
+            continue
+        module, is_down = part[1], part[2] is not None
+        rank, width = tensor.shape if is_down else tensor.shape[::-1]
+        ranks[rank] += 1
+        shape = (needed or {}).get(f"{module}.weight", ())
+        if len(shape) == 2:
+            widths.append((name, width, shape[is_down]))
+    unfit = [one for one in widths if one[1] != one[2]]
+    if unfit:
+        yield found(
+            run.where(_KEY),
+            "{path}, the LoRA to start from, was made for another model: {name} is {theirs} wide, and this "
+            "transformer's layer {ours} (from the headers of both).",
+            otherwise="The run ends with ValueError: Unhandled LoRA shape change, after the model has been loaded."
+            if set(ranks) == {run.rank}
+            else "The run ends with a size mismatch after the model has been loaded, or takes what fits by chance.",
+            evidence={"names": [name for name, _, _ in unfit[:5]]},
+            severity="error",
+            path=path,
+            name=unfit[0][0],
+            theirs=unfit[0][1],
+            ours=unfit[0][2],
+        )
+        return
+    rank = next(iter(ranks)) if len(ranks) == 1 else run.rank
+    if rank != run.rank:
+        yield found(
+            run.where("rank"),
+            "{path}, the LoRA to start from, has rank {rank}, and the config has rank {wanted}.",
+            otherwise="The ranks above {rank} start as zeros on both sides and stay so: they never learn."
+            if rank < run.rank
+            else "The ranks above {wanted} are cut off: the training starts from a part of it.",
+            evidence={"path": path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
+            path=path,
+            rank=rank,
+            wanted=run.rank,
+        )
+    elif ranks and not widths:
+        raise Unestablished("how wide the layers of the transformer are is not known")
+
+
+def _is_read(run: Run, earlier: EarlierSave | None) -> bool:
+    """Whether the trainer looks at the file at all: a save of the run itself goes before it."""
+    return run.kind == "lora" and (earlier is None or bool(earlier.hidden))
+
+
+def _names(run: Run) -> str:
+    """A pattern of the names that are taken."""
+    family = family_of(run)
+    if family is None or run.network_type != "lora":
+        raise Unestablished(f"the names that a {run.network_type} of {run.architecture} has are not known")
+    return family.lora_names

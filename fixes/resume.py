@@ -9,12 +9,14 @@ from ..doctor.rules import repair
 from .config import file_of
 
 
-@repair("TRN007")
+@repair("TRN007", "MDL008")
 def take_the_rank_of_the_save(finding: Finding, config: Config) -> Iterator[Fix]:
-    """With the save's own rank all of it is trained on."""
-    rank = finding.evidence["rank"]
+    """With the rank of the save, or of the LoRA to start from, all of it is trained on."""
+    rank = finding.evidence.get("rank")
+    if rank is None:
+        return
     step = SetValue(file_of(finding, config), str(finding.evidence["pointer"]), rank)
-    yield Fix(f"train rank {rank}, as the save has it", (step,), safety="ask", training_effect="changes-result")
+    yield Fix(f"train rank {rank}, as the saved LoRA has it", (step,), safety="ask", training_effect="changes-result")
 
 
 @repair("TRN010")
