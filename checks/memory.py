@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
+from ..doctor.model.cards import VISIBLE, taken
 from ..doctor.model.families import OWN
 from ..doctor.rules import Unestablished, rule
 
@@ -22,6 +23,7 @@ PERHAPS = (
     "The phase '{phase}' needs {low} to {high} (computed), and {free} are free on {device} ({source}): it may "
     "not fit. It is made of {items}."
 )
+ELSEWHERE = " {other} has room for it: {other_free} are free there."
 SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
 
 
@@ -41,7 +43,12 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
 
     Where several cards of one kind hold the base together, `zdoctor train` shares it out over them and goes on.
 
-    Repair: The settings that lower the peak, the harmless ones first; each says whether it changes the result.
+    The card is the one that the run takes: the first that CUDA_VISIBLE_DEVICES leaves (for ai-toolkit whatever
+    `device` says), and for `zdoctor train` the one that `device: cuda:1` names of these. CUDA counts unlike cards
+    from the fastest on, unless CUDA_DEVICE_ORDER is PCI_BUS_ID; the one with the most room is taken for the first.
+
+    Repair: Another card, where one has room: CUDA_VISIBLE_DEVICES chooses it. The settings that lower the peak, the
+    harmless ones first; each says whether it changes the result.
 
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training
@@ -53,9 +60,10 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     is_certain = low > (memory.total if memory.device == "cpu" else memory.free)
     cards = min(memory.cards, run.batch_size * run.gradient_accumulation)
     shared = memory.only_fits_sharded(cards)
+    other = memory.elsewhere
     yield found(
         run.where("base_model"),
-        (TOO_MUCH if is_certain else PERHAPS) + (SHARED if shared else ""),
+        (TOO_MUCH if is_certain else PERHAPS) + (ELSEWHERE if other else "") + (SHARED if shared else ""),
         otherwise="The run ends out of memory in the phase '{phase}'."
         if is_certain
         else "The run may end out of memory in the phase '{phase}'.",
@@ -64,6 +72,7 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
             "peak": peak.total,
             "margin": memory.margin,
             "free": memory.free,
+            "device": memory.device,
             "assumptions": memory.assumptions,
             **dict(peak.items),
         },
@@ -77,6 +86,8 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
         items=_items(peak),
         cards=cards,
         shared=_size(memory.sharded(max(1, cards))),
+        other=other.device if other else "",
+        other_free=_size(other.free) if other else "",
     )
 
 
@@ -123,15 +134,18 @@ def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Findin
 def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, system: System) -> Iterator[Finding]:
     """A full-size model on a machine where no GPU answers.
 
-    What: The driver was asked and named no card, the model has more than a billion parameters, and the
-    config does not say `device: cpu`.
+    What: The driver was asked and named no card, or CUDA_VISIBLE_DEVICES leaves none of them; the model has more
+    than a billion parameters, and the config does not say `device: cpu`.
 
     Why: ai-toolkit ignores `device` and trains on the processor without a word, where a step of such a model takes
     minutes. Usually the notebook has no accelerator switched on, or the driver is not visible in the container.
 
-    Repair: Switch the accelerator on, or start the container with the GPU; write `device: cpu` to say it is meant.
+    Repair: Switch the accelerator on, start the container with the GPU, or take CUDA_VISIBLE_DEVICES out of the
+    environment; write `device: cpu` to say it is meant.
     """
-    if gpus or run.kind == "other" or run.device.startswith(("cpu", "mps")) or system.os == "darwin":
+    if run.kind == "other" or run.device.startswith(("cpu", "mps")) or system.os == "darwin":
+        return
+    if gpus and taken(run, gpus, system.environment) != ():
         return
     parameters = max((_parameters(part) for part in model.components.values()), default=0)
     if not model.components:
@@ -142,11 +156,15 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         return
     yield found(
         run.where("device"),
-        "No GPU answers on this machine, and {model} has {billions} billion parameters ({source}).",
+        "{variable}={visible} hides every GPU from the run, and {model} has {billions} billion parameters ({source})."
+        if gpus
+        else "No GPU answers on this machine, and {model} has {billions} billion parameters ({source}).",
         otherwise="The run goes on the processor, and every step takes minutes."
         if run.trainer == OWN
         else "The run goes on the processor without a word, and every step takes minutes.",
         evidence={"parameters": parameters},
+        variable=VISIBLE,
+        visible=system.environment.get(VISIBLE, ""),
         model=model.source,
         billions=f"{parameters / 1e9:.1f}",
         source="computed from its files" if model.components else "as published",

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from ..doctor.model import Finding, Gpu, Run, found
+from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
+from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
 from ..doctor.rules import rule
 
@@ -36,25 +37,30 @@ _DRIVERS = {13: 580, 12: 525, 11: 450}  # NVIDIA: CUDA compatibility, minor vers
     "cpu-build-of-torch",
     prevents=(("AssertionError", r"Torch not compiled with CUDA enabled"),),
 )
-def cpu_build_of_torch(run: Run, environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+def cpu_build_of_torch(
+    run: Run, environment: Environment, gpus: tuple[Gpu, ...], system: System
+) -> Iterator[Finding]:
     """PyTorch was installed without CUDA, and there is a card.
 
-    What: The version of torch in the environment that the run will use ends in +cpu, and NVML sees an NVIDIA card.
+    What: The version of torch in the environment that the run will use ends in +cpu, and NVML sees an NVIDIA card,
+    which CUDA_VISIBLE_DEVICES does not hide.
     Why: On Windows `pip install torch` gives the build without CUDA; a package that pins torch can bring it, too.
     Repair: Install the same version from PyTorch's own index for CUDA; zdoctor shows the command.
     Upstream: https://pytorch.org/get-started/locally/
     Signature: AssertionError: Torch not compiled with CUDA enabled
     """
-    if environment.cuda != () or not gpus or run.device == "cpu":
+    candidates = taken(run, gpus, system.environment)
+    if environment.cuda != () or candidates == () or run.device == "cpu":
         return
+    cards = gpus if isinstance(candidates, Unknown) else candidates
     yield found(
         None,
         "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",
         otherwise="The trainer ends at its first use of CUDA, or trains on the processor for days.",
-        evidence=_evidence(environment, gpus),
+        evidence=_evidence(environment, cards),
         python=environment.python,
         torch=environment.versions["torch"],
-        card=gpus[0].name,
+        card=cards[0].name,
     )
 
 
@@ -67,13 +73,15 @@ def cpu_build_of_torch(run: Run, environment: Environment, gpus: tuple[Gpu, ...]
         ("AcceleratorError", r"no kernel image is available for execution on the device"),
     ),
 )
-def torch_without_kernels(environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+def torch_without_kernels(
+    run: Run, environment: Environment, gpus: tuple[Gpu, ...], system: System
+) -> Iterator[Finding]:
     """This build of PyTorch holds no code for this card.
 
     What: The CUDA version of the torch wheel (from its version, such as 2.6.0+cu124) against the compute capability
-    of the cards. Wheels up to CUDA 12.6 hold code up to 9.0, so none for the RTX 50 series; those of CUDA 12.8 begin
-    at 7.0 (torch 2.7, and from 2.11 on: 7.5), those of CUDA 13 at 7.5, so none for the P100, V100 or GTX 10 series.
-    Only official wheels are judged, and only when no card of the machine is served.
+    of the card that the run takes. Wheels up to CUDA 12.6 hold code up to 9.0, so none for the RTX 50 series; those
+    of CUDA 12.8 begin at 7.0 (torch 2.7, and from 2.11 on: 7.5), those of CUDA 13 at 7.5, so none for the P100, V100
+    or GTX 10 series. Only official wheels are judged, and where several cards may be meant, only when none is served.
     Why: The import works and the card is found; the first kernel fails.
     Repair: Install torch for another CUDA version; zdoctor shows the command where the same version of torch has one.
     Upstream: https://github.com/pytorch/pytorch/blob/main/RELEASE.md (CUDA support matrix),
@@ -82,11 +90,13 @@ def torch_without_kernels(environment: Environment, gpus: tuple[Gpu, ...]) -> It
     current PyTorch installation
     """
     cuda, torch = environment.cuda, release(environment.versions.get("torch", ""))
-    if not cuda or not gpus:
+    candidates = taken(run, gpus, system.environment)
+    cards = gpus if isinstance(candidates, Unknown) else candidates
+    if not cuda or not cards:
         return
     lowest, highest = _served(cuda, torch)
-    known = [card.capability for card in gpus if card.capability is not None]
-    if len(known) < len(gpus) or any(lowest <= capability <= highest for capability in known):
+    known = [card.capability for card in cards if card.capability is not None]
+    if len(known) < len(cards) or any(lowest <= capability <= highest for capability in known):
         return
     yield found(
         None,
@@ -97,10 +107,10 @@ def torch_without_kernels(environment: Environment, gpus: tuple[Gpu, ...]) -> It
         "wheels for CUDA {cuda} begin at {lowest}.",
         otherwise="The first computation on the card ends with: no kernel image is available for execution on the "
         "device.",
-        evidence=_evidence(environment, gpus),
+        evidence=_evidence(environment, cards),
         python=environment.python,
         torch=environment.versions["torch"],
-        card=gpus[0].name,
+        card=cards[0].name,
         capability=_dotted(known[0]),
         cuda=_dotted(cuda),
         lowest=_dotted(lowest),

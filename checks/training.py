@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Gpu, Run, found
+from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
+from ..doctor.model.cards import taken
 from ..doctor.model.families import OTHERS, OWN
-from ..doctor.rules import rule
+from ..doctor.rules import Unestablished, rule
 
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
@@ -52,7 +53,7 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
 
 
 @rule("TRN002", "warning", "bf16-without-hardware", trainers=OTHERS)
-def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> Iterator[Finding]:
     """bf16 on a card that has no bf16.
 
     What: The run computes in bf16, and the card is older than compute capability 8.0 (T4, V100, P100, GTX, RTX 20).
@@ -62,18 +63,21 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     Repair: A newer card, or fewer pixels (512 or 768) and patience.
     Signature: None; steps that take several times as long as expected.
     """
-    if run.kind not in ("lora", "finetune") or run.dtype not in _BRAIN or not gpus:
+    if run.kind not in ("lora", "finetune") or run.dtype not in _BRAIN:
         return
-    card = gpus[0]  # the trainer takes the first visible one
-    if card.capability is None or card.capability >= (8, 0):
+    candidates = taken(run, gpus, system.environment)
+    if isinstance(candidates, Unknown):
+        raise Unestablished(candidates.reason)
+    if not candidates or any((gpu.capability or (8, 0)) >= (8, 0) for gpu in candidates):
         return
+    card, capability = candidates[0], candidates[0].capability or ()
     yield found(
         run.where("dtype"),
         "{card} (compute capability {capability}) has no bf16 arithmetic, so PyTorch emulates it.",
         otherwise="The run works, but every step takes several times as long, and attention needs more memory.",
-        evidence={"capability": list(card.capability), "source": card.source, "resolutions": _sizes(run)},
+        evidence={"capability": list(capability), "source": card.source, "resolutions": _sizes(run)},
         card=card.name,
-        capability=".".join(map(str, card.capability)),
+        capability=".".join(map(str, capability)),
     )
 
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Fix, Memory, Run, SetValue, TrainingEffect
+from ..doctor.model import Finding, Fix, Memory, Run, SetValue, System, TrainingEffect
+from ..doctor.model.shell import setting
 from ..doctor.rules import repair
 
 _ORDER: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
+
+
+@repair("MEM001")
+def choose_another_card(finding: Finding, memory: Memory, system: System) -> Iterator[Fix]:
+    """The environment variables that choose a card with room."""
+    if (other := memory.elsewhere) is not None:
+        names = " and ".join("=".join(pair) for pair in other.variables)
+        title = f"train on {other.device}: set {names} in the terminal that starts the trainer"
+        yield Fix(title, (), "show", command=setting(other.variables, system.os))
 
 
 @repair("MEM001")
@@ -30,7 +40,7 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
     else:
         sizes = [f"{size / 2**30:.1f} GiB" for size in (lowest, high, memory.free)]
         why = "with all settings the peak is {}, perhaps {} (computed), and {} are free".format(*sizes)
-    yield Fix(f"free memory on {memory.device} or use one with more: {why}", (), "show")
+    yield Fix(f"free memory on {memory.device}, or use one with more: {why}", (), "show")
 
 
 def _shown(value: object) -> str:

@@ -7,12 +7,14 @@ own context cannot be traced and is an assumption with a range.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..architectures.bytes import QUANTIZED, WIDTHS
 from ..architectures.network import offloaded_share
 from ..architectures.sizes import Sizes, sizes_of
-from ..model import DatasetFolder, Gpu, Memory, ModelFolder, Run, System, Unknown
+from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
+from ..model.cards import BY_BUS, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.families import OWN
 from .ladder import alternatives_of
 from .peaks import highest_of, phases_of
@@ -34,7 +36,8 @@ def predict(
 ) -> Memory | Unknown:
     """Predicted device memory of a LoRA training of Z-Image or Flux; Unknown for what no closed form was made for.
 
-    The card with the most free memory is assumed; without one, or with `device: cpu`, the system's RAM.
+    It is held against the card that the run takes, or the system's RAM where it takes none. Where several may be
+    meant, against the one that has the most room.
     """
     sizes = sizes_of(run, model)
     if isinstance(sizes, Unknown):
@@ -43,8 +46,16 @@ def predict(
     if reason:
         return Unknown(reason)
     run = replace(run, batch_size=max(1, run.batch_size), rank=max(0, run.rank))
-    card = None if run.device == "cpu" else max(gpus, key=lambda gpu: gpu.memory_free, default=None)
+    candidates, seen = taken(run, gpus, system.environment), visible(gpus, system.environment)
+    if isinstance(candidates, Unknown):
+        return candidates
+    shown = () if isinstance(seen, Unknown) else seen
     known = () if isinstance(datasets, Unknown) else datasets
+
+    def left(gpu: Gpu) -> int:
+        return gpu.memory_free - highest_of(run, sizes, known, gpu)
+
+    card = max(candidates, key=left, default=None)
     phases = tuple(phases_of(run, sizes, known, card))
     free = card.memory_free if card else system.memory_available
     peak = max(phases, key=lambda phase: phase.total)
@@ -54,21 +65,38 @@ def predict(
         return _host_peak(changed, sizes, card) if card else 0
 
     return Memory(
-        device=f"cuda:{card.index} {card.name}" if card else "cpu",
+        device=_named(card) if card else "cpu",
         phases=phases,
         total=card.memory_total if card else system.memory_total,
         free=free,
         budget_source=card.source if card else "measured: the system's available memory",
-        assumptions=_assumptions(sizes, card, datasets),
+        assumptions=_assumptions(sizes, card, len(candidates) > 1, datasets),
         host_peak=host(run) if card else peak.total,
         host_free=system.memory_available,
         alternatives=tuple(alternatives_of(run, sizes, known, card, host, system.memory_available)),
         margin=highest_of(run, sizes, known, card) - peak.total,
-        cards=len(gpus) if card and len({gpu.name for gpu in gpus}) == 1 and not offloaded_share(run) else 1,
-        least_free=min((gpu.memory_free for gpu in gpus), default=0),
+        cards=sharing(shown) if card and not offloaded_share(run) else 1,
+        least_free=min((gpu.memory_free for place in shown for gpu in place), default=0),
         blocks=blocks,
         block=blocks // max(1, sizes.layers + 2 * sizes.refiners),
+        elsewhere=_elsewhere(run, gpus, candidates, system, left) if card and left(card) < 0 else None,
     )
+
+
+def _named(card: Gpu) -> str:
+    return f"GPU {card.index}, {card.name}"
+
+
+def _elsewhere(
+    run: Run, gpus: Sequence[Gpu], candidates: Sequence[Gpu], system: System, left: Callable[[Gpu], int]
+) -> Elsewhere | None:
+    """The card with the most room, where the run has room on it and a variable is all that it takes."""
+    others = [gpu for gpu in gpus if gpu not in candidates and left(gpu) >= 0]
+    if not others or "LOCAL_RANK" in system.environment or (run.trainer == OWN and run.device != "cuda"):
+        return None
+    other = max(others, key=left)
+    order = () if known_order(gpus, system.environment) else ((ORDER, BY_BUS),)
+    return Elsewhere(_named(other), other.memory_free, (*order, (VISIBLE, str(gpus.index(other)))))
 
 
 def _not_covered(run: Run) -> str:
@@ -103,10 +131,17 @@ def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     return HOST_BASE + (weights_of(sizes, run) if run.quantization else waiting)
 
 
-def _assumptions(sizes: Sizes, card: Gpu | None, datasets: tuple[DatasetFolder, ...] | Unknown) -> str:
+def _assumptions(
+    sizes: Sizes, card: Gpu | None, is_one_of_several: bool, datasets: tuple[DatasetFolder, ...] | Unknown
+) -> str:
     parts = [f"captions of up to {sizes.kind.text} tokens"]
     if card:
         parts.append("a CUDA context of 0.25 to 0.65 GiB")
+    if card and is_one_of_several:
+        parts.append(
+            f"that CUDA counts {_named(card)} first (the cards are unlike, and it counts the fastest first; with "
+            f"{ORDER}={BY_BUS} it counts as nvidia-smi does)"
+        )
     if isinstance(datasets, Unknown):
         parts.append("pictures as large as the resolution")
     if sizes.assumed:

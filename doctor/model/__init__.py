@@ -5,7 +5,7 @@ from .datasets import DatasetFolder, Image
 from .facts import Entry, Facts, Files, Gpu, System, WritePlace, Writes
 from .findings import SEVERITIES, Finding, Outcome, Report, Severity, found
 from .hub import Hub, HubFile, HubRepo
-from .memory import Alternative, Memory, Phase
+from .memory import Alternative, Elsewhere, Memory, Phase
 from .microstep import MicroStep
 from .plans import (
     CopyItem,
@@ -40,6 +40,7 @@ __all__ = [
     "CopyItem",
     "Dataset",
     "DatasetFolder",
+    "Elsewhere",
     "Entry",
     "ExtractFiles",
     "Facts",

@@ -64,7 +64,10 @@ class System:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One card. `source` says how the numbers were got ("measured: NVML", "recorded: …")."""
+    """One card. `source` says how the numbers were got ("measured: NVML", "recorded: …").
+
+    `index` is NVML's, `uuid` "" where it is not known.
+    """
 
     index: int
     name: str
@@ -73,6 +76,7 @@ class Gpu:
     capability: tuple[int, int] | None
     driver: str
     source: str
+    uuid: str = ""
 
 
 @dataclass(frozen=True)

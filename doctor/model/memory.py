@@ -32,12 +32,22 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Another card, `free` bytes of which are enough, and the environment variables that choose it."""
+
+    device: str
+    free: int
+    variables: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Memory:
     """Predicted device memory, phase by phase, with the measured budget it is held against.
 
     Each of the `alternatives` is applied on top of the ones before it. The true peak is expected within `margin`
-    bytes of the computed one. There are `cards` of the same kind, of which the fullest has `least_free` bytes left;
-    the transformer's blocks take `blocks` bytes, the largest of them `block`.
+    bytes of the computed one. CUDA shows `cards` of the same kind, of which the fullest has `least_free` bytes left;
+    the transformer's blocks take `blocks` bytes, the largest of them `block`. `elsewhere` is where the run would fit,
+    when it does not fit here.
     """
 
     device: str
@@ -54,6 +64,7 @@ class Memory:
     least_free: int = 0
     blocks: int = 0
     block: int = 0
+    elsewhere: Elsewhere | None = None
 
     @property
     def peak(self) -> Phase:

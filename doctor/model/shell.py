@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _PLAIN = frozenset("/._-+@%=:,")
 
 
@@ -17,3 +19,10 @@ def quoted(word: str) -> str:
     if "\\" in word or not any(c in word for c in '"$`!'):
         return f'"{word}"'
     return "'" + word.replace("'", "'\\''") + "'"
+
+
+def setting(variables: Iterable[tuple[str, str]], system: str) -> str:
+    """Environment variables as they are set for what is started after: in sh, and on Windows in PowerShell."""
+    if system == "windows":
+        return "; ".join(f'$env:{name} = "{value}"' for name, value in variables)
+    return "export " + " ".join(f"{name}={quoted(value)}" for name, value in variables)

@@ -55,8 +55,12 @@ def _card(nvml: Any, index: int, driver: str) -> Gpu:
         capability: tuple[int, int] | None = (int(major), int(minor))
     except nvml.NVMLError:
         capability = None
+    try:
+        uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+    except nvml.NVMLError:
+        uuid = ""
     name = _text(nvml.nvmlDeviceGetName(handle))
-    return Gpu(index, name, int(memory.total), int(memory.free), capability, driver, "measured: NVML")
+    return Gpu(index, name, int(memory.total), int(memory.free), capability, driver, "measured: NVML", uuid)
 
 
 def _text(value: str | bytes) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Only variables that change what a trainer or the hub does; a token is never among them.
 VARIABLES = (
+    "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "HF_ENDPOINT",
     "HF_HOME",
@@ -35,6 +36,7 @@ VARIABLES = (
     "HF_HUB_DISABLE_XET",
     "HF_HUB_OFFLINE",
     "HUGGINGFACE_HUB_CACHE",
+    "LOCAL_RANK",
     "PYTHONUTF8",
     "PYTORCH_ALLOC_CONF",
     "TRANSFORMERS_OFFLINE",

@@ -15,6 +15,7 @@ _LISTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "memory_free": _WHOLE,
         "capability": (list, _NONE),
         "driver": (str, _NONE),
+        "uuid": (str, _NONE),
     },
     "mounts": {"point": _TEXT, "filesystem": (str, _NONE), "free": (int, _NONE), "refusal": (str, _NONE)},
     "speeds": {

@@ -18,7 +18,7 @@ import base64
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
@@ -67,7 +67,11 @@ class RecordedWorld:
     def _live_system(self) -> System:
         if self.live is None:
             raise MachineError("it records no system")
-        return self.live.system
+        system = self.live.system
+        if self.record.get("gpus") is None:
+            return system
+        # what chooses among this machine's cards says nothing about the recorded ones
+        return replace(system, environment={k: v for k, v in system.environment.items() if not k.startswith("CUDA_")})
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -262,6 +266,7 @@ class RecordedWorld:
                 capability=tuple(card["capability"]) if card.get("capability") else None,
                 driver=card.get("driver", "unknown"),
                 source=f"recorded: {self.about}",
+                uuid=card.get("uuid") or "",
             )
             for index, card in enumerate(given)
         )

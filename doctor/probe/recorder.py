@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model.cards import VISIBLE
 from .image import IMAGES
 from .recorded import SCHEMA
 from .world import Mount, Paths, Shapes, Stat, World
@@ -145,6 +146,9 @@ class Recorder:
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         answer = self.world.gpus()
         self._gpus = answer.reason if isinstance(answer, Unknown) else [asdict(card) for card in answer]
+        if not isinstance(answer, Unknown) and "GPU-" not in self.system.environment.get(VISIBLE, ""):
+            for card in self._gpus:
+                del card["uuid"]  # nobody hands on the number of a card that nothing names by it
         return answer
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:

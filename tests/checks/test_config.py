@@ -1,6 +1,7 @@
 """CFG001, CFG002, CFG003 and CFG004: sick configs, healthy twins, the trainer's own examples, and misspelt keys."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.configs import read_config
-from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, T4, examined, parses, seed
+from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, LINUX, T4, examined, parses, seed
 from zdoctor.tests.checks.mutations import Score, judge, slips
 
 
@@ -21,6 +22,22 @@ def changed(key: str, value: str, text: str = KAGGLE) -> str:
     assert line is not None, key
     new = f"{line.group(1)}{key}: {value}\n" if value else ""
     return text[: line.start()] + new + text[line.end() :]
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({}, []),  # CUDA counts one of the two first, and nobody knows which
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, ["Tesla T4"]),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}, ["Tesla T4"]),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1"}, []),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+    ],
+)
+def test_bf16_is_asked_of_the_card_that_the_run_takes(environment: dict[str, str], found: list[str]) -> None:
+    l4 = replace(T4, index=1, name="NVIDIA L4", capability=(8, 9))
+    findings = examined(KAGGLE, "TRN002", gpus=[T4, l4], system=replace(LINUX, environment=environment))
+    assert [finding.args["card"] for finding in findings] == found
 
 
 @pytest.mark.parametrize("source", ["seed", "twin"])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
+from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System
+from zdoctor.doctor.model.families import OWN
+from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.fixes.memory import lower_the_peak
+from zdoctor.fixes.memory import choose_another_card, lower_the_peak
+from zdoctor.tests.machines import gpu, load
 from zdoctor.tests.models import probed, run_of
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 30 * GIB, 28 * GIB)
@@ -80,6 +85,88 @@ def test_cards_of_a_kind_share_what_one_cannot_hold(
     (finding,) = vram_over_budget(run, seen)
     assert finding.severity == "error"
     assert ("shares the base out over 2 of the cards" in finding.text()) is shared
+
+
+FULL, FREE = (replace(card(48), memory_free=3 * GIB, name="A6000"), replace(card(48), index=1, name="A6000"))
+SMALL = replace(card(2, (6, 1)), name="GT 1030")
+BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environment", "device", "variables"),
+    [
+        ((FULL, FREE), {}, "GPU 0, A6000", "CUDA_VISIBLE_DEVICES=1"),
+        ((FULL, FREE), {"CUDA_VISIBLE_DEVICES": "0"}, "GPU 0, A6000", "CUDA_VISIBLE_DEVICES=1"),
+        ((FULL, FREE), {"CUDA_VISIBLE_DEVICES": "1"}, None, ""),
+        ((FULL, FREE), {"CUDA_VISIBLE_DEVICES": "1,0"}, None, ""),
+        ((FREE, FULL), {}, None, ""),
+        ((FREE, FULL), {"CUDA_VISIBLE_DEVICES": "1"}, "GPU 1, A6000", "CUDA_VISIBLE_DEVICES=0"),
+        ((FULL, FULL), {}, "GPU 0, A6000", ""),
+        ((SMALL, FREE), {}, None, ""),  # CUDA counts one of the two first, which need not be this one
+        ((SMALL, FREE), BY_BUS, "GPU 0, GT 1030", "CUDA_VISIBLE_DEVICES=1"),
+        ((SMALL, FREE), {**BY_BUS, "CUDA_VISIBLE_DEVICES": "1"}, None, ""),
+        ((SMALL, FULL), {}, "GPU 1, A6000", ""),
+        (
+            (replace(SMALL, uuid="GPU-a"), replace(FREE, uuid="GPU-b")),
+            {"CUDA_VISIBLE_DEVICES": "GPU-a"},
+            "GPU 0, GT 1030",
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID and CUDA_VISIBLE_DEVICES=1",
+        ),
+    ],
+)
+def test_the_card_that_the_run_takes_is_counted_with(
+    gpus: tuple[Gpu, ...], environment: dict[str, str], device: str | None, variables: str
+) -> None:
+    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(gpus))
+    run, system = zimage(), replace(SYSTEM, environment=environment)
+    seen = predict(run, probed(run), (), system, gpus)
+    assert isinstance(seen, Memory)
+    found = list(vram_over_budget(run, seen))
+    assert [finding.evidence["device"] for finding in found] == ([] if device is None else [device])
+    for finding in found:
+        assert finding.severity == "error" and f"are free on {device} (recorded)" in finding.text()
+        fixes = list(choose_another_card(finding, seen, system))
+        assert ("has room for it: 48.0 GiB are free there." in finding.text()) is bool(variables) is bool(fixes)
+        for fix in fixes:
+            assert f"set {variables} in the terminal" in fix.title and fix.safety == "show" and not fix.steps
+            assert fix.command == f"export {variables.replace(' and', '')}"
+            (on_windows,) = choose_another_card(finding, seen, replace(system, os="windows"))
+            assert on_windows.command.endswith(f'$env:CUDA_VISIBLE_DEVICES = "{variables[-1]}"')
+
+
+@pytest.mark.parametrize(("device", "rank"), [("cuda:0", None), ("cuda", "0")])
+def test_a_card_that_the_config_names_or_a_process_was_given_is_not_exchanged(device: str, rank: str | None) -> None:
+    run = zimage(trainer=OWN, device=device)
+    system = SYSTEM if rank is None else replace(SYSTEM, environment={"LOCAL_RANK": rank})
+    seen = predict(run, probed(run), (), system, (FULL, FREE))
+    assert isinstance(seen, Memory) and seen.elsewhere is None
+    (finding,) = vram_over_budget(run, seen)
+    assert "GPU 0" in finding.text() and "has room" not in finding.text()
+
+
+@pytest.mark.parametrize(
+    ("free", "environment", "found"),
+    [
+        ((3.0, 47.0), {}, ["MEM001"]),
+        ((3.0, 47.0), {"CUDA_VISIBLE_DEVICES": "1"}, []),
+        ((47.0, 3.0), {}, []),
+        ((47.0, 3.0), {"CUDA_VISIBLE_DEVICES": "1"}, ["MEM001"]),
+        ((47.0, 47.0), {"CUDA_VISIBLE_DEVICES": ""}, ["MEM003"]),
+        ((47.0, 47.0), {"CUDA_VISIBLE_DEVICES": "2"}, ["MEM003"]),
+    ],
+)
+def test_a_recorded_server_with_two_cards(
+    free: tuple[float, ...], environment: dict[str, str], found: list[str]
+) -> None:
+    record = load("healthy")
+    record["gpus"] = [gpu("NVIDIA RTX A6000", 48.0, left, (8, 6)) for left in free]
+    record["system"]["environment"] = environment
+    text = (Path(__file__).parent.parent / "configs" / "server_healthy.yaml").read_bytes()
+    seen = examine_config("config.yaml", RecordedWorld(record), text=text).report
+    assert [finding.rule for finding in seen.errors] == found
+    for finding in seen.errors:
+        if finding.rule == "MEM003":
+            assert f"CUDA_VISIBLE_DEVICES={environment['CUDA_VISIBLE_DEVICES']} hides every GPU" in finding.text()
 
 
 def test_the_fix_is_the_shortest_ladder_that_fits() -> None:

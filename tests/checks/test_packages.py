@@ -19,6 +19,7 @@ from zdoctor.doctor.model.environment import Environment, release
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.packages import NAMES, build, named, probe_environment
 from zdoctor.fixes.packages import install_the_package, install_torch_for_this_card, update_the_package
+from zdoctor.tests.checks.config_cases import LINUX
 from zdoctor.tests.models import run_of
 
 VERSIONS = {
@@ -132,8 +133,8 @@ def test_wheels_cards_and_drivers(
 ) -> None:
     seen, gpus, run = at(tmp_path, build_of_torch=build_of_torch), (card(capability, driver),), run_of("m")
     found = {
-        "PKG001": list(packages.cpu_build_of_torch(run, seen, gpus)),
-        "PKG002": list(packages.torch_without_kernels(seen, gpus)),
+        "PKG001": list(packages.cpu_build_of_torch(run, seen, gpus, LINUX)),
+        "PKG002": list(packages.torch_without_kernels(run, seen, gpus, LINUX)),
         "PKG003": list(packages.driver_older_than_torch(seen, gpus)),
     }
     assert " ".join(name for name, findings in found.items() if findings) == rules
@@ -152,22 +153,34 @@ def test_wheels_cards_and_drivers(
 
 def test_cards_of_which_one_is_served_or_unknown_are_no_finding(tmp_path: Path) -> None:
     seen = at(tmp_path, build_of_torch="2.13.0+cu130")
-    assert not list(packages.torch_without_kernels(seen, (card(PASCAL), card(ADA))))
-    assert not list(packages.torch_without_kernels(seen, (card(PASCAL), card(None))))
-    assert not list(packages.torch_without_kernels(seen, ()))
-    assert len(list(packages.torch_without_kernels(seen, (card(PASCAL), card(VOLTA))))) == 1
+    assert not list(packages.torch_without_kernels(run_of("m"), seen, (card(PASCAL), card(ADA)), LINUX))
+    assert not list(packages.torch_without_kernels(run_of("m"), seen, (card(PASCAL), card(None)), LINUX))
+    assert not list(packages.torch_without_kernels(run_of("m"), seen, (), LINUX))
+    assert len(list(packages.torch_without_kernels(run_of("m"), seen, (card(PASCAL), card(VOLTA)), LINUX))) == 1
+
+
+@pytest.mark.parametrize(("visible", "found"), [("0", 1), ("1", 0), ("1,0", 0), ("0,1", 1), ("", 0)])
+def test_the_card_that_the_run_takes_is_judged(visible: str, found: int, tmp_path: Path) -> None:
+    """A P100 beside an RTX 4090: this build of PyTorch serves the second alone."""
+    seen, run = at(tmp_path, build_of_torch="2.13.0+cu130"), run_of("m")
+    by_bus = replace(LINUX, environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": visible})
+    findings = list(packages.torch_without_kernels(run, seen, (card(PASCAL, name="P100"), card(ADA)), by_bus))
+    assert [finding.args["card"] for finding in findings] == ["P100"] * found
+    on_cpu = at(tmp_path / "cpu", build_of_torch="2.13.0+cpu")
+    assert bool(list(packages.cpu_build_of_torch(run, on_cpu, (card(ADA), card(ADA)), by_bus))) is (visible != "")
 
 
 def test_a_cpu_build_really_says_what_the_rule_says() -> None:
     """The torch of these tests: where it is built without CUDA, its first use of a card fails as predicted."""
     seen = environment(Path("nowhere"), replace(run_of("m"), trainer="zdoctor"))
     assert isinstance(seen, Environment)
-    assert bool(list(packages.cpu_build_of_torch(run_of("m"), seen, (card(ADA),)))) is (torch.version.cuda is None)
+    findings = list(packages.cpu_build_of_torch(run_of("m"), seen, (card(ADA),), LINUX))
+    assert bool(findings) is (torch.version.cuda is None)
     if torch.version.cuda is None:
         with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
             torch.zeros(1).to("cuda")
     on_purpose = replace(run_of("m"), device="cpu")
-    assert not list(packages.cpu_build_of_torch(on_purpose, seen, (card(ADA),)))
+    assert not list(packages.cpu_build_of_torch(on_purpose, seen, (card(ADA),), LINUX))
 
 
 @pytest.mark.parametrize(

@@ -163,12 +163,38 @@ def test_old_cards_hold_the_attention_scores() -> None:
     assert scores(replace(run, dtype="fp16"), T4) == 0
 
 
-def test_the_card_with_the_most_free_memory_is_the_budget() -> None:
-    memory = predicted(zimage(), T4, A6000)
-    assert (memory.device, memory.free, memory.budget_source) == ("cuda:1 RTX A6000", 47 * GIB, "recorded: an A6000")
-    here = predicted(zimage(device="cpu"), T4)
+def test_the_card_that_the_run_takes_is_the_budget() -> None:
+    memory = predicted(zimage(trainer=OWN, device="cuda:1"), A6000, replace(A6000, index=7, memory_free=9 * GIB))
+    assert (memory.device, memory.free, memory.budget_source) == ("GPU 7, RTX A6000", 9 * GIB, "recorded: an A6000")
+    here = predicted(zimage(trainer=OWN, device="cpu"), T4)
     assert (here.device, here.free) == ("cpu", 28 * GIB)
     assert not any("CUDA" in item for phase in here.phases for item in phase.items)
+    hidden = replace(SYSTEM, environment={"CUDA_VISIBLE_DEVICES": ""})
+    seen = predict(zimage(), probed(zimage()), (), hidden, (T4,))
+    assert isinstance(seen, Memory) and seen.device == "cpu"
+
+
+def test_of_unlike_cards_the_one_with_the_most_room_is_taken_for_the_first() -> None:
+    """CUDA counts the fastest first, by a measure that nobody tells."""
+    memory = predicted(zimage(), T4, A6000)
+    assert memory.device == "GPU 1, RTX A6000" and memory.elsewhere is None and memory.cards == 1
+    assert "assumes" in memory.assumptions and "that CUDA counts GPU 1, RTX A6000 first" in memory.assumptions
+    assert "that CUDA counts" not in predicted(zimage(), A6000, replace(A6000, index=2)).assumptions
+
+
+def test_a_card_that_is_not_there_is_no_card_with_room() -> None:
+    run = zimage(trainer=OWN, device="cuda:2")
+    seen = predict(run, probed(run), (), SYSTEM, (A6000, A6000))
+    assert isinstance(seen, Unknown) and "there is no cuda:2" in seen.reason
+
+
+def test_only_visible_cards_share_a_run() -> None:
+    gpus = tuple(replace(A6000, index=index, memory_free=(9 + index) * GIB) for index in range(3))
+    for visible, cards, least in ((None, 3, 9), ("2,1", 2, 10), ("2", 1, 11)):
+        environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+        memory = predict(zimage(), probed(zimage()), (), replace(SYSTEM, environment=environment), gpus)
+        assert isinstance(memory, Memory)
+        assert (memory.cards, memory.least_free) == (cards, least * GIB)
 
 
 def test_pictures_are_never_enlarged() -> None:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from zdoctor.doctor.model.shell import quoted
+from zdoctor.doctor.model.shell import quoted, setting
 
 PATHS = {
     "/a/b-c_1.x": "/a/b-c_1.x",
@@ -30,3 +30,11 @@ def test_paths_as_a_shell_takes_them(path: str) -> None:
 
 def test_a_windows_path_is_quoted_as_cmd_and_powershell_take_it() -> None:
     assert quoted("C:\\a b") == '"C:\\a b"'
+
+
+def test_variables_as_a_shell_takes_them() -> None:
+    variables = [("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), ("CUDA_VISIBLE_DEVICES", "1,0")]
+    script = f'{setting(variables, "linux")}; printf "%s %s" "$CUDA_DEVICE_ORDER" "$CUDA_VISIBLE_DEVICES"'
+    assert subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout == b"PCI_BUS_ID 1,0"
+    expected = '$env:CUDA_DEVICE_ORDER = "PCI_BUS_ID"; $env:CUDA_VISIBLE_DEVICES = "1,0"'
+    assert setting(variables, "windows") == expected

@@ -121,6 +121,24 @@ def test_what_a_later_version_adds_is_let_through() -> None:
     assert isinstance(speed, Speed) and (speed.device, speed.latency) == ("sda", None)
 
 
+@pytest.mark.parametrize(("visible", "kept"), [("GPU-1a", "GPU-1a2b"), ("0", "")])
+def test_the_number_of_a_card_is_recorded_where_it_is_named_by_it(visible: str, kept: str) -> None:
+    system = {**SYSTEM, "environment": {"CUDA_VISIBLE_DEVICES": visible}}
+    recorder = Recorder(world({}, system=system, gpus=[{**GPU, "uuid": "GPU-1a2b"}]))
+    recorder.gpus()
+    record = recorder.record("this machine")
+    (card,) = RecordedWorld(record).gpus()  # type: ignore[misc]
+    assert card.uuid == kept and ("GPU-1a2b" in json.dumps(record)) is bool(kept)
+    assert record["system"]["environment"] == {"CUDA_VISIBLE_DEVICES": visible}
+
+
+def test_what_chooses_among_this_machines_cards_says_nothing_of_recorded_ones() -> None:
+    live = LiveWorld(environment={"CUDA_VISIBLE_DEVICES": "3", "HF_HOME": "/x"})
+    partial = {"schema": "zdoctor.machine/1", "live": True}
+    assert dict(RecordedWorld({**partial, "gpus": [GPU]}, live).system.environment) == {"HF_HOME": "/x"}
+    assert RecordedWorld(partial, live).system == live.system
+
+
 def test_what_a_check_saw_replays_to_the_same_report(tmp_path: Path) -> None:
     """Record a check of this machine, and check again from the record alone."""
     (tmp_path / "data").mkdir()
