@@ -29,7 +29,7 @@ from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.handover import hand_over
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import loop
-from zdoctor.doctor.train.encode.latents import vae_divisor
+from zdoctor.doctor.train.encode.vae import vae_divisor
 from zdoctor.doctor.train.output.sample import denoise
 from zdoctor.doctor.train.step.evaluate import evaluate
 from zdoctor.doctor.train.step.trainer import Trainer

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from .allocator import keep_memory, return_memory
+from .allocator import free_memory, keep_memory, return_memory
 from .base.blocks import compile_blocks
 from .base.half import use_half
 from .base.load import check_no_meta
@@ -19,7 +19,6 @@ from .base.offload import offload_share
 from .base.opened import Base, identity_of, load_weights, open_base
 from .data.epochs import counted
 from .data.examples import Encoded, Examples, encode_examples, read_examples
-from .encode.latents import free_memory
 from .failures import explained
 from .job import Job
 from .network.lora import add_network, add_removal, left_out, targets

@@ -107,3 +107,7 @@ def _speed(rate: float) -> str:
     if rate <= 0.0:
         return ""
     return f"  {rate:.2f} it/s" if rate >= 1.0 else f"  {1.0 / rate:.1f} s/it"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from ..encode.latents import component, vae_divisor
+from ..encode.vae import vae_divisor
 from ..families import Family, family_of
 from ..job import Job
 from ..network.lora import described
@@ -20,7 +20,7 @@ from ..place import Place
 from ..settings.names import KINDS
 from .adapter import Delta, read_adapter
 from .load import build_empty, fill, linears, sources, transformer_entries
-from .part import check_parts
+from .part import check_parts, component
 from .quantize import Kind
 from .shard import Shares, told
 from .tensorfiles import check_complete, weight_files

@@ -115,3 +115,12 @@ def _is_here(module: str) -> bool:
 
 def _shapes(file: Path) -> Shapes:
     return {entry.name: entry.shape for entry in collect(weight_files(file)).values()}
+
+
+def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path:
+    """The folder of a component: in the extras folder, else in the model folder. Raises TrainError."""
+    for folder in (extras_folder, model_folder):
+        if folder is not None and (folder / name).is_dir() and any((folder / name).iterdir()):
+            return folder / name
+    places = str(model_folder) if extras_folder is None else f"{extras_folder} nor {model_folder}"
+    raise TrainError(f"There is no {name} folder in {places}; it is needed for training.")

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..encode.latents import write_parts
 from ..errors import TrainError
 from ..lock import taken
+from ..output.files import write_parts
 from .tensorfiles import DTYPES, Entry, read_entries, stream, view
 
 VERSION = 1  # to be raised when the same files give other numbers or another layout

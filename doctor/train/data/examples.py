@@ -13,7 +13,8 @@ import torch
 
 from ..allocator import keep_memory, return_memory
 from ..base.opened import Base
-from ..encode.latents import Cache, Latents, Sizes
+from ..encode.cache import Cache, Sizes
+from ..encode.latents import Latents
 from ..encode.texts import Texts
 from ..job import Job
 from ..output.preview import prompts, sample_controls

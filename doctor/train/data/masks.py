@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..encode.latents import Cache
+from ..encode.cache import Cache
 from ..errors import TrainError
 from .items import Item, Mask, cut
 from .pictures import has_alpha, opened

@@ -1,4 +1,4 @@
-"""Pictures to latents, each once, and the cache of the output folder, where these and the embeddings are kept.
+"""Pictures to latents, each once.
 
 The VAE is loaded only for what the cache lacks, and dropped before the transformer is loaded. A key changes when the
 picture, its crop or the model's files change.
@@ -6,10 +6,7 @@ picture, its crop or the model's files change.
 
 from __future__ import annotations
 
-import gc
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,95 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..base.part import all_files, config_of
+from ..allocator import free_memory
 from ..data.items import Item, load_pixels
 from ..errors import TrainError
 from ..failures import tried
-from ..output.files import atomic
-from .pretrained import load_file, load_pretrained
+from ..progress import counted
+from .cache import Cache, fingerprint, key_of
 from .strips import LARGE, in_strips
-
-
-class Cache:
-    """Named tensors by key in a folder, one safetensors file a key, whole or absent; unreadable ones are absent."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def has(self, key: str) -> bool:
-        try:
-            self.get(key)
-        except (KeyError, OSError):
-            return False
-        return True
-
-    def get(self, key: str) -> dict[str, Tensor]:
-        """The tensors. Raises KeyError or OSError when there are none."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        try:
-            return load_file(str(self._file(key)))
-        except SafetensorError as error:
-            raise KeyError(key) from error
-
-    def put(self, key: str, values: Mapping[str, Tensor]) -> None:
-        from safetensors.torch import save
-
-        write_atomic(self._file(key), save({name: value.contiguous().cpu() for name, value in values.items()}))
-
-    def _file(self, key: str) -> Path:
-        return self.folder / f"{key}.safetensors"
-
-
-class Sizes:
-    """The sizes of pictures that decoded without error, by the sha256 of their bytes, in one file of the cache."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "pictures.json"
-
-    def read(self) -> dict[str, tuple[int, int]]:
-        try:
-            content = json.loads(self.file.read_text(encoding="utf-8"))
-            return {str(digest): (int(width), int(height)) for digest, (width, height) in content.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            return {}
-
-    def write(self, sizes: dict[str, tuple[int, int]]) -> None:
-        write_atomic(self.file, json.dumps(sizes).encode())
-
-
-def write_atomic(file: Path, content: bytes | memoryview) -> None:
-    """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
-    write_parts(file, ((0, content),))
-
-
-def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
-    """`write_atomic` of a file in parts, each with its offset, each made when its turn comes."""
-    with atomic(file) as stream:
-        for offset, part in parts:
-            stream.seek(offset)
-            stream.write(part)
-
-
-def fingerprint(place: Path) -> str:
-    """Changes when a file of a part changes: names, sizes, times and the first MiB of each file."""
-    digest = hashlib.sha256()
-    for file in all_files(place):
-        state = file.stat()
-        digest.update(f"{file.name} {state.st_size} {state.st_mtime_ns} ".encode())
-        with file.open("rb") as stream:
-            digest.update(stream.read(1 << 20))
-    return digest.hexdigest()[:16]
-
-
-def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path:
-    """The folder of a component: in the extras folder, else in the model folder. Raises TrainError."""
-    for folder in (extras_folder, model_folder):
-        if folder is not None and (folder / name).is_dir() and any((folder / name).iterdir()):
-            return folder / name
-    places = str(model_folder) if extras_folder is None else f"{extras_folder} nor {model_folder}"
-    raise TrainError(f"There is no {name} folder in {places}; it is needed for training.")
+from .vae import load_vae, moved
 
 
 class Latents:
@@ -180,43 +96,3 @@ def encode_image(vae: Any, item: Item, key: str, *, middle: bool = False) -> Ten
     if not torch.isfinite(latent).all():
         raise TrainError(f"The VAE gives non-finite latents for {item.picture.file}. Its files may be damaged.")
     return latent[0].cpu()
-
-
-def load_vae(place: Path, device: torch.device) -> Any:
-    """The AutoencoderKL of a folder or file in float32; on the CPU where `device` has no room. Raises TrainError."""
-    from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
-
-    if place.is_file():
-        return moved(load_file(AutoencoderKL, place, torch.float32), device)
-    return moved(load_pretrained(AutoencoderKL, place, "VAE", torch_dtype=torch.float32), device)
-
-
-def moved(model: Any, device: torch.device) -> Any:
-    """The model on the device; on the CPU where that has no room for it."""
-    if tried(lambda: model.to(device)) is None:
-        model.cpu()
-        free_memory()
-    return model
-
-
-def vae_divisor(place: Path) -> int:
-    """What the sides of a picture must be divisible by: the VAE's shrink times the transformer's patch of 2."""
-    try:
-        return int(2 * 2 ** (len(config_of(place, "AutoencoderKL")["block_out_channels"]) - 1))
-    except (KeyError, TypeError) as error:
-        raise TrainError(f"{place / 'config.json'} has no block_out_channels.") from error
-
-
-def free_memory() -> None:
-    """Give back what a dropped model held."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def key_of(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

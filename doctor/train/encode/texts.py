@@ -11,12 +11,14 @@ from pathlib import Path
 
 import torch
 
+from ..allocator import free_memory
 from ..base.part import all_files
 from ..base.quantize import Kind
 from ..errors import TrainError
 from ..failures import tried
 from ..families import Embedding, Family, family_named
-from .latents import Cache, counted, fingerprint, free_memory, key_of
+from ..progress import counted
+from .cache import Cache, fingerprint, key_of
 from .text_process import Request, TextProcess
 
 

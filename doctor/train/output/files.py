@@ -6,7 +6,7 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -39,6 +39,19 @@ def atomic(file: Path) -> Iterator[BinaryIO]:
             " Make room there: what was saved before is whole, and the same command goes on from it." if full else ""
         )
         raise TrainError(f"{file} cannot be written: {error.strerror or error}.{more}") from error
+
+
+def write_atomic(file: Path, content: bytes | memoryview) -> None:
+    """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
+    write_parts(file, ((0, content),))
+
+
+def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
+    """`write_atomic` of a file in parts, each with its offset, each made when its turn comes."""
+    with atomic(file) as stream:
+        for offset, part in parts:
+            stream.seek(offset)
+            stream.write(part)
 
 
 def _move(source: Path, target: Path) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..encode.latents import write_atomic
 from ..errors import TrainError
+from .files import write_atomic
 
 
 class Journal:

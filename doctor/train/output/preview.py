@@ -11,9 +11,10 @@ from torch import Tensor
 
 from ...model.families import EDITING
 from ...model.run import Run, SamplePrompt
+from ..allocator import free_memory
 from ..data.items import Item, with_trigger
 from ..data.pictures import Picture
-from ..encode.latents import free_memory, load_vae, vae_divisor
+from ..encode.vae import load_vae, vae_divisor
 from ..errors import TrainError
 from ..network.lora import WithoutAdapter
 from ..step.loss import guidance

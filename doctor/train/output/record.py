@@ -17,7 +17,7 @@ from typing import Any
 
 from ...errors import redacted
 from ...model.run import Run
-from ..encode.latents import write_atomic
+from .files import write_atomic
 from .page import Sample, page
 
 PACKAGES = ("zdoctor", "torch", "diffusers", "transformers", "safetensors", "bitsandbytes", "torchao")

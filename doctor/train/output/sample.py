@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...model.run import SamplePrompt
-from ..encode.latents import free_memory
+from ..allocator import free_memory
 from ..encode.strips import LARGE, in_strips
 from ..errors import TrainError
 from ..failures import tried

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from ...architectures.network import lokr_rank
 from ...model.run import Run
-from ..encode.latents import write_atomic
 from ..errors import TrainError
 from ..settings.names import CACHE
-from .files import atomic
+from .files import atomic, write_atomic
 
 STATE_VERSION = 1
 

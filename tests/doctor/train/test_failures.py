@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.encode import text_encoder as encoders
-from zdoctor.doctor.train.encode.latents import Cache, moved
+from zdoctor.doctor.train.encode import text_encoder
+from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.texts import Texts
+from zdoctor.doctor.train.encode.vae import moved
 from zdoctor.doctor.train.failures import explained, tried
 from zdoctor.doctor.train.families import zimage
 
@@ -81,7 +82,7 @@ def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(
     """In the middle of the prompts, too; two text encoders are never in memory."""
     made: list[weakref.ref[Any]] = []
     load: Any
-    plain, load = zimage.text_encoder, encoders.load_encoder
+    plain, load = zimage.text_encoder, text_encoder.load_encoder
 
     def loaded(*args: Any) -> Any:
         assert all(model() is None for model in made)

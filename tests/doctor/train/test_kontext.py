@@ -17,7 +17,8 @@ from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError, refuse
 from zdoctor.doctor.train.data.items import Item, batches, load_pixels, read_items
 from zdoctor.doctor.train.data.pictures import Picture
-from zdoctor.doctor.train.encode.latents import Cache, Latents
+from zdoctor.doctor.train.encode.cache import Cache
+from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.output.preview import sample_controls

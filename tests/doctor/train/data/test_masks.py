@@ -13,7 +13,7 @@ from PIL import Image
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.data.items import Item, read_items
 from zdoctor.doctor.train.data.masks import Masks, balanced
-from zdoctor.doctor.train.encode.latents import Cache
+from zdoctor.doctor.train.encode.cache import Cache
 
 from ..patient import Recorder, go, run_with, written
 from ..step.test_preserve import trainer

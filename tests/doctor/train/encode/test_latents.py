@@ -14,13 +14,16 @@ from safetensors.torch import load_file, save_file
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.base.part import component
 from zdoctor.doctor.train.data.items import Item, read_items
 from zdoctor.doctor.train.data.pictures import Picture
-from zdoctor.doctor.train.encode import latents as encode_module
-from zdoctor.doctor.train.encode import text_encoder as encoders
-from zdoctor.doctor.train.encode.latents import Cache, Latents, component, vae_divisor, write_atomic
+from zdoctor.doctor.train.encode import text_encoder, vae
+from zdoctor.doctor.train.encode.cache import Cache
+from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.texts import Texts
+from zdoctor.doctor.train.encode.vae import vae_divisor
 from zdoctor.doctor.train.families import zimage
+from zdoctor.doctor.train.output.files import write_atomic
 
 from ..patient import Recorder, go, run_with
 
@@ -148,7 +151,7 @@ def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[weakref.ref[Any]] = []
-    for module in (encode_module, encoders):
+    for module in (vae, text_encoder):
         real = module.load_pretrained
 
         def load(*words: Any, real: Any = real, **options: Any) -> Any:

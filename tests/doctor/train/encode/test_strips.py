@@ -16,12 +16,12 @@ from torch.profiler import ProfilerActivity, profile
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train.data.items import Item
 from zdoctor.doctor.train.data.pictures import Picture
-from zdoctor.doctor.train.encode import latents as encode
-from zdoctor.doctor.train.encode import strips
-from zdoctor.doctor.train.encode import text_encoder as encoders
-from zdoctor.doctor.train.encode.latents import encode_image, load_vae
+from zdoctor.doctor.train.encode import latents, strips, text_encoder
+from zdoctor.doctor.train.encode import vae as vae_module
+from zdoctor.doctor.train.encode.latents import encode_image
 from zdoctor.doctor.train.encode.pretrained import load_pretrained
 from zdoctor.doctor.train.encode.strips import in_strips
+from zdoctor.doctor.train.encode.vae import load_vae
 from zdoctor.doctor.train.output import sample
 from zdoctor.doctor.train.output.sample import decode
 
@@ -70,7 +70,7 @@ def test_only_large_pictures_are_cut(tiny: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(strips, "_rows", watched)
     encode_image(vae, item, "0" * 12)
     assert not cut
-    for module in (encode, sample):
+    for module in (latents, sample):
         monkeypatch.setattr(module, "LARGE", 256 * 192 - 1)
     torch.testing.assert_close(encode_image(vae, item, "0" * 12), whole, rtol=1e-4, atol=1e-4)
     decode(vae, whole[None], tmp_path / "strips.png")
@@ -113,7 +113,7 @@ def test_vae_and_text_encoder_are_gone_while_it_trains(
         names.append(make.__name__)
         return model
 
-    for module in (encode, encoders):
+    for module in (vae_module, text_encoder):
         monkeypatch.setattr(module, "load_pretrained", watched)
     there: list[int] = []
     run = run_with(steps=2, sample_every=1, disable_sampling=False, samples=(SamplePrompt("a", 64, 64, 1, 1, 1.0),))

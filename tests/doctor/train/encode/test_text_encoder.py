@@ -11,7 +11,7 @@ from transformers import Qwen3Model, T5EncoderModel
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
-from zdoctor.doctor.train.encode.latents import Cache
+from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.pretrained import load_pretrained
 from zdoctor.doctor.train.encode.text_encoder import load_encoder, load_streamed
 from zdoctor.doctor.train.encode.texts import Texts

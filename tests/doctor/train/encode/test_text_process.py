@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.encode.latents import Cache
+from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.text_process import TextProcess
 from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.families import zimage

@@ -16,7 +16,8 @@ from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.data.items import Item, read_items
 from zdoctor.doctor.train.data.masks import Masks
 from zdoctor.doctor.train.data.pictures import Picture
-from zdoctor.doctor.train.encode.latents import Cache, Latents
+from zdoctor.doctor.train.encode.cache import Cache
+from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, targets

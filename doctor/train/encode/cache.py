@@ -1,0 +1,77 @@
+"""The cache of the output folder: latents, embeddings and masks, each under a key that tells what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from ..base.part import all_files
+from ..output.files import write_atomic
+
+
+class Cache:
+    """Named tensors by key in a folder, one safetensors file a key, whole or absent; unreadable ones are absent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def has(self, key: str) -> bool:
+        try:
+            self.get(key)
+        except (KeyError, OSError):
+            return False
+        return True
+
+    def get(self, key: str) -> dict[str, Tensor]:
+        """The tensors. Raises KeyError or OSError when there are none."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(str(self._file(key)))
+        except SafetensorError as error:
+            raise KeyError(key) from error
+
+    def put(self, key: str, values: Mapping[str, Tensor]) -> None:
+        from safetensors.torch import save
+
+        write_atomic(self._file(key), save({name: value.contiguous().cpu() for name, value in values.items()}))
+
+    def _file(self, key: str) -> Path:
+        return self.folder / f"{key}.safetensors"
+
+
+class Sizes:
+    """The sizes of pictures that decoded without error, by the sha256 of their bytes, in one file of the cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "pictures.json"
+
+    def read(self) -> dict[str, tuple[int, int]]:
+        try:
+            content = json.loads(self.file.read_text(encoding="utf-8"))
+            return {str(digest): (int(width), int(height)) for digest, (width, height) in content.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def write(self, sizes: dict[str, tuple[int, int]]) -> None:
+        write_atomic(self.file, json.dumps(sizes).encode())
+
+
+def fingerprint(place: Path) -> str:
+    """Changes when a file of a part changes: names, sizes, times and the first MiB of each file."""
+    digest = hashlib.sha256()
+    for file in all_files(place):
+        state = file.stat()
+        digest.update(f"{file.name} {state.st_size} {state.st_mtime_ns} ".encode())
+        with file.open("rb") as stream:
+            digest.update(stream.read(1 << 20))
+    return digest.hexdigest()[:16]
+
+
+def key_of(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
