@@ -25,11 +25,11 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
 
     What: ai-toolkit takes files that end in .jpg, .jpeg, .png or .webp, in upper or lower case, from the folder and
     the folders inside it; hidden files and folders, linked folders and `_controls` are passed over. Nothing of that
-    kind is there, or no decoder opens what is there. In place of a folder they take a JSON file, an object whose keys
-    are the pictures; another file there is none.
+    kind is there, or no decoder opens what is there, or this user may not read the folder. In place of a folder they
+    take a JSON file, an object whose keys are the pictures; another file there is none.
     Why: The dataset is read after the model was downloaded, loaded and quantized.
     Repair: Put the pictures there, or name the folder they are in. HEIC, AVIF, GIF, BMP and TIFF pictures have to be
-    converted, archives unpacked.
+    converted, archives unpacked. For a folder that may not be read the command is shown that its owner can type.
     Upstream: ai-toolkit toolkit/data_loader.py (27a03a91).
     Signature: AssertionError: no images found in …; json.decoder.JSONDecodeError or UnicodeDecodeError
     """
@@ -39,6 +39,15 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
             continue
         if folder.is_file:
             yield _in_place_of_a_folder(run, folder)
+            continue
+        if folder.denied:
+            yield found(
+                run.where(f"{folder.key}/folder_path"),
+                "{folder} may not be read by this user: permission denied.",
+                otherwise=_ends(run),
+                evidence={"folder": folder.path},
+                folder=folder.path,
+            )
             continue
         if folder.unlisted:
             unsure = unsure or f"{folder.path} holds folders that could not be listed"
@@ -50,9 +59,7 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
         yield found(
             run.where(f"{folder.key}/folder_path"),
             _message(count, kind, number),
-            otherwise="The run ends before anything is loaded."
-            if run.trainer == OWN
-            else "The run ends with AssertionError: no images found in {folder}, after the model was loaded.",
+            otherwise=_ends(run),
             evidence={"unreadable": dict(folder.unreadable), "others": dict(folder.others)},
             folder=folder.path,
             suffixes=SUFFIXES,
@@ -134,6 +141,12 @@ def _in_place_of_a_folder(run: Run, folder: DatasetFolder) -> Finding:
         evidence={"file": folder.path},
         folder=folder.path,
     )
+
+
+def _ends(run: Run) -> str:
+    if run.trainer == OWN:
+        return "The run ends before anything is loaded."
+    return "The run ends with AssertionError: no images found in {folder}, after the model was loaded."
 
 
 def _message(unreadable: int, kind: str, number: int) -> str:

@@ -30,7 +30,8 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
     Why: The write happens after the model was downloaded and loaded, so the minutes are spent first.
     Repair: A writable mirror: a folder of links to every file of the dataset, with folder_path pointed at it. The
     caches then land in the mirror, and the dataset stays untouched. Guarding only `.aitk_size.json` in the trainer's
-    source, as circulating patches do, is not enough: the next write to `_t_e_cache` fails the same way.
+    source, as circulating patches do, is not enough: the next write to `_t_e_cache` fails the same way. Of a folder
+    that may not even be read there is no mirror; the command is shown that its owner can type.
     Upstream: ai-toolkit toolkit/data_loader.py, toolkit/dataloader_mixins.py (27a03a91).
     Signature: OSError: [Errno 30] Read-only file system: '…/.aitk_size.json'
     """

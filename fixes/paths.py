@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Fix, MirrorFolder, Run, SetValue, System, Writes
+from ..doctor.model import DatasetFolder, Finding, Fix, MirrorFolder, Run, SetValue, System, Writes
+from ..doctor.model.shell import quoted
 from ..doctor.rules import repair
 
 
 @repair("PTH001")
-def mirror_dataset(finding: Finding, run: Run, system: System, writes: Writes) -> Iterator[Fix]:
-    """A dataset gets a writable mirror; another folder for the run itself is the user's choice."""
+def mirror_dataset(
+    finding: Finding, run: Run, system: System, writes: Writes, datasets: tuple[DatasetFolder, ...]
+) -> Iterator[Fix]:
+    """A dataset gets a writable mirror; another folder for the run itself is the user's choice.
+
+    Links to what may not be read are of no use, so there is no mirror of that.
+    """
     key, folder = finding.args["key"], finding.args["folder"]
+    if any(one.forbidden and f"{one.key}/folder_path" == key for one in datasets):
+        yield _allowed(folder, system)
+        return
     if writes.mirror_root is None:
         return
     if not key.startswith("datasets/"):
@@ -35,6 +44,18 @@ def mirror_dataset(finding: Finding, run: Run, system: System, writes: Writes) -
         (MirrorFolder(folder, target), SetValue(run.where(key).path, run.pointer(key), target)),
         order=1,
     )
+
+
+@repair("DAT001")
+def let_this_user_read(finding: Finding, system: System, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fix]:
+    """The command that gives the rights to a folder whose owner took them away; another's folder is its owner's."""
+    if any(one.forbidden and one.path == finding.args["folder"] for one in datasets):
+        yield _allowed(finding.args["folder"], system)
+
+
+def _allowed(folder: str, system: System) -> Fix:
+    command = "" if system.os == "windows" else f"chmod -R u+rwX {quoted(folder)}"
+    return Fix(f"let this user read and write {folder}, which its owner can do", (), safety="show", command=command)
 
 
 @repair("PTH003")

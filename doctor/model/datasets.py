@@ -7,6 +7,8 @@ from dataclasses import field
 
 from .record import dataclass
 
+FORBIDDEN = "may not be read by this user"
+
 
 @dataclass(frozen=True)
 class Image:
@@ -40,7 +42,7 @@ class DatasetFolder:
     into. `others` counts the files of other kinds by extension, captions left out; `unlisted` the folders inside that
     could not be listed, `captions` the files beside pictures that may be their captions, by extension. `blank` counts
     the captions with nothing in them; `garbled` are those that are not UTF-8. `is_file`: a file stands in its place,
-    and it is no JSON list of pictures.
+    and it is no JSON list of pictures. `denied`: this user may not list the folder itself.
     """
 
     key: str
@@ -54,3 +56,14 @@ class DatasetFolder:
     blank: int = 0
     garbled: tuple[Garbled, ...] = ()
     is_file: bool = False
+    denied: bool = False
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether this user may read nothing of it: not the folder, or none of its pictures."""
+        return self.denied or (
+            bool(self.unreadable)
+            and not self.images
+            and not self.more
+            and all(why == FORBIDDEN for why in self.unreadable.values())
+        )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ..model import DatasetFolder, Image, Run, Unknown
-from ..model.datasets import Garbled
+from ..model.datasets import FORBIDDEN, Garbled
 from ..model.families import BY_FILES, OWN
 from ..model.run import repeats_of
 from .components import listed
@@ -21,7 +21,7 @@ MOST_FOLDERS = 1000
 _CAPTIONS = (".txt", ".caption", ".json", ".npz")
 _CAPTION_LIMIT = 1 << 16
 # what the system says of a file that the trainer will not get either
-_REFUSED = {"EACCES": "may not be read by this user", "EIO": "cannot be read: the disk reports an error"}
+_REFUSED = {"EACCES": FORBIDDEN, "EIO": "cannot be read: the disk reports an error"}
 
 
 def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknown:
@@ -37,7 +37,10 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
         root = paths.absolute(dataset.folder)
         names = listed(world, root)
         if isinstance(names, Unknown):
-            return Unknown(f"{dataset.folder}: {names.reason}")
+            if "EACCES" in names.reason and run.trainer in ("ai-toolkit", OWN):
+                found.append(DatasetFolder(dataset.key, root, (), denied=True))
+                continue
+            return names if root in names.reason else Unknown(f"{root}: {names.reason}")
         if names is None:
             if run.trainer in ("ai-toolkit", OWN) and _is_no_list(world, root):
                 found.append(DatasetFolder(dataset.key, root, (), is_file=True))

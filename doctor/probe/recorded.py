@@ -134,6 +134,9 @@ class RecordedWorld:
         return None
 
     def names(self, folder: str) -> tuple[str, ...] | Unknown:
+        entry = self._files.get(folder)
+        if entry is not None and "unlisted" in entry:
+            return Unknown(entry["unlisted"])
         if folder in self._folders and self.live is None:
             return tuple(sorted(self._folders[folder]))
         if self.live is not None:

@@ -56,6 +56,8 @@ class Recorder:
         answer = self.world.names(folder)
         if not isinstance(answer, Unknown):
             self._entry(folder).update(folder=True, names=list(answer))
+        elif "EACCES" in answer.reason:
+            self._entry(folder).update(folder=True, unlisted=answer.reason)
         return answer
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:

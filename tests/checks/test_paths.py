@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from zdoctor.checks.paths import adapter_path_is_directory, looks_local, missing_path, read_only_path
 from zdoctor.doctor.apply import apply
@@ -18,6 +20,8 @@ from zdoctor.doctor.engine import prescribe
 from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.model import Dataset, Entry, Files, Plan, Run, System, Unknown, WritePlace, Writes
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.recorded import RecordedWorld
+from zdoctor.doctor.probe.recorder import Recorder
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.paths import mirror_dataset, name_the_file
 from zdoctor.tests.configs_on_disk import write_config
@@ -116,11 +120,49 @@ def test_the_trap_of_a_read_only_dataset_and_its_mirror() -> None:
         data.chmod(0o755)
 
 
+@pytest.mark.parametrize(("mode", "names"), [(0o000, False), (0o100, False), (0o600, True), (0o444, True)])
+def test_of_what_may_not_be_read_there_is_no_mirror(mode: int, names: bool) -> None:
+    """The folder or every picture in it is shut: links to them open nothing, only its owner can."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o777)
+        data = root / "data"
+        data.mkdir()
+        Image.new("RGB", (512, 512)).save(data / "a.png")
+        data.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(data, 65534, -1)
+            os.chown(data / "a.png", 65534, -1)
+        config = write_config(root, folder_path=str(data), training_folder=str(root / "out"))
+        world = LiveWorld(environment={}, cwd=str(root), home="/home/x")
+        examine_config(str(config), world)  # imports what it needs while the interpreter's files can be read
+        recorder = Recorder(world)
+        with without_root():
+            with pytest.raises(PermissionError):
+                [file.read_bytes() for file in data.iterdir()]
+            report = examine_config(str(config), world).report
+            own = examine_config(str(config), world, as_runner=True).report
+            examine_config(str(config), recorder)
+        again = examine_config(str(config), RecordedWorld(recorder.record("x"))).report
+        for made, rules in ((report, {"DAT001", "PTH001"}), (again, {"DAT001", "PTH001"}), (own, {"DAT001"})):
+            found = [f for f in made.errors if f.args.get("folder") == str(data)]
+            assert {f.rule for f in found} == rules and not made.crashed
+            for finding in found:
+                (fix,) = finding.fixes
+                assert not fix.steps and fix.command == f"chmod -R u+rwX {data}"
+            assert ("may not be read by this user: permission denied" in found[0].text()) is not names
+        with without_root():
+            subprocess.run(fix.command.split(), check=True)
+            assert list(data.iterdir())
+            after = examine_config(str(config), world).report
+        assert not {"DAT001", "PTH001"} & {f.rule for f in after.errors if f.args.get("folder") == str(data)}
+
+
 def test_a_run_folder_that_refuses_is_left_to_the_user() -> None:
     place = WritePlace("the run folder", "/ro/out/n", "output_folder", "at its start", "permission denied")
     writes = Writes((place,), "/w")
     (finding,) = read_only_path(run(), writes)
-    (fix,) = mirror_dataset(finding, run(), LINUX, writes)
+    (fix,) = mirror_dataset(finding, run(), LINUX, writes, ())
     assert fix.safety == "ask"
 
 
