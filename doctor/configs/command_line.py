@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
+from ..model.cards import VISIBLE
 from ..model.record import dataclass
 from .node import Unreadable
 
@@ -54,11 +55,15 @@ class Word:
 
 @dataclass(frozen=True)
 class Command:
-    """One command. `broken` is where its line was meant to go on and does not."""
+    """One command. `broken` is where its line was meant to go on and does not.
+
+    `visible` is the CUDA_VISIBLE_DEVICES that the text sets for it.
+    """
 
     words: tuple[Word, ...]
     shell: Shell
     broken: int | None = None
+    visible: str | None = None
 
     @property
     def start(self) -> int:
@@ -102,6 +107,7 @@ class _Reader:
         self.index = 1 if text.startswith("\ufeff") else 0
         self.known = dict(environment)
         self.lists: dict[str, tuple[Word, ...]] = {}
+        self.visible: str | None = None
 
     def commands(self) -> Iterator[Command]:
         before: Command | None = None
@@ -127,13 +133,17 @@ class _Reader:
             yield before
 
     def made(self, words: list[Word]) -> Command | None:
+        own = next((w.text.partition("=")[2] for w in words if w.text.startswith(f"{VISIBLE}=")), None)
         words = self.assigned(words)
         if not words:
+            self.visible = self.visible if own is None else own
             return None
         # an escaped blank at the end of a line is a word of its own, and ends the command
         cut = next((word for word in words if word.text in (" ", "\t") and not word.style), None)
         kept = tuple(word for word in words if word is not cut)
-        return Command(kept, self.shell, cut.start if cut else None) if kept else None
+        if not kept:
+            return None
+        return Command(kept, self.shell, cut.start if cut else None, self.visible if own is None else own)
 
     def assigned(self, words: list[Word]) -> list[Word]:
         """The words without assignments in front, which are remembered."""
@@ -166,6 +176,8 @@ class _Reader:
         if not computed:
             self.lists[name] = tuple(word for word in values if word.text not in (")", ","))
             self.known[name] = " ".join(word.text for word in self.lists[name])
+        if name.upper() == VISIBLE:
+            self.visible = self.known.get(name)
 
     def command(self) -> tuple[list[Word], str]:
         """The words up to the end of a command, and what ended it."""

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..model import Config, Problem, Run, Value, Where
+from ..model.cards import CHOSEN
 from .node import Node
 from .reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of, wrong
 from .starts import Start, datasets_of, starts, tree_beside
 from .text import Lines
 
+# What of accelerate's options is known of a run.
+LAUNCH = ("num_processes", "gpu_ids")
 # A run and the file of its datasets, or why there is none.
 Made = tuple[Run, Config | None] | Problem
 
@@ -57,13 +60,18 @@ def reading_of(config: Config, found: Sequence[Start], run: Callable[[Start, int
 def with_datasets(start: Start, beside: Beside) -> tuple[dict[str, Value], Config | None] | Problem:
     """The options of a start with those of the dataset file that they name, and that file.
 
-    "accelerate/num_processes" says how many processes it is of, where accelerate is told.
+    "accelerate/num_processes" says how many processes it is of and "accelerate/gpu_ids" on which cards, where
+    accelerate or the script around it is told.
     """
     settings = dict(start.options)
-    processes, first = str(start.launch.get("num_processes", "")), next(iter(settings.values()), None)
-    if re.fullmatch(r"\d{1,4}", processes) and first is not None:
+    first = next(iter(settings.values()), None)
+    if first is not None:
         place = Where(first.where.path)
-        settings["accelerate/num_processes"] = Value(int(processes), place, 0, 0)
+        processes, cards = (str(start.launch.get(name, "")) for name in LAUNCH)
+        if re.fullmatch(r"\d{1,4}", processes):
+            settings["accelerate/num_processes"] = Value(int(processes), place, 0, 0)
+        if cards not in ("", "all") or start.visible is not None:
+            settings[CHOSEN] = Value(start.visible if cards in ("", "all") else cards, place, 0, 0)
     named = settings.get("dataset_config")
     if named is None or not isinstance(named.value, str) or not named.value:
         return settings, None

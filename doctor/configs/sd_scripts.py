@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ..model import Config, Dataset, Problem, Run, Value
-from .kohya import Made, reading_of, starts_in_script, table_of, with_datasets
+from .kohya import LAUNCH, Made, reading_of, starts_in_script, table_of, with_datasets
 from .kohya_gui import from_gui, is_gui
 from .kohya_samples import samples_of
 from .reading import Beside, Reading
@@ -69,8 +69,8 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
             return Reading(config, (_of_datasets(config.path, datasets_of(root, config)),))
         gui = is_gui(root.value)
         script, options = from_gui(config.values) if gui else ("", flat(root, config))
-        processes = config.values.get("/num_processes") if gui else None
-        found = (Start(script, options, {} if processes is None else {"num_processes": processes.value}),)
+        launch = {name: config.values[f"/{name}"].value for name in LAUNCH if gui and f"/{name}" in config.values}
+        found = (Start(script, options, launch),)
     return reading_of(config, found, lambda start, index: _run(config.path, start, index, beside))
 
 

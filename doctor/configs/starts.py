@@ -31,13 +31,15 @@ _NUMBER = re.compile(r"-\.?\d")
 class Start:
     """One start of a script: its options by name, and those of `accelerate launch` in front of it.
 
-    `script` is "" where only a config file is known; `files` are the config files that options came from.
+    `script` is "" where only a config file is known; `files` are the config files that options came from, `visible`
+    the CUDA_VISIBLE_DEVICES that the text sets.
     """
 
     script: str
     options: Mapping[str, Value]
     launch: Mapping[str, Any]
     files: tuple[Config, ...] = ()
+    visible: str | None = None
 
 
 def starts(
@@ -69,7 +71,7 @@ def starts(
         beneath = flat(*tree) if tree is not None else {}
         files = (tree[1],) if tree is not None else ()
         launch = {name: value.value for name, value in _options(config.text, command.words[:at], lines).items()}
-        made.append(Start(_stem(command.words[at].text), {**beneath, **options}, launch, files))
+        made.append(Start(_stem(command.words[at].text), {**beneath, **options}, launch, files, command.visible))
     return tuple(made)
 
 

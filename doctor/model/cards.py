@@ -18,14 +18,20 @@ from .unknown import Unknown
 Candidates = tuple[Gpu, ...]
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 BY_BUS = "PCI_BUS_ID"
+CHOSEN = "accelerate/gpu_ids"  # the setting of a run whose script sets CUDA_VISIBLE_DEVICES, by accelerate or itself
 
 
 def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Candidates | Unknown:
     """The cards of which a single process of this run takes one; none, where it trains on the processor.
 
     Only zdoctor's own runner follows the run's `device`; the others take the first card that accelerate gives them.
+    What a script sets around its trainer is nothing to zdoctor's own runner.
     """
     device, number = run.device, 0
+    if run.trainer != OWN and isinstance(chosen := run.setting(CHOSEN), str):
+        if "$" in chosen or "%" in chosen:
+            return Unknown(f"nothing here sets {chosen}, which chooses the cards")
+        environment = {**environment, VISIBLE: chosen}
     if run.trainer == OWN:
         found = re.fullmatch(r"cuda(?::(\d+))?", device)
         if found is None:

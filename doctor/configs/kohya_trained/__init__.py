@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Run, Schema, Value
+from ...model.cards import CHOSEN
 from ..defaults import same, short
 from ..starts import Options
 from ..written import with_leaves
@@ -220,6 +221,8 @@ def differences(run: Run) -> list[str]:
         made.append("a batch that its size cannot fill is filled up with pictures of that size")
     if (processes := run.setting(PROCESSES, 1)) > 1:
         made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
+    if (cards := run.setting(CHOSEN)) is not None:
+        made.append(f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})")
     if run.gradient_accumulation * processes > 1:
         made.append("accumulation goes on over the end of an epoch")
     if any(dataset.is_regularisation for dataset in run.datasets):

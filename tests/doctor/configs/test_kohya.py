@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from zdoctor.doctor.configs import Found, Reading, read_config
-from zdoctor.doctor.model import Run, SamplePrompt
+from zdoctor.doctor.model import Gpu, Run, SamplePrompt, Unknown
+from zdoctor.doctor.model.cards import CHOSEN, taken
+from zdoctor.doctor.model.families import OWN
 
 DATASETS = """\
 [general]
@@ -303,3 +309,49 @@ def test_a_script_without_a_training() -> None:
     reading = read("/w/t.sh", "python zimage_cache_latents.py --dit x", trainer="musubi-tuner")
     assert not reading.runs and reading.config.problem is None and "starts no training" in reading.reason
     assert read("/w/t.sh", "echo hello\n").config.problem is not None
+
+
+START = "flux_train_network.py --config_file cfg.toml"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "cards"),
+    [
+        ("run.sh", f"accelerate launch {START}", [None]),
+        ("run.sh", f"accelerate launch --gpu_ids all {START}", [None]),
+        ("run.sh", f"accelerate launch --gpu_ids 1 --num_processes 1 {START}", ["1"]),
+        ("run.sh", f"accelerate launch --gpu_ids=2,1 {START}", ["2,1"]),
+        ("run.sh", f"export CUDA_VISIBLE_DEVICES=1\naccelerate launch {START}", ["1"]),
+        ("run.sh", f"GPU=1\nexport CUDA_VISIBLE_DEVICES=$GPU\naccelerate launch {START}", ["1"]),
+        ("run.sh", f"export CUDA_VISIBLE_DEVICES=$GPU\naccelerate launch {START}", ["$GPU"]),
+        ("run.sh", f"export CUDA_VISIBLE_DEVICES=0\naccelerate launch --gpu_ids 1 {START}", ["1"]),
+        ("run.sh", f"export CUDA_VISIBLE_DEVICES=\npython {START}", [""]),
+        ("run.sh", f"CUDA_VISIBLE_DEVICES=1 python {START}\npython {START}", ["1", None]),
+        ("run.sh", f"env CUDA_VISIBLE_DEVICES=1 python {START}", ["1"]),
+        ("run.bat", f"set CUDA_VISIBLE_DEVICES=1\r\npython {START}", ["1"]),
+        ("run.bat", f'set "CUDA_VISIBLE_DEVICES=1"\r\npython {START}', ["1"]),
+        ("run.ps1", f'$env:CUDA_VISIBLE_DEVICES = "1"\npython {START}', ["1"]),
+        ("run.ps1", f"$env:CUDA_VISIBLE_DEVICES=1; python {START}", ["1"]),
+    ],
+)
+def test_the_cards_that_a_script_chooses(path: str, text: str, cards: list[str | None]) -> None:
+    runs = read(path, text).runs
+    assert [run.setting(CHOSEN) for run in runs] == cards
+    gpus = tuple(Gpu(index, "A6000", 48 << 30, 47 << 30, (8, 6), "580", "recorded") for index in range(3))
+    for run, chosen in zip(runs, cards, strict=True):
+        found, first = taken(run, gpus, {}), (chosen or "0")[0]
+        assert isinstance(found, Unknown) if first == "$" else found == ((gpus[int(first)],) if chosen != "" else ())
+        # zdoctor's own runner is not started by that script
+        assert taken(replace(run, trainer=OWN), gpus, {}) == (gpus[0],)
+
+
+def test_the_gui_chooses_cards() -> None:
+    runs = [only(read("/w/gui.json", json.dumps({**GUI, "gpu_ids": ids}))) for ids in ("", "1")]
+    assert [run.setting(CHOSEN) for run in runs] == [None, "1"]
+
+
+def test_accelerate_makes_that_of_gpu_ids() -> None:
+    words = "--no_python --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no --gpu_ids 2,1"
+    command = [sys.executable, "-m", "accelerate.commands.launch", *words.split(), "printenv", "CUDA_VISIBLE_DEVICES"]
+    made = subprocess.run(command, env={**os.environ, "CUDA_VISIBLE_DEVICES": "7"}, capture_output=True, check=True)
+    assert made.stdout.split() == [b"2,1"]

@@ -551,7 +551,7 @@ def test_random_crops_without_buckets_are_of_the_picture_as_it_is() -> None:
 
 
 def test_every_process_has_its_batch() -> None:
-    command = "accelerate launch --num_processes 2 flux_train_network.py"
+    command = "accelerate launch --num_processes 2 --gpu_ids 2,3 flux_train_network.py"
     words = {name: value for name, value in FLUX.items() if name != "dataset_config"}
     text = command + "".join(f" --{name}" + ("" if value is True else f" {value}") for name, value in words.items())
     text += " --train_data_dir /d --resolution 512 --gradient_accumulation_steps 3"
@@ -559,6 +559,7 @@ def test_every_process_has_its_batch() -> None:
     made = trained(run, {"/d": ("1_cat",)})
     assert (made.batch_size, made.gradient_accumulation) == (1, 6)
     assert any("2 processes" in line for line in differences(run))
+    assert any("whatever the script says (2,3)" in line for line in differences(run))
 
 
 def test_a_set_that_is_repeated_no_time_is_left_out() -> None:
