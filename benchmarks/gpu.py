@@ -4,8 +4,8 @@
 
 The model is a seeded random Z-Image of 6.15 billion parameters in bf16 shards with a VAE of the real size. Its text
 encoder has two layers of the real width, or with --text-encoder the real 4.02 billion parameters. The data are eight
-pictures of 1024 px with one caption; rank 16, AdamW, batch 1, bf16 and gradient checkpointing, as in peers.py, which
-runs the processes. DIR is a checkout of huggingface/diffusers; its example trains with a bf16 base.
+pictures of 1024 px with one caption; rank 16, AdamW, batch 1, bf16 and gradient checkpointing, as in contenders.py;
+peers.py runs the processes. DIR is a checkout of huggingface/diffusers; its example trains with a bf16 base.
 
 One process after the other: zdoctor with the base in bf16, int8, float8 and nf4, each started twice (the second start
 finds the quantized weights of the first), then the example. All find the model in the page cache if it fits there. A
@@ -43,6 +43,7 @@ from typing import Any
 
 import load
 import peers
+from contenders import Contender, diffusers, ours, pictures, spread, version
 
 from zdoctor.doctor.architectures.sizes import QWEN3_4B
 from zdoctor.doctor.commands import examination
@@ -99,11 +100,11 @@ def build(folder: Path, tiny: bool, whole_text_encoder: bool) -> float:
         shapes = {name: tuple(value.shape) for name, value in Qwen3ForCausalLM(encoder).state_dict().items()}
     del shapes["lm_head.weight"]  # the embedding is used for it
     load.write_shards(model / "text_encoder", "model", shapes)
-    peers.pictures(folder, 128 if tiny else 1024)
+    pictures(folder, 128 if tiny else 1024)
     return parameters / 1e9
 
 
-def predicted(contender: peers.Contender, place: Path) -> Memory:
+def predicted(contender: Contender, place: Path) -> Memory:
     """What zdoctor expects of a run before it starts. SystemExit where it expects nothing."""
     place.mkdir()
     contender.command(place)
@@ -124,7 +125,7 @@ def on_card(card: int | None) -> Callable[[], int]:
     return lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
 
 
-def watched(contender: peers.Contender, place: Path, used: Callable[[], int]) -> tuple[peers.Result, int]:
+def watched(contender: Contender, place: Path, used: Callable[[], int]) -> tuple[peers.Result, int]:
     """One process to its end, and the bytes that it took on the card at most."""
     before, peak, ended = used(), 0, threading.Event()
 
@@ -142,7 +143,7 @@ def watched(contender: peers.Contender, place: Path, used: Callable[[], int]) ->
         watcher.join()
 
 
-def counted(contender: peers.Contender) -> peers.Contender:
+def counted(contender: Contender) -> Contender:
     """The same script, which says at its end how much PyTorch allocated: `count` is what runs."""
 
     def command(place: Path) -> list[str]:
@@ -178,7 +179,7 @@ def gib(*sizes: int) -> str:
     return " / ".join(f"{size / 2**30:.2f}" for size in sizes) if any(sizes) else "-"
 
 
-def row(name: str, memory: Memory | None, contender: peers.Contender, place: Path, used: Callable[[], int]) -> None:
+def row(name: str, memory: Memory | None, contender: Contender, place: Path, used: Callable[[], int]) -> None:
     """Run one contender and print its row."""
     try:
         result, peak = watched(contender, place, used)
@@ -193,7 +194,14 @@ def row(name: str, memory: Memory | None, contender: peers.Contender, place: Pat
         step = gib(next(phase.total for phase in memory.phases if phase.name == "training step"))
     told = allocated(place).values()
     cells = (
-        *(name, peers.spread([wall for wall, _ in result.steps]), f"{result.first[0]:.1f}", guess, step, gib(peak)),
+        *(
+            name,
+            spread([wall for wall, _ in result.steps]),
+            f"{result.first[0]:.1f}",
+            guess,
+            step,
+            gib(peak),
+        ),
         *(gib(*(part[of] for part in told)) for of in ("allocated", "reserved")),
         gib(result.resident),
     )
@@ -207,7 +215,7 @@ def environment(card: int | None) -> str:
     packages = ("torch", "diffusers", "transformers", "peft", "accelerate", "safetensors")
     words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(words, capture_output=True, text=True).stdout.strip() or "of no checkout"
-    versions = ", ".join(f"{package} {peers.version(package)}" for package in packages)
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
     ram = gib(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     host = f"{os.cpu_count()} cores, {ram} GiB of RAM, load {os.getloadavg()[0]:.1f}"
     python, today = platform.python_version(), time.strftime("%Y-%m-%d")
@@ -239,14 +247,14 @@ def main() -> None:
         time.sleep(2.5)  # files younger than two seconds are not taken for settled
         for qtype, shown in QTYPES.items():
             kept = folder / "kept"
-            contender = peers.ours(folder, words.steps, qtype, kept, device, side)
+            contender = ours(folder, words.steps, qtype, kept, device, side)
             memory = predicted(contender, folder / f"predicted-{qtype}")
             row(f"zdoctor {shown}", memory, contender, folder / f"{qtype}-1", used)
             row(f"zdoctor {shown}, second start", memory, contender, folder / f"{qtype}-2", used)
             shutil.rmtree(kept, ignore_errors=True)
         if words.diffusers is not None:
             layers = (TINY if words.tiny else FULL)["n_layers"]
-            example = counted(peers.diffusers(folder, words.steps, words.diffusers.absolute(), layers, side))
+            example = counted(diffusers(folder, words.steps, words.diffusers.absolute(), layers, side))
             row("diffusers bf16", None, example, folder / "example", used)
 
 
