@@ -1,5 +1,20 @@
-"""`path/to/venv/python -m zdoctor`: the doctor of that interpreter's environment."""
+"""`path/to/venv/python -m zdoctor`: the doctor of that interpreter's environment; `zdoctor` starts here, too."""
 
-from .doctor.cli import main
+from __future__ import annotations
 
-raise SystemExit(main())
+import sys
+
+
+def main() -> int:
+    """Run the command line; returns the exit code. Ctrl-C is no traceback while the rest is imported, either."""
+    try:
+        from .doctor.cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        print("zdoctor: stopped. Nothing is half done.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
