@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
-from ..doctor.model.cards import VISIBLE, taken
+from ..doctor.model.cards import VISIBLE, listed, taken
 from ..doctor.model.families import OWN
 from ..doctor.rules import Unestablished, rule
 
@@ -164,7 +164,7 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         else "The run goes on the processor without a word, and every step takes minutes.",
         evidence={"parameters": parameters},
         variable=VISIBLE,
-        visible=system.environment.get(VISIBLE, ""),
+        visible=listed(run, system.environment),
         model=model.source,
         billions=f"{parameters / 1e9:.1f}",
         source="computed from its files" if model.components else "as published",

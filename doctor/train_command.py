@@ -17,6 +17,7 @@ from .errors import INTERRUPTED, UserError, printable
 from .examine import Examination
 from .handover import hand_over, not_green
 from .model import Memory, Unknown
+from .model.cards import sharing, visible
 from .model.run import Run
 from .model.shell import quoted
 from .probe.live import LiveWorld
@@ -216,9 +217,8 @@ def _processes(seen: Examination) -> int:
     if not runs or not all(one.device == "cuda" for one in runs) or "RANK" in os.environ:
         return 1
     gpus = LiveWorld().gpus()
-    cards = (
-        1 if isinstance(gpus, Unknown) else alike([gpu.name for gpu in gpus], os.environ.get("CUDA_VISIBLE_DEVICES"))
-    )
+    seen_by_cuda = gpus if isinstance(gpus, Unknown) else visible(gpus, os.environ)
+    cards = 1 if isinstance(seen_by_cuda, Unknown) else sharing(seen_by_cuda)
     samples = min(map(_samples, runs))
     if samples < cards:
         print(
@@ -227,14 +227,6 @@ def _processes(seen: Examination) -> int:
             file=sys.stderr,
         )
     return max(1, min(cards, samples))
-
-
-def alike(names: Sequence[str], visible: str | None) -> int:
-    """How many cards share a run: all that CUDA_VISIBLE_DEVICES leaves, one when they are of different kinds."""
-    if len(set(names)) != 1:
-        return 1
-    left = len(names) if visible is None else len([word for word in visible.split(",") if word.strip()])
-    return max(1, min(len(names), left))
 
 
 def _samples(one: Run) -> int:

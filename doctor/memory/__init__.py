@@ -14,7 +14,7 @@ from ..architectures.bytes import QUANTIZED, WIDTHS
 from ..architectures.network import offloaded_share
 from ..architectures.sizes import Sizes, sizes_of
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
-from ..model.cards import BY_BUS, ORDER, VISIBLE, known_order, sharing, taken, visible
+from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.families import OWN
 from .ladder import alternatives_of
 from .peaks import highest_of, phases_of
@@ -90,9 +90,10 @@ def _named(card: Gpu) -> str:
 def _elsewhere(
     run: Run, gpus: Sequence[Gpu], candidates: Sequence[Gpu], system: System, left: Callable[[Gpu], int]
 ) -> Elsewhere | None:
-    """The card with the most room, where the run has room on it and a variable is all that it takes."""
+    """The card with the most room, where the run fits on it and a variable in the terminal is all that it takes."""
     others = [gpu for gpu in gpus if gpu not in candidates and left(gpu) >= 0]
-    if not others or "LOCAL_RANK" in system.environment or (run.trainer == OWN and run.device != "cuda"):
+    is_settled = run.device != "cuda" if run.trainer == OWN else run.setting(CHOSEN) is not None
+    if not others or is_settled or "LOCAL_RANK" in system.environment:
         return None
     other = max(others, key=left)
     order = () if known_order(gpus, system.environment) else ((ORDER, BY_BUS),)

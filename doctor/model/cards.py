@@ -25,13 +25,12 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
     """The cards of which a single process of this run takes one; none, where it trains on the processor.
 
     Only zdoctor's own runner follows the run's `device`; the others take the first card that accelerate gives them.
-    What a script sets around its trainer is nothing to zdoctor's own runner.
     """
-    device, number = run.device, 0
-    if run.trainer != OWN and isinstance(chosen := run.setting(CHOSEN), str):
-        if "$" in chosen or "%" in chosen:
-            return Unknown(f"nothing here sets {chosen}, which chooses the cards")
-        environment = {**environment, VISIBLE: chosen}
+    device, number, written = run.device, 0, listed(run, environment)
+    if written is not None:
+        if "$" in written or "%" in written:
+            return Unknown(f"nothing here sets {written}, which chooses the cards")
+        environment = {**environment, VISIBLE: written}
     if run.trainer == OWN:
         found = re.fullmatch(r"cuda(?::(\d+))?", device)
         if found is None:
@@ -43,6 +42,12 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
     if seen and number >= len(seen):
         return Unknown(f"there is no cuda:{number}: the last card that CUDA shows is cuda:{len(seen) - 1}")
     return seen[number] if seen else ()
+
+
+def listed(run: Run, environment: Mapping[str, str]) -> str | None:
+    """CUDA_VISIBLE_DEVICES as the run's trainer gets it. A script around a trainer is none around zdoctor's own."""
+    written = run.setting(CHOSEN) if run.trainer != OWN else None
+    return written if isinstance(written, str) else environment.get(VISIBLE)
 
 
 def visible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[Candidates, ...] | Unknown:

@@ -11,7 +11,8 @@ import pytest
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
 from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.memory import GIB, predict
-from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System
+from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System, Value, Where
+from zdoctor.doctor.model.cards import CHOSEN
 from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
@@ -134,14 +135,34 @@ def test_the_card_that_the_run_takes_is_counted_with(
             assert on_windows.command.endswith(f'$env:CUDA_VISIBLE_DEVICES = "{variables[-1]}"')
 
 
-@pytest.mark.parametrize(("device", "rank"), [("cuda:0", None), ("cuda", "0")])
-def test_a_card_that_the_config_names_or_a_process_was_given_is_not_exchanged(device: str, rank: str | None) -> None:
-    run = zimage(trainer=OWN, device=device)
+def chosen(cards: str) -> Run:
+    """A run whose script sets CUDA_VISIBLE_DEVICES."""
+    run = zimage()
+    return replace(run, settings={**run.settings, CHOSEN: Value(cards, Where("c"), 0, 0)})
+
+
+@pytest.mark.parametrize(
+    ("run", "rank"),
+    [
+        (zimage(trainer=OWN, device="cuda:0"), None),
+        (zimage(trainer=OWN), "0"),
+        (chosen("0"), None),
+    ],
+)
+def test_a_card_that_the_config_names_or_a_process_was_given_is_not_exchanged(run: Run, rank: str | None) -> None:
     system = SYSTEM if rank is None else replace(SYSTEM, environment={"LOCAL_RANK": rank})
     seen = predict(run, probed(run), (), system, (FULL, FREE))
     assert isinstance(seen, Memory) and seen.elsewhere is None
     (finding,) = vram_over_budget(run, seen)
     assert "GPU 0" in finding.text() and "has room" not in finding.text()
+
+
+def test_what_a_script_chooses_outweighs_the_environment() -> None:
+    run, system = chosen("1"), replace(SYSTEM, environment={"CUDA_VISIBLE_DEVICES": "0"})
+    seen = predict(run, probed(run), (), system, (FULL, FREE))
+    assert isinstance(seen, Memory) and seen.device == "GPU 1, A6000" and not list(vram_over_budget(run, seen))
+    (finding,) = no_gpu_for_full_model(chosen("-1"), (FREE,), probed(run), SYSTEM)
+    assert "CUDA_VISIBLE_DEVICES=-1 hides every GPU" in finding.text()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from zdoctor.doctor.model import Memory, Phase, Unknown
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.processes.launch import _free_port
 from zdoctor.doctor.train.processes.ranks import Lost, Ranks, Said, gathered
-from zdoctor.doctor.train_command import _too_large, alike
+from zdoctor.doctor.train_command import _too_large
 
 from ..patient import go, run_with, written
 from ..test_command import PROCESS
@@ -155,21 +155,6 @@ def test_a_step_that_is_too_small_is_not_shared(
     said = capsys.readouterr().err
     assert "is 2, which 3 processes cannot share" in said and "--processes 2" in said
     assert not Path("out").exists()
-
-
-@pytest.mark.parametrize(
-    ("names", "visible", "count"),
-    [
-        (["Tesla T4", "Tesla T4"], None, 2),
-        (["Tesla T4", "Tesla T4"], "1", 1),
-        (["Tesla T4", "Tesla T4"], "0,1,2", 2),
-        (["Tesla T4", "Tesla T4"], "", 1),
-        (["RTX 4090", "GT 1030"], None, 1),
-        ([], None, 1),
-    ],
-)
-def test_cards_that_are_alike_share_a_run(names: list[str], visible: str | None, count: int) -> None:
-    assert alike(names, visible) == count
 
 
 @pytest.mark.parametrize(
