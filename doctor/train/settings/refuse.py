@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from ...architectures.network import lokr_factor, lokr_rank
+from ...configs.defaults import short
 from ...model.families import EDITING, TRAINED
 from ...model.run import Dataset, Run
 from .limits import limits
@@ -213,7 +213,7 @@ def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
     for key, plain in CONTROL_SETTINGS.items() if edits else ():
         value = run.setting(f"{dataset.key}/{key}")
         if not harmless(value, plain):
-            yield f"{dataset.key}/{key}", f"{key} {_short(value)} is not supported; leave it out"
+            yield f"{dataset.key}/{key}", f"{key} {short(value)} is not supported; leave it out"
     if run.setting(f"{dataset.key}/batch_size", run.batch_size) != run.batch_size:
         yield f"{dataset.key}/batch_size", "A batch size of one dataset is not supported; set train.batch_size"
     for name in (
@@ -242,8 +242,8 @@ def _lacking(run: Run) -> Iterator[Reason]:
     for key, plain in {**NEUTRAL, **of_datasets}.items():
         value = run.setting(key)
         if not harmless(value, plain):
-            leave = f"leave it at {_short(plain)}" if plain else "leave it out"
-            yield key, f"{_last(key)} {_short(value)} is not supported; {leave}"
+            leave = f"leave it at {short(plain)}" if plain else "leave it out"
+            yield key, f"{_last(key)} {short(value)} is not supported; {leave}"
 
 
 def _preservation(run: Run) -> Iterator[Reason]:
@@ -287,10 +287,6 @@ def _last(key: str) -> str:
 def _capital(what: str) -> str:
     """The start of a sentence; a key stays as it is written in the config."""
     return what if "_" in what.split()[0] else what[0].upper() + what[1:]
-
-
-def _short(value: Any) -> str:
-    return "…" if isinstance(value, dict | list) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _kind(run: Run) -> str:

@@ -69,12 +69,12 @@ class Trainer:
         self.levels = levels(run)
         # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
         self.weighed = torch.stack if run.setting("train/unbalanced_masks") else balanced
-        self.most = _number(run, "max_loss")
+        self.most = run.setting("train/max_loss")
         self.guidance = guidance(run)
         self.differential = differential(run)
         self.background = background_weight(run)
-        self.embedded = _number(run, "cfg_scale", 1.0)
-        self.regular_weight = _number(run, "reg_weight", 1.0)
+        self.embedded = float(run.setting("train/cfg_scale", 1.0))
+        self.regular_weight = float(run.setting("train/reg_weight", 1.0))
         if self.most is not None and ranks.size > 1:
             raise TrainError("max_loss bounds the loss of a whole batch, which several processes share; take it out.")
         self.step = 0
@@ -95,7 +95,7 @@ class Trainer:
         self.order = Order(run, items, seed)
         if run.gradient_checkpointing:
             make: Any = model
-            again = checkpointing(model, network, int(_number(run, INTERVAL, 1)), random=any(dropout(run)))
+            again = checkpointing(model, network, run.setting(f"train/{INTERVAL}", 1), random=any(dropout(run)))
             make.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property
@@ -326,11 +326,6 @@ class Trainer:
         batches = (self.order.batch(step * count + part) for step in self.bad for part in range(count))
         names = list(dict.fromkeys(item.picture.file.name for batch in batches for item in batch))
         return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
-
-
-def _number(run: Run, name: str, default: Any = None) -> Any:
-    written = run.settings.get(f"train/{name}")
-    return default if written is None or written.value is None else float(written.value)
 
 
 def _mix(seed: int, index: int) -> int:
