@@ -43,6 +43,12 @@ def complaint(record: Mapping[str, Any]) -> str | None:
     system, packages = record.get("system"), record.get("packages")
     if system is not None and (said := _object("system", "system", system, _SYSTEM)):
         return said
+    environment = (system or {}).get("environment") or {}
+    if not isinstance(environment, Mapping):
+        return "system.environment is no object"
+    for name, value in environment.items():
+        if not isinstance(value, str):
+            return f"system.environment.{name} is {value!r}, not a text"
     if packages is not None and not isinstance(packages, Mapping):
         return "packages is no object"
     for section, shape in _LISTS.items():

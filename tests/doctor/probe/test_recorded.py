@@ -96,6 +96,13 @@ def test_a_file_that_is_no_machine_is_refused(record: dict[str, Any]) -> None:
         ("speeds", [{**SPEED, "low": None}], "speeds[0].low is None, not a number"),
         ("system", {**SYSTEM, "os": "Linux"}, "system.os is 'Linux', not one of linux, windows, darwin"),
         ("system", {**SYSTEM, "cpus": True}, "system.cpus is True, not a whole number"),
+        ("system", {**SYSTEM, "environment": ["a"]}, "system.environment is no object"),
+        (
+            "system",
+            {**SYSTEM, "environment": {"CUDA_VISIBLE_DEVICES": 1}},
+            "system.environment.CUDA_VISIBLE_DEVICES is 1, not a text",
+        ),
+        ("gpus", [{**GPU, "uuid": 7}], "gpus[0].uuid is 7, not a text or null"),
         ("packages", ["torch"], "packages is no object"),
     ],
 )
