@@ -23,7 +23,7 @@ PERHAPS = (
     "The phase '{phase}' needs {low} to {high} (computed), and {free} are free on {device} ({source}): it may "
     "not fit. It is made of {items}."
 )
-ELSEWHERE = " {other} has room for it: {other_free} are free there."
+ELSEWHERE = " {other}, has room for it: {other_free} are free there."
 SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
 
 

@@ -127,7 +127,7 @@ def test_the_card_that_the_run_takes_is_counted_with(
     for finding in found:
         assert finding.severity == "error" and f"are free on {device} (recorded)" in finding.text()
         fixes = list(choose_another_card(finding, seen, system))
-        assert ("has room for it: 48.0 GiB are free there." in finding.text()) is bool(variables) is bool(fixes)
+        assert (", has room for it: 48.0 GiB are free there." in finding.text()) is bool(variables) is bool(fixes)
         for fix in fixes:
             assert f"set {variables} in the terminal" in fix.title and fix.safety == "show" and not fix.steps
             assert fix.command == f"export {variables.replace(' and', '')}"
