@@ -32,7 +32,7 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
             return Unknown(f"nothing here sets {written}, which chooses the cards")
         environment = {**environment, VISIBLE: written}
     if run.trainer == OWN:
-        found = re.fullmatch(r"cuda(?::(\d+))?", device)
+        found = re.fullmatch(r"cuda(?::(\d{1,9}))?", device)
         if found is None:
             return () if device.startswith(("cpu", "mps")) else Unknown(f"there is no device {device}")
         number = int(found.group(1) or environment.get("LOCAL_RANK") or 0)
@@ -85,7 +85,7 @@ def _kinds(gpus: Iterable[Gpu]) -> int:
 
 
 def _number(word: str) -> int:
-    found = re.match(r"[+-]?\d+", word.strip())
+    found = re.match(r"[+-]?\d{1,9}", word.strip())
     return int(found.group()) if found else -1
 
 

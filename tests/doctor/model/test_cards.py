@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import cast
 
 import pytest
 import torch.cuda
@@ -37,6 +36,7 @@ LISTS = [
     ("0,,1", [0]),
     ("1,GPU-f1", [1]),
     ("7", []),
+    ("9" * 4000, []),
     ("-1", []),
     ("", []),
     (" ", []),
@@ -67,11 +67,11 @@ def test_torch_reads_the_list_alike(written: str, numbers: list[int], monkeypatc
         pytest.skip("an empty variable is none there")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", written)
     read = torch.cuda._parse_visible_devices()
-    if read and isinstance(read[0], str):
-        found = torch.cuda._transform_uuid_to_ordinals(read, list(UUIDS))
-    else:
-        found = cast(list[int], read)
-        found = found[: next((place for place, number in enumerate(found) if number >= len(UUIDS)), len(found))]
+    names = [word for word in read if isinstance(word, str)]
+    found = [number for number in read if isinstance(number, int)]
+    found = found[: next((place for place, number in enumerate(found) if number >= len(UUIDS)), len(found))]
+    if names:
+        found = torch.cuda._transform_uuid_to_ordinals(names, list(UUIDS))
     assert found == numbers
 
 
@@ -136,6 +136,7 @@ OURS, THEIRS = replace(run_of("m"), trainer=OWN), run_of("m")
         (OURS, "cuda:3", {}, "the last card that CUDA shows is cuda:2"),
         (OURS, "cuda:1", {"CUDA_VISIBLE_DEVICES": "2"}, "the last card that CUDA shows is cuda:0"),
         (OURS, "gpu", {}, "there is no device gpu"),
+        (OURS, "cuda:" + "9" * 5000, {}, "there is no device cuda:99"),
         (OURS, "cuda", {"CUDA_VISIBLE_DEVICES": "MIG-1"}, "MIG"),
         (THEIRS, "cuda", {}, 0),
         (THEIRS, "cuda:1", {}, 0),  # the trainer never looks at it
