@@ -121,6 +121,8 @@ def next_step(report: Report) -> tuple[str, str]:
         return report.typed("fix"), "shows what is yours to decide"
     if report.errors:
         return f"zdoctor explain {report.errors[0].rule}", ""
+    if any(outcome.reason == CONFIG_UNREAD for outcome in report.unknown):  # and the rule that says why was not asked
+        return report.typed("check"), "says why the config cannot be read"
     if report.trainer == SCRIPT and report.command == "check" and not report.crashed:
         return (
             f"zdoctor probe {quoted(f'{report.config}:build_model')}",

@@ -297,6 +297,16 @@ def test_a_crowded_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert unprintable(out + err) == [] and "crashed" not in out and " failed: " not in out
 
 
+def test_every_command_says_what_to_type_about_a_config_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_bytes(b"a\0b")
+    assert run("fix", "c.yaml") == 1
+    assert "next: zdoctor check c.yaml   says what is wrong" in capsys.readouterr().out
+    assert run("check", "c.yaml", "--select", "MEM") == 0
+    assert "next: zdoctor check c.yaml   says why the config cannot be read" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [

@@ -23,6 +23,9 @@ def limits(run: Run) -> Iterator[tuple[str, str]]:
     if not run.disable_sampling and not (isinstance(prompts, list) and all(isinstance(one, str) for one in prompts)):
         yield "sample/prompts", "sample.prompts is not a list of texts; write each prompt behind a dash"
     for dataset in run.datasets:
+        repeats = run.setting(f"{dataset.key}/num_repeats")
+        if isinstance(repeats, float) and not repeats.is_integer():
+            yield f"{dataset.key}/num_repeats", f"num_repeats {repeats:g} is not a whole number"
         if not 0 <= dataset.caption_dropout <= 1:
             chance = f"The caption dropout {dataset.caption_dropout:g} is not a number from 0 to 1"
             yield f"{dataset.key}/caption_dropout_rate", chance

@@ -42,6 +42,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("name a/b has a slash", {"name": "a/b"}),
     ("ema_decay 1 is not", {"use_ema": True, "ema_decay": 1.0}),
     ("rank 4.5 is not", {"settings": written(network__linear=4.5)}),
+    ("num_repeats 2.5 is not", {"settings": written(datasets__0__num_repeats=2.5)}),
     ("prompts is not a list", {"disable_sampling": False, "settings": written(sample__prompts="a cat")}),
     ("caption dropout 7", {"datasets": (Dataset("datasets/0", "x", ".txt", (64,), caption_dropout=7.0),)}),
     ("resolution 0 is below 16", {"datasets": (Dataset("datasets/0", "x", ".txt", (512, 0)),)}),
