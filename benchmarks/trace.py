@@ -26,8 +26,7 @@ from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
 from zdoctor.doctor.model.families import OWN
-from zdoctor.doctor.train.base.blocks import checkpointing
-from zdoctor.doctor.train.base.half import use_half
+from zdoctor.doctor.train.base.blocks import checkpointing, use_half
 from zdoctor.doctor.train.base.load import linears
 from zdoctor.doctor.train.base.load import replace as put
 from zdoctor.doctor.train.base.quantize import QuantizedLinear

@@ -104,20 +104,22 @@ def width_of(run: Run, card: Gpu | None) -> int:
 
 
 def is_half(run: Run, card: Gpu | None) -> bool:
-    """Whether the blocks multiply in float16 and the rest is float32 (doctor/train/settings/numerics.py)."""
+    """Whether the Linears multiply in float16 and the rest is float32 (doctor/train/settings/numerics.py)."""
     old = card is not None and card.capability is not None and card.capability < (8, 0)
     return run.dtype in _HALF or (run.dtype in _BRAIN and old)
 
 
-def text_width(run: Run, card: Gpu | None) -> int:
-    return 2 if is_half(run, card) else WIDTHS[run.dtype]
-
-
 def text_encoder(run: Run, sizes: Sizes, card: Gpu | None) -> int:
-    width, kind = text_width(run, card), _kind(run.text_encoder_quantization)
-    if kind is None:
+    width, kind = width_of(run, card), _kind(run.text_encoder_quantization)
+    if not _is_streamed(run, card):
         return width * sizes.text_encoder
-    return int(_BYTES[kind] * 1.002 * sizes.text_linears) + width * (sizes.text_encoder - sizes.text_linears)
+    linears = (2 if kind is None else _BYTES[kind]) * 1.002 * sizes.text_linears
+    return int(linears) + width * (sizes.text_encoder - sizes.text_linears)
+
+
+def _is_streamed(run: Run, card: Gpu | None) -> bool:
+    """Whether the Linears of the text encoder are quantized, or float16, as they arrive."""
+    return _kind(run.text_encoder_quantization) is not None or is_half(run, card)
 
 
 def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
@@ -128,10 +130,8 @@ def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     """
     waiting = runner_weights(run, sizes, card) if offloaded_share(run) else _largest(sizes) * sizes.stored
     encoder = text_encoder(run, sizes, card)
-    quantized = _kind(run.text_encoder_quantization) is not None
-    is_here = not _fits(_captions(run, sizes, card), card) or (
-        not quantized and sizes.text_stored != text_width(run, card)
-    )
+    is_converted = not _is_streamed(run, card) and sizes.text_stored != width_of(run, card)
+    is_here = is_converted or not _fits(_captions(run, sizes, card), card)
     return HOST_BASE + max(waiting, encoder if is_here else 0)
 
 
@@ -140,7 +140,7 @@ def _base(card: Gpu | None) -> dict[str, int]:
 
 
 def _captions(run: Run, sizes: Sizes, card: Gpu | None) -> Phase:
-    work = int(TEXT_ENCODER_WORK * text_width(run, card) / 2 * sizes.text_encoder)
+    work = int(TEXT_ENCODER_WORK * width_of(run, card) / 2 * sizes.text_encoder)
     items = {"text encoder": text_encoder(run, sizes, card), "encoding": work}
     return Phase("encoding the captions", {**_base(card), **items})
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from .allocator import free_memory, keep_memory, return_memory
-from .base.blocks import compile_blocks
-from .base.half import use_half
+from .base.blocks import compile_blocks, use_half
 from .base.load import check_no_meta
 from .base.offload import offload_share
 from .base.opened import Base, identity_of, load_weights, open_base

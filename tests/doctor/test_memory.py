@@ -412,7 +412,8 @@ def test_what_does_not_fit_is_encoded_in_host_memory() -> None:
     run = flux(512, trainer=OWN, quantization="nf4", text_encoder_quantization=None)
     memory = predicted(run, small)
     assert "encoding the captions" not in [phase.name for phase in memory.phases]
-    assert memory.host_peak / GIB == pytest.approx(0.6 + 9.1, rel=0.02)
+    # T5 and CLIP: 4.63 billion weights of Linears in float16, the rest in float32
+    assert memory.host_peak / GIB == pytest.approx(0.6 + 9.6, rel=0.02)
     assert predicted(run, ROOMY_T4).host_peak < GIB
 
 

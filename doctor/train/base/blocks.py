@@ -1,4 +1,4 @@
-"""The blocks of a transformer one by one: which are computed again in the backward pass, and compiling them."""
+"""The blocks of a transformer one by one: which are computed again in the backward pass, in which type, compiled."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ..families import family_of
+from .half import attend_in_half, multiply_in_half
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
@@ -25,6 +26,13 @@ def trained_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
     """Those that hold one of the Linears of these names, in the order in which they run."""
     held = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in names}
     return [block for block in blocks_of(model) if id(block) in held]
+
+
+def use_half(model: nn.Module) -> None:
+    """Let the blocks multiply in float16: each Linear there is quantized, all else is float32."""
+    multiply_in_half(model)
+    for block in blocks_of(model):
+        attend_in_half(block)
 
 
 def compile_blocks(model: nn.Module) -> None:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from .blocks import blocks_of
 from .quantize import FORMATS, QuantizedLinear, blocks_weight
 
 # Float16 ends at 65504; operands are rounded to it after they are scaled.
@@ -24,17 +23,15 @@ MOST = 60000.0
 LARGEST = {dtype: largest for largest, dtype in FORMATS.values()}
 
 
-def use_half(model: nn.Module) -> None:
-    """Let the blocks of a model multiply in float16: each Linear there is quantized, all else is float32."""
+def multiply_in_half(model: nn.Module) -> None:
+    """Let the quantized Linears of a model, whose activations are float32, multiply in float16."""
     for module in model.modules():
         if isinstance(module, QuantizedLinear):
             module.multiply = _product
-    for block in blocks_of(model):
-        _within(block)
 
 
-def _within(block: Any) -> None:
-    """Run the block's attention in float16, also when a checkpoint runs it again."""
+def attend_in_half(block: Any) -> None:
+    """Let a block's attention multiply in float16, also when a checkpoint runs it again."""
     plain = block.forward
 
     def forward(*args: Any, **options: Any) -> Any:
@@ -44,7 +41,7 @@ def _within(block: Any) -> None:
     block.forward = forward
 
 
-def times(x: Tensor, matrix: Tensor, largest: Tensor | float) -> Tensor:
+def times(x: Tensor, matrix: Tensor, largest: float) -> Tensor:
     """x (… x k, float32) @ matrix (k x m, float16, entries up to `largest` >= 1), multiplied in float16; float32.
 
     A sum of products, or a part of it, is at most k times the largest of each side.
@@ -59,10 +56,11 @@ def _power(x: Tensor) -> Tensor:
     return torch.exp2(torch.floor(torch.log2(x)))
 
 
-def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor | None, Tensor | float]:
+def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor, float]:
     """The matrix (out x `columns`, float16), what its rows are still to be multiplied by, and its largest entry."""
     if scale.dim() == 2:
-        return blocks_weight(codes, scale, columns, torch.float16), None, scale.amax().float().clamp_min(1.0)
+        factor = _power(1.0 / scale.amax().float())
+        return blocks_weight(codes, scale * factor, columns, torch.float16), 1.0 / factor, 1.0
     return codes.half(), scale, LARGEST[codes.dtype]
 
 
@@ -72,14 +70,13 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(codes, scale)
         ctx.columns = x.shape[-1]
         matrix, after, largest = _matrix(codes, scale, ctx.columns)
-        y = times(x, matrix.t(), largest)
-        return y if after is None else y * after
+        return times(x, matrix.t(), largest) * after
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         codes, scale = ctx.saved_tensors
         matrix, after, largest = _matrix(codes, scale, ctx.columns)
-        return times(grads[0] if after is None else grads[0] * after, matrix, largest), None, None
+        return times(grads[0] * after, matrix, largest), None, None
 
 
 class _HalfAttention(TorchFunctionMode):

@@ -1,4 +1,8 @@
-"""Loading a text encoder: as transformers does it, or tensor by tensor with the Linears of its layers quantized."""
+"""Loading a text encoder: as transformers does it, or tensor by tensor with the Linears of its layers quantized.
+
+In float16 too each Linear is one of ours, so that nothing overflows (see base/half.py): T5's and Qwen3's activations
+are larger than float16 can hold.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..base.half import multiply_in_half
 from ..base.part import config_of, entries_of
 from ..base.quantize import Kind
 from ..base.tensorfiles import check_complete
+from ..settings.numerics import has_float16
 from .pretrained import load_pretrained
 
 
 def load_encoder(make: Any, place: Path, what: str, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
     """The frozen model of class `make` on the device. Raises TrainError, torch.OutOfMemoryError."""
+    if dtype == torch.float16:
+        model = load_streamed(make, place, "float16" if kind == "none" else kind, torch.float32, device)
+        if device.type != "cpu" or has_float16():
+            multiply_in_half(model)
+        return model
     if kind == "none" and place.is_dir():
         return load_pretrained(make, place, what, dtype=dtype).to(device)
     return load_streamed(make, place, kind, dtype, device)

@@ -111,6 +111,8 @@ def encode_texts(request: Request, phase: Callable[[str], None]) -> None:
             values = encode(text)
             if not all(torch.isfinite(value).all() for value in values.values()):
                 raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
+            if dtype == torch.float16:  # made in float32, which would take twice the room on the disk
+                values = {name: value.bfloat16() for name, value in values.items()}
             cache.put(key, values)
         return True
 

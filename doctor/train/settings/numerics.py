@@ -23,8 +23,8 @@ class Numerics:
 
     @property
     def texts(self) -> torch.dtype:
-        """What the text encoder computes in: it has no float16 path."""
-        return torch.bfloat16 if self.half else self.dtype
+        """What the text encoder computes in; float16 stands for the scaled products of `half`."""
+        return torch.float16 if self.half else self.dtype
 
 
 def numerics(wanted: str, place: torch.device) -> Numerics:
@@ -63,7 +63,7 @@ def on_cuda(dtype: torch.dtype, card: str, capability: tuple[int, int]) -> Numer
             torch.float32,
             half=True,
             note=f"{card} (compute capability {capability[0]}.{capability[1]}) has no bfloat16 arithmetic: the "
-            "blocks multiply in float16, scaled so that nothing overflows, and the rest is float32.",
+            "blocks and the text encoder multiply in float16, scaled so that nothing overflows; the rest is float32.",
         )
     return Numerics(torch.float32, half=True) if dtype == torch.float16 else Numerics(dtype)
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from zdoctor.doctor.train.base.half import attention, times, use_half
+from zdoctor.doctor.train.base.blocks import use_half
+from zdoctor.doctor.train.base.half import attention, times
 from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
 from zdoctor.doctor.train.families import zimage

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.train.base import offload as module
-from zdoctor.doctor.train.base.blocks import blocks_of, checkpointing, trained_blocks
-from zdoctor.doctor.train.base.half import use_half
+from zdoctor.doctor.train.base.blocks import blocks_of, checkpointing, trained_blocks, use_half
 from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.base.offload import Offload, offload, offload_share, spread
 from zdoctor.doctor.train.base.quantize import Kind

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import Qwen3Model, T5EncoderModel
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
+from zdoctor.doctor.train.encode import text_encoder
 from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.pretrained import load_pretrained
 from zdoctor.doctor.train.encode.text_encoder import load_encoder, load_streamed
@@ -53,6 +56,52 @@ def test_quantized_is_near(tiny: Path, make: Any, kind: Kind, error: float) -> N
     assert 0 < (found - exact).norm() < error * exact.norm()
     size = sum(p.numel() * p.element_size() for p in small.parameters())
     assert size < sum(p.numel() * p.element_size() for p in plain.parameters())
+
+
+def swollen(make: Any, tiny: Path, folder: Path) -> Path:
+    """The encoder with gates and values so large that what they make cannot be held in float16."""
+    shutil.copytree(folder_of(make, tiny), folder)
+    (file,) = folder.glob("*.safetensors")
+    tensors = load_file(file)
+    for name, tensor in tensors.items():
+        if name.endswith(("mlp.gate_proj.weight", "mlp.up_proj.weight", "wi_0.weight", "wi_1.weight")):
+            tensors[name] = 3000 * tensor
+        if name.endswith(("mlp.down_proj.weight", "DenseReluDense.wo.weight")):
+            tensors[name] = 1e-6 * tensor
+    save_file(tensors, file, {"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["none", "int8", "nf4"])
+@pytest.mark.parametrize("make", [Qwen3Model, T5EncoderModel])
+def test_in_float16_nothing_overflows(
+    tiny: Path, make: Any, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = swollen(make, tiny, tmp_path / "encoder")
+    with torch.no_grad():
+        plain = load_pretrained(make, folder, "text encoder", dtype=torch.float16)
+        plain = plain.half()  # of T5 transformers keeps a part in float32
+        assert not torch.isfinite(plain(IDS)[0]).all()
+        exact = load_encoder(make, folder, "text encoder", kind, torch.float32, CPU)(IDS)[0]
+        for in_hardware in (True, False):
+            monkeypatch.setattr(text_encoder, "has_float16", lambda value=in_hardware: value)
+            half = load_encoder(make, folder, "text encoder", kind, torch.float16, CPU)
+            found = half(IDS)[0]
+            assert found.dtype == torch.float32
+            assert (found - exact).norm() < 0.002 * exact.norm()
+    linears = [module for module in half.modules() if isinstance(module, QuantizedLinear)]
+    assert len(linears) > 5 and all(module.codes.element_size() <= 2 for module in linears)
+
+
+def test_embeddings_made_in_float16_take_the_room_of_bfloat16(tiny: Path, tmp_path: Path) -> None:
+    made = {}
+    for dtype in (torch.float16, torch.float32):
+        folders = {name: tiny / name for name in zimage.TEXT_PARTS}
+        texts = Texts(Cache(tmp_path), zimage, folders, dtype)
+        assert texts.prepare(["a red circle"], CPU, lambda _: None) == 1
+        made[dtype] = texts.get("a red circle")["states"]
+    assert made[torch.float16].dtype == torch.bfloat16
+    torch.testing.assert_close(made[torch.float16].float(), made[torch.float32], rtol=0.02, atol=0.02)
 
 
 def test_a_missing_tensor_is_an_error(tiny: Path) -> None:

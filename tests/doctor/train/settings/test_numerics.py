@@ -30,7 +30,7 @@ def test_cards(capability: tuple[int, int], wanted: torch.dtype, dtype: torch.dt
     found = on_cuda(wanted, "Tesla T4", capability)
     assert (found.dtype, found.half) == (dtype, half)
     assert said in found.note and bool(found.note) == bool(said)
-    assert found.texts != HALF
+    assert found.texts == (HALF if half else dtype)
 
 
 @pytest.mark.parametrize(
