@@ -14,6 +14,7 @@ from transformers import Qwen3Model, T5EncoderModel
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
 from zdoctor.doctor.train.encode import text_encoder
+from zdoctor.doctor.train.encode import texts as texts_module
 from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.pretrained import load_pretrained
 from zdoctor.doctor.train.encode.text_encoder import load_encoder, load_streamed
@@ -102,6 +103,27 @@ def test_embeddings_made_in_float16_take_the_room_of_bfloat16(tiny: Path, tmp_pa
         made[dtype] = texts.get("a red circle")["states"]
     assert made[torch.float16].dtype == torch.bfloat16
     torch.testing.assert_close(made[torch.float16].float(), made[torch.float32], rtol=0.02, atol=0.02)
+
+
+def test_a_processor_without_bfloat16_does_not_emulate_it(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a text encoder has no room on a card, whose own processor is an older one."""
+    monkeypatch.setattr(texts_module, "has_bfloat16", lambda: False)
+    monkeypatch.setattr(text_encoder, "has_float16", lambda: False)
+    seen: list[torch.dtype] = []
+    plain = torch.nn.functional.linear
+
+    def linear(x: torch.Tensor, *words: Any) -> torch.Tensor:
+        seen.append(x.dtype)
+        return plain(x, *words)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", linear)
+    folders = {name: tiny / name for name in zimage.TEXT_PARTS}
+    texts = Texts(Cache(tmp_path), zimage, folders, torch.bfloat16)
+    texts.prepare(["a red circle"], CPU, lambda _: None)
+    assert set(seen) == {torch.float32}
+    assert texts.get("a red circle")["states"].dtype == torch.bfloat16
 
 
 def test_a_missing_tensor_is_an_error(tiny: Path) -> None:
