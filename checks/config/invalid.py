@@ -46,8 +46,8 @@ _LOOKED_AT = keys.words("""
 def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A value that the trainer refuses or replaces.
 
-    What: A spelling that the trainer does not know, a number in quotes, two settings that exclude each other, or a
-    required setting that is missing.
+    What: A spelling that the trainer does not know, a number in quotes or left empty, two settings that exclude each
+    other, or a required setting that is missing.
     Why: ai-toolkit looks at most values only when it needs them: an unknown optimizer after the model was loaded
     and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
     an unknown loss_type is mse, an unknown arch is Stable Diffusion 1. SimpleTuner, sd-scripts and musubi-tuner let

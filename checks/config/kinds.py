@@ -10,6 +10,16 @@ from ...doctor.model.families import OWN
 from . import keys
 from .values import CACHE, LORA, OPTIMIZER, START, STEP, bad
 
+# numbers for which the trainer takes null as it is: for others it has a default, or does without
+_NEVER_EMPTY = {
+    "train/steps": STEP,
+    "train/lr": OPTIMIZER,
+    "train/batch_size": LORA,
+    "train/gradient_accumulation": START,
+    "datasets/*/num_repeats": LORA,
+    "datasets/*/resolution": LORA,
+    "datasets/*/caption_dropout_rate": START,
+}
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
 
@@ -26,6 +36,8 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
         value = written.value
+        if value is None and (when := _NEVER_EMPTY.get(f"{section}/{name}")) is not None:
+            yield bad(run, key, "{key} is left empty, and the trainer computes with it. Write a number.", when)
         if not isinstance(value, str):
             numeric = name in keys.NUMBERS.get(section, frozenset()) and name != "guidance_loss_target"
             if numeric and isinstance(value, list | dict):

@@ -199,6 +199,13 @@ VALUES = [
     ("content_or_style", '"balance"', "train/content_or_style", "balanced"),
     ("lr", '"1e-4"', "train/lr", 1e-4),
     ("steps", '"2000"', "train/steps", 2000),
+    ("steps", "null", "train/steps", None),
+    ("lr", "~", "train/lr", None),
+    ("batch_size", "null", "train/batch_size", None),
+    ("gradient_accumulation", "null", "train/gradient_accumulation", None),
+    ("caption_dropout_rate", "null", "datasets/0/caption_dropout_rate", None),
+    ("caption_dropout_rate", "0.1\n          num_repeats: ", "datasets/0/num_repeats", None),
+    ("resolution", "null", "datasets/0/resolution", None),
     ("linear", "'32'", "network/linear", 32),
     ("linear", "0", "network/linear", None),
     ("save_format", '"safetensor"', "save/save_format", "safetensors"),
@@ -309,6 +316,9 @@ def test_repeats(value: float, severity: str | None, of_runner: str | None, new:
             "1e-4\n        lr_scheduler: constant_with_warmup\n        lr_scheduler_params: {num_warmup_steps: 10}",
         ),
         ("dtype", '"bfloat16"'),
+        ("save_every", "null"),
+        ("sample_every", "null"),
+        ("linear", "null"),
     ],
 )
 def test_sound_values(key: str, value: str) -> None:
@@ -319,6 +329,11 @@ def test_the_real_libraries_refuse_them() -> None:
     """torch refuses what CFG004 reports, and takes what it does not."""
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.AdamW([parameter], lr=1e-4)
+    empty: Any = None
+    with pytest.raises(TypeError):
+        torch.optim.AdamW([parameter], lr=float(empty))
+    with pytest.raises(TypeError):
+        range(0, empty)
     with pytest.raises(TypeError, match="total_iters"):
         torch.optim.lr_scheduler.StepLR(optimizer, total_iters=10)  # type: ignore[call-arg]
     torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=10)
