@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 
+from ..architectures.network import offloaded_share
+from ..model.families import OWN
+from ..model.run import Run
 from .errors import TrainError
 
 T = TypeVar("T")
@@ -18,7 +22,9 @@ NO_ROOM = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "unable to find an engine to execute this computation",
+    "MPS backend out of memory",
 )
+LESS = "Lower the resolution or the batch size, keep gradient_checkpointing on, or quantize the model (qtype: int8)."
 
 
 @contextmanager
@@ -26,22 +32,48 @@ def explained() -> Iterator[None]:
     """Raises TrainError in place of what memory that ran out or a GPU that failed raises."""
     try:
         yield
-    except MemoryError as error:
-        raise TrainError(_memory(error)) from error
-    except RuntimeError as error:
-        if _no_room(error):
-            raise TrainError(
-                f"The GPU ran out of memory ({_first(error)}). Lower the resolution or the batch size, keep "
-                "gradient_checkpointing on, or quantize the model (qtype: int8)."
-            ) from error
-        if "DefaultCPUAllocator" in str(error):
-            raise TrainError(_memory(error)) from error
-        if "CUDA error" not in str(error):
+    except (MemoryError, RuntimeError) as error:
+        told = in_words(error)
+        if told is None:
             raise
-        raise TrainError(
-            f"The GPU failed ({_first(error)}). The last checkpoint stays: when nvidia-smi shows the card without an "
-            "error (after a driver reset or a restart of the machine), the same command goes on from there."
-        ) from error
+        raise TrainError(told) from error
+
+
+def in_words(error: BaseException, less: str = LESS) -> str | None:
+    """What to say of memory that ran out, with how to need `less`, or of a GPU that failed; None of all else."""
+    if _no_room(error):
+        return f"The GPU ran out of memory ({_first(error)}). {less}"
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        return f"The memory of this computer ran out ({_first(error)}). End other programs. {less}"
+    if is_card_lost(error):
+        return (
+            f"The GPU failed ({_first(error)}). When nvidia-smi shows the card without an error (after a driver "
+            "reset or a restart of the machine), type the same command again."
+        )
+    return None
+
+
+def is_card_lost(error: BaseException) -> bool:
+    """Whether a GPU failed otherwise than for want of room. CUDA says so late: amid what comes after."""
+    return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not _no_room(error)
+
+
+def less_of(run: Run) -> str:
+    """What of a run with a state can be set so that a step needs less memory; quantizing makes it another run."""
+    words = [] if run.gradient_checkpointing else ["gradient_checkpointing: true"]
+    if run.batch_size > 1:
+        names = (run.keys.get(name, name).rpartition("/")[2] for name in ("batch_size", "gradient_accumulation"))
+        words.append("{}: 1 with {}: {}".format(*names, run.batch_size * run.gradient_accumulation))
+    if run.device.startswith("cuda") and run.trainer in ("ai-toolkit", OWN) and not offloaded_share(run):
+        words.append("layer_offloading: true")
+    return f"Set {', or '.join([*words, 'a lower resolution'])}."
+
+
+def let_go(error: BaseException | None) -> None:
+    """Drop what the functions that an error has ended still hold: the tensors of a step that failed."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def tried(work: Callable[[], T]) -> T | None:
@@ -54,14 +86,9 @@ def tried(work: Callable[[], T]) -> T | None:
     return None  # not in the handler: while that runs, the error keeps every tensor of what failed
 
 
-def _no_room(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_ROOM)
-
-
-def _memory(error: BaseException) -> str:
-    return (
-        f"The memory of this computer ran out ({_first(error)}). End other programs, lower the resolution or the "
-        "batch size, or quantize the model (qtype: int8)."
+def _no_room(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and (
+        isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_ROOM)
     )
 
 

@@ -11,8 +11,10 @@ from typing import Literal
 import torch
 
 from ..model.run import Run
+from .allocator import free_memory
 from .data.items import Item
 from .errors import TrainError
+from .failures import LESS, in_words, is_card_lost, less_of, let_go
 from .lock import alone
 from .output.journal import Journal
 from .output.preview import Preview
@@ -29,6 +31,7 @@ from .stop import Stop
 
 # How often another process looks whether the lock of the first is free, which a killed one leaves at once.
 LOOKS, LOOK_SECONDS = 10, 0.1
+UNTRUSTED = "What the card holds cannot be trusted, so it is not saved."
 
 
 @dataclass
@@ -47,9 +50,31 @@ class Steps:
     folder: Folder
     trackers: Trackers
     halted: bool = False
+    kept: int = 0  # the step of the last state that was written
 
     def go(self) -> Literal["finished", "interrupted"]:
-        """Train until the last step or until asked to stop; the LoRA and the state are saved in either case."""
+        """Train until the last step or until asked to stop; the LoRA and the state are saved in either case.
+
+        So they are when something fails, if they can be. Raises TrainError, or what is none of the user's business.
+        """
+        self.kept = self.trainer.step
+        try:
+            return self._go()
+        except Exception as error:
+            failed = error
+        # not in the handler: while that runs, the error keeps every tensor of the step that failed
+        let_go(failed)
+        words = in_words(failed, less_of(self.run) if self.trainer.step else LESS)
+        told = str(failed) if isinstance(failed, TrainError) else words
+        after = self._rescued(failed)
+        with suppress(Exception):  # where nothing can be written any more
+            self._tell("Another process ended; saved" if isinstance(failed, Lost) else "Ended by an error")
+        if told is None:
+            self.progress.note(after)
+            raise failed
+        raise TrainError(f"{told} {after}".rstrip()) from failed
+
+    def _go(self) -> Literal["finished", "interrupted"]:
         run, trainer, stop = self.run, self.trainer, self.stop
         self.folder.keep_peak("loading", peak_memory(trainer.device))
         count_anew(trainer.device)
@@ -58,16 +83,7 @@ class Steps:
             self._evaluate()
             if not run.skip_first_sample:
                 painted(trainer, self.preview, stop)
-        try:
-            self._train()
-        except Lost as error:
-            self._save(saved(run, self.output, trainer.step))
-            self._tell("Another process ended; saved")
-            raise TrainError(_rescued(error, trainer.step)) from error
-        except TrainError:
-            with suppress(TrainError):  # where nothing can be written any more
-                self._tell("Ended by an error")
-            raise
+        self._train()
         if self.halted and stop.is_late() and not stop.asked:
             self.progress.note(
                 f"The limit of --max-minutes is near (measured: {stop.step:.1f} s the slowest step, "
@@ -113,6 +129,23 @@ class Steps:
         begin = time.monotonic()
         write_state(state_file(self.output, self.run.name), self.trainer.state(self.identity, self.held))
         self.stop.save = time.monotonic() - begin
+        self.kept = self.trainer.step
+
+    def _rescued(self, failed: Exception) -> str:
+        """Save the steps that are done, if they are not saved and can be; says which are, and what to type."""
+        trainer = self.trainer
+        if trainer.ranks.size > 1 and not isinstance(failed, Lost):
+            return ""  # another process notices that this one is gone, saves, and says so
+        why = UNTRUSTED if is_card_lost(failed) else trainer.unfit
+        if self.kept < trainer.step and not why:
+            try:
+                trainer.optimizer.zero_grad(set_to_none=True)
+                free_memory()
+                self._save(saved(self.run, self.output, trainer.step))
+            except Exception as error:
+                same = isinstance(failed, TrainError) and str(error) == str(failed)
+                why = f"Step {trainer.step} could not be saved{'.' if same else f': {error}'}"
+        return f"{why} {_saved_words(self.run, self.output, self.kept, trainer.step)}".lstrip()
 
     def _tell(self, status: str) -> None:
         trainer = self.trainer
@@ -133,6 +166,7 @@ class Steps:
         self.journal.sync()
         _checkpoint(self.trainer, file, self.output, self.identity, self.held)
         self.stop.save = max(self.stop.save, time.monotonic() - begin)
+        self.kept = self.trainer.step
 
 
 def due(run: Run, step: int) -> tuple[bool, bool, bool]:
@@ -192,11 +226,20 @@ def follow(
                 raise  # the first is there, and saves
             # It holds the lock and does nothing. Should it wake up, it writes the same, each file whole.
             _checkpoint(trainer, saved(run, output, trainer.step), output, identity, held)
-        raise TrainError(_rescued(error, trainer.step)) from error
+        raise TrainError(f"{error} {_saved_words(run, output, trainer.step, trainer.step)}") from error
 
 
-def _rescued(error: Lost, step: int) -> str:
-    return f"{error} The run is saved at step {step}; the next start goes on from there."
+def _saved_words(run: Run, output: Path, kept: int, step: int) -> str:
+    """What is there of a run that has ended after `step` steps, of which `kept` are saved."""
+    if kept == 0:
+        return "No step was done, so nothing is saved." if step == 0 else "No earlier step is saved."
+    if kept >= run.steps:
+        return f"All {run.steps} steps are done and saved in {saved(run, output, kept)}."
+    if kept == step:
+        return f"The run is saved at step {step}; the same command goes on from there."
+    lora = saved(run, output, kept)
+    file = lora if lora.is_file() else state_file(output, run.name)
+    return f"The last good save is of step {kept} ({file}); the same command goes on from there."
 
 
 def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, str], held: list[Item]) -> None:

@@ -80,6 +80,8 @@ class Trainer:
         self.step = 0
         self.losses: list[float] = []
         self.bad: list[int] = []
+        # why what is held here is not the outcome of whole steps, so that it must not be saved
+        self.unfit = ""
         self.note = progress.note
         self.family = family_of(model)
         self.parameters = trainable(network, self.family.PREFIX)
@@ -125,6 +127,7 @@ class Trainer:
         self.ranks.add_gradients(self.parameters.values())
         norm = self._clip()
         if math.isfinite(total) and math.isfinite(norm.item()):
+            self.unfit = "The optimizer was changing the weights just then, so they are not saved."
             update(self.optimizer)
             self._follow()
         else:
@@ -132,8 +135,10 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.losses.append(total)
         self.step += 1
+        self.unfit = ""
         if self.bad[-1:] == [self.step - 1]:
             if len(self.bad) >= MOST_BAD_STEPS:
+                self.unfit = "What has diverged is not saved."
                 raise TrainError(self._diagnosis())
             self.note(
                 f"The loss or a gradient of step {self.step} is not a finite number, so the step changes nothing "

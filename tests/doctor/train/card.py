@@ -4,6 +4,7 @@
 
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
 changes of RUN; the answer, the last line, is for each the losses, the evaluations and the files of the samples.
+With "fails", (a step, what CUDA says), the card works no more after that step, and the answer is its error.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from zdoctor.doctor.model.run import SamplePrompt
-from zdoctor.doctor.train import train
+from zdoctor.doctor.train import TrainError, train
 
 from .patient import Recorder, run_with
 
 CARD = "card:0"
 COPIES = ("aten::_to_copy", "aten::copy_")
+failed: list[str] = []  # what the card says to whatever is asked of it
 
 
 class OnCard(Tensor):
@@ -73,6 +75,8 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
     there = [value for value in tensors if isinstance(value, OnCard)]
     name = func._schema.name
+    if there and failed:
+        raise torch.AcceleratorError(failed[0])
     if there and name not in COPIES:
         strangers = [value for value in tensors if value.dim() and not isinstance(value, OnCard)]
         assert not strangers, f"{name} of tensors on the card and on the CPU"
@@ -121,21 +125,30 @@ class _Module:
 def main() -> None:
     torch.set_num_threads(1)
     _setup_privateuseone_for_python_backend("card", _Module())
-    answers = []
+    answers: list[Any] = []
     for one in json.load(sys.stdin):
         samples = tuple(SamplePrompt(**sample) for sample in one["run"].pop("samples", ()))
-        with _MadeThere(), _Lists():  # type: ignore[no-untyped-call]
-            result = train(
-                run_with(**one["run"], samples=samples),
-                model_folder=one["model"],
-                adapter_file=one["adapter"],
-                dataset_folders={"datasets/0": one["images"]},
-                output_folder=one["output"],
-                device=CARD,
-                held_out=1,
-                progress=Recorder(),
-            )
-        answers.append([result.losses, result.evaluations, result.samples])
+        at, words = one.get("fails", (0, ""))
+        failed.clear()
+
+        def fail(step: int, at: int = at, words: str = words) -> None:
+            failed.extend([words] * (step == at))
+
+        try:
+            with _MadeThere(), _Lists():  # type: ignore[no-untyped-call]
+                result = train(
+                    run_with(**one["run"], samples=samples),
+                    model_folder=one["model"],
+                    adapter_file=one["adapter"],
+                    dataset_folders={"datasets/0": one["images"]},
+                    output_folder=one["output"],
+                    device=CARD,
+                    held_out=1,
+                    progress=Recorder(fail),
+                )
+            answers.append([result.losses, result.evaluations, result.samples])
+        except TrainError as error:
+            answers.append(str(error))
     print(json.dumps(answers))
 
 

@@ -21,6 +21,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "tiny": {"steps": 1, "batch_size": 1, "quantization": "uint4", "use_ema": True, "disable_sampling": False},
     "flux": {"steps": 1, "batch_size": 1, "architecture": "flux"},
 }
+FAILURE = "CUDA error: unspecified launch failure\nCompile with"
 
 
 @pytest.mark.skipif(
@@ -30,7 +31,8 @@ RUNS: dict[str, dict[str, Any]] = {
 def test_a_run_on_a_card_is_that_on_the_cpu(
     tiny: Path, flux: Path, circles: Path, adapter: Path, tmp_path: Path
 ) -> None:
-    asked, here = [], []
+    asked: list[dict[str, Any]] = []
+    here = []
     for name, changes in RUNS.items():
         model, merged = (tiny, adapter) if name == "tiny" else (flux, None)
         samples = [] if changes.get("disable_sampling", True) else [SAMPLE]
@@ -45,10 +47,14 @@ def test_a_run_on_a_card_is_that_on_the_cpu(
                 "output": str(tmp_path / name / "there"),
             }
         )
+    few = {"steps": 3, "batch_size": 1, "save_every": 1, "gradient_checkpointing": False}
+    asked.append({**asked[0], "run": few, "output": str(tmp_path / "gone"), "fails": (2, FAILURE)})
     card = [sys.executable, "-m", "zdoctor.tests.doctor.train.card"]
     done = subprocess.run(card, input=json.dumps(asked), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for result, (losses, evaluations, samples) in zip(here, json.loads(done.stdout.splitlines()[-1]), strict=True):
+    *runs, gone = json.loads(done.stdout.splitlines()[-1])
+    assert "GPU failed" in gone and f"save is of step 1 ({tmp_path / 'gone/circles_000000001.safetensors'})" in gone
+    for result, (losses, evaluations, samples) in zip(here, runs, strict=True):
         assert losses == pytest.approx(result.losses, rel=1e-5)
         assert [loss for _, loss in evaluations] == pytest.approx([loss for _, loss in result.evaluations], rel=1e-5)
         for one, other in zip(result.samples, samples, strict=True):

@@ -110,7 +110,7 @@ def test_a_killed_process_ends_the_run_with_a_checkpoint(here: Path, tiny: Path,
         text += process.stdout.read()
     assert process.returncode == 1, text
     assert f"process {rank} of 2 was ended by SIGKILL" in text and "Traceback" not in text
-    assert "Another process of this run is gone" in text and "the next start goes on from there" in text
+    assert "Another process of this run is gone" in text and "the same command goes on from there" in text
     (saved,) = Path("out/circles").glob("circles_*.safetensors")
     step = int(saved.stem.rsplit("_", 1)[1])
     assert f"saved at step {step}" in text
