@@ -25,10 +25,10 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
     trainers=TRAINERS,
 )
 def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
-    """A number or a switch in quotes in a TOML file.
+    """A number or a switch in quotes in a TOML file, or a number of another kind.
 
-    What: learning_rate = "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" in a
-    dataset file; or resolution without quotes in a config file, where it has to be text.
+    What: learning_rate = "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or 2.5
+    in a dataset file; or resolution without quotes in a config file, where it has to be text.
     Why: On a command line every value is text, and the parser converts it. What a config file holds is put in beside
     the parser and never converted, so that text meets numbers in the middle of the run; and any text counts as true,
     "false" too. A dataset file is looked at strictly, before anything is loaded.
@@ -56,6 +56,9 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
                 yield _finding(run, key, message, None, inside)
             elif inside:
                 yield _finding(run, key, "{name} is {value!r}, which is text because of its quotes.", None, inside)
+        elif isinstance(value, float) and known.kind == "int" and inside:
+            new = int(value) if value.is_integer() else None
+            yield _finding(run, key, "{name} is {value}; here it has to be a whole number without a point.", new, True)
         elif name == "resolution" and not inside and isinstance(value, int) and not isinstance(value, bool):
             yield _finding(run, key, "{name} is {value}; in this file it has to be text.", str(value), True)
 

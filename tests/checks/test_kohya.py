@@ -343,6 +343,9 @@ def test_what_a_parser_does_with_a_namespace() -> None:
 def test_types_in_a_dataset_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = DATA + 'num_repeats = "2"\nbatch_size = 2\n'
     assert findings(zimage(tmp_path, monkeypatch, data)) == [("KOH015", "/datasets/0/num_repeats")]
+    for number in ("2.5", "2.0"):
+        data = DATA + f"num_repeats = {number}\nbatch_size = 2\n"
+        assert findings(zimage(tmp_path, monkeypatch, data)) == [("KOH015", "/datasets/0/num_repeats")]
 
 
 def test_the_loss_of_a_perfect_model() -> None:

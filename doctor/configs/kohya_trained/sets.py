@@ -76,6 +76,9 @@ def refused_sets(run: Run) -> Iterator[Reason]:
             yield own.key("resolution"), "A dataset has no resolution"
         elif any(side % CELL or not side for side in size) and not own.flag("enable_bucket"):
             yield own.key("resolution"), f"The resolution {size[0]} x {size[1]} is no multiple of {CELL} pixels"
+        repeats = own.raw("num_repeats")
+        if isinstance(repeats, float) and not repeats.is_integer():
+            yield own.key("num_repeats"), f"num_repeats {repeats:g} is not a whole number"
         if own.flag("enable_bucket") and own.whole("bucket_reso_steps", 64) % CELL:
             yield own.key("bucket_reso_steps"), f"bucket_reso_steps must be a multiple of {CELL}"
         yield from _musubi(run, own) if run.trainer == "musubi-tuner" else _masks(own)

@@ -564,6 +564,9 @@ def test_every_process_has_its_batch() -> None:
 
 def test_a_set_that_is_repeated_no_time_is_left_out() -> None:
     assert for_runner(run_of(of_subset={"num_repeats": 0}), schema_of(run_of())).datasets == ()
+    with pytest.raises(UserError, match=r"num_repeats 2\.5 is not a whole number"):
+        for_runner(run_of(of_subset={"num_repeats": 2.5}), schema_of(run_of()))
+    assert for_runner(run_of(of_subset={"num_repeats": 2.0}), schema_of(run_of())).datasets[0].repeats == 2
 
 
 def test_of_two_subsets_of_one_folder_the_first_counts() -> None:
