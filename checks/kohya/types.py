@@ -58,7 +58,8 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
                 yield _finding(run, key, "{name} is {value!r}, which is text because of its quotes.", None, inside)
         elif isinstance(value, float) and known.kind == "int" and inside:
             new = int(value) if value.is_integer() else None
-            yield _finding(run, key, "{name} is {value}; here it has to be a whole number without a point.", new, True)
+            message = "{name} is {value}; in this file it has to be a whole number, without a point."
+            yield _finding(run, key, message, new, True)
         elif name == "resolution" and not inside and isinstance(value, int) and not isinstance(value, bool):
             yield _finding(run, key, "{name} is {value}; in this file it has to be text.", str(value), True)
 
