@@ -91,15 +91,15 @@ def _given(options: argparse.Namespace) -> list[str]:
     return words
 
 
-def _again(options: argparse.Namespace, config: str, ranks: Ranks | None) -> str:
-    """How to go on with a run that was stopped."""
+def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | None) -> str:
+    """What to type after a run that was stopped."""
     from .train.stop import BEGAN
 
     if ranks is not None and BEGAN not in os.environ:
-        return "To go on from there, start all processes in the same way again.\n"
+        return f"{lead}, start all processes in the same way again.\n"
     count = options.processes if ranks is None else ranks.size
     words = ["zdoctor", "train", quoted(config), *_given(options), *(["--processes", str(count)] if count else [])]
-    return f"To go on from there: {' '.join(words)}\n"
+    return f"{lead}: {' '.join(words)}\n"
 
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
@@ -160,9 +160,14 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
     stopped = result.stopped == "interrupted"
     if ranks is None or ranks.first:
         count = f"{result.steps} step{'s' * (result.steps != 1)}"
-        console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.\nLoRA: {result.lora}\n")
+        lead = "To go on from there"
+        if not result.lora:
+            lead = "To begin again"
+            console.emit("\nStopped before the first step: nothing is trained yet, and no LoRA was written.\n")
+        else:
+            console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.\nLoRA: {result.lora}\n")
         if stopped:
-            console.emit(_again(options, config, ranks))
+            console.emit(_again(lead, options, config, ranks))
     return INTERRUPTED if stopped else 0
 
 

@@ -188,7 +188,7 @@ def _trained(
         journal.close()
         trackers.close()
     return TrainResult(
-        lora=str(saved(run, output, trainer.step)),
+        lora=str(saved(run, output, trainer.step)) if trainer.step else "",
         steps=trainer.step,
         losses=tuple(trainer.losses),
         evaluations=tuple(journal.evaluations),

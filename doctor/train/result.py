@@ -8,8 +8,8 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class TrainResult:
-    """`lora` and `samples` are paths; `losses` has one mean loss per step since step 0, resumed steps included.
-    `evaluations` are (step, evaluation loss).
+    """`lora` ("" where no step was done) and `samples` are paths; `losses` has one mean loss per step since step 0,
+    resumed steps included. `evaluations` are (step, evaluation loss).
 
     "interrupted" says that somebody asked to stop, which can also be while the last previews are painted.
     """

@@ -55,7 +55,8 @@ class Steps:
     def go(self) -> Literal["finished", "interrupted"]:
         """Train until the last step or until asked to stop; the LoRA and the state are saved in either case.
 
-        So they are when something fails, if they can be. Raises TrainError, or what is none of the user's business.
+        Before the first step is done there is nothing to save, nor to go on from. When something fails, the two are
+        saved, too, if they can be. Raises TrainError, or what is none of the user's business.
         """
         self.kept = self.trainer.step
         try:
@@ -243,6 +244,8 @@ def _saved_words(run: Run, output: Path, kept: int, step: int) -> str:
 
 
 def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, str], held: list[Item]) -> None:
+    if trainer.step == 0:  # a LoRA of zeros, or of the numbers that it was to begin with
+        return
     run = trainer.run
     dtype = getattr(torch, DTYPES[run.save_dtype])
     base = trainer.family.VERSIONS[run.architecture or ""]

@@ -93,8 +93,12 @@ def test_the_limit_of_minutes_ends_as_a_stop_does(
     """This process is older than the limit."""
     words = ["train", config(tiny, circles)]
     assert main([*words, "--max-minutes", "0.0001", "--skip-unreadable"]) == 130
-    again = "To go on from there: zdoctor train config.yaml --max-minutes 0.0001 --skip-unreadable\n"
-    assert again in capsys.readouterr().out
+    again = "To begin again: zdoctor train config.yaml --max-minutes 0.0001 --skip-unreadable\n"
+    said = capsys.readouterr().out
+    assert said.endswith(
+        f"\nStopped before the first step: nothing is trained yet, and no LoRA was written.\n{again}"
+    )
+    assert not list((here / "out/circles").glob("*.safetensors"))
     assert main(words) == 0
     for wrong in ("0", "-3", "nan", "soon"):
         with pytest.raises(SystemExit) as ended:

@@ -20,7 +20,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.lock import alone
 from zdoctor.doctor.train.stop import BEGAN, Stop, interruptible
 
-from .patient import Recorder, go, run_with
+from .patient import Recorder, go, run_with, written
 
 
 def test_a_finished_run_says_so_and_loads_nothing(tiny: Path, circles: Path, tmp_path: Path) -> None:
@@ -145,6 +145,18 @@ def test_a_limit_of_minutes_saves_and_the_next_start_goes_on(
     straight = go(run_with(steps=goal), tiny, circles, tmp_path / "straight")
     resumed = go(run_with(steps=goal), tiny, circles, tmp_path, max_minutes=60 * 24 * 365)
     assert (resumed.stopped, resumed.losses) == ("finished", straight.losses)
+
+
+def test_a_stop_before_the_first_step_leaves_no_lora_of_zeros(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """Nor of the numbers of another file, nor a state, which would hold the next start to this one's rank."""
+    lora = go(run_with(steps=1), tiny, circles, tmp_path / "a").lora
+    start = written(network__pretrained_lora_path=lora)
+    halted = go(run_with(settings=start), tiny, circles, tmp_path / "b", max_minutes=1e-4)
+    assert (halted.lora, halted.steps, halted.stopped) == ("", 0, "interrupted")
+    assert not list((tmp_path / "b").glob("*.safetensors")) and not (tmp_path / "b/.circles.state.pt").exists()
+    assert go(run_with(rank=4), tiny, circles, tmp_path / "b").steps == 4
+    again = go(run_with(rank=4, steps=6), tiny, circles, tmp_path / "b", max_minutes=1e-4)
+    assert (again.lora, again.steps) == (str(tmp_path / "b/circles_000000004.safetensors"), 4)
 
 
 def test_what_a_killed_run_had_begun_to_write_is_removed(tiny: Path, circles: Path, tmp_path: Path) -> None:
