@@ -1,5 +1,6 @@
 """What the tests of the config rules share: reading a text and running the rules that need no machine."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,14 @@ def examined(
     for finding in made:
         assert finding.text() and finding.consequence()
     return made
+
+
+def changed(key: str, value: str, text: str = KAGGLE) -> str:
+    """The Kaggle config with the first `key:` line set to another value, or, with "", taken out."""
+    line = re.search(rf"^([ -]*){re.escape(key)}:.*\n", text, re.M)
+    assert line is not None, key
+    new = f"{line.group(1)}{key}: {value}\n" if value else ""
+    return text[: line.start()] + new + text[line.end() :]
 
 
 def seed() -> str | None:

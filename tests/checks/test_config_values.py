@@ -1,0 +1,164 @@
+"""CFG004: values that ai-toolkit refuses late or replaces, and those that look so and are sound."""
+
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from zdoctor.tests.checks.config_cases import changed, examined
+
+VALUES = [
+    ("optimizer", '"adamw8bits"', "train/optimizer", "adamw8bit"),
+    ("optimizer", '"sgd"', "train/optimizer", None),
+    ("timestep_type", '"sigmod"', "train/timestep_type", "sigmoid"),
+    ("content_or_style", '"balance"', "train/content_or_style", "balanced"),
+    ("lr", '"1e-4"', "train/lr", 1e-4),
+    ("steps", '"2000"', "train/steps", 2000),
+    ("steps", "null", "train/steps", None),
+    ("lr", "~", "train/lr", None),
+    ("batch_size", "null", "train/batch_size", None),
+    ("gradient_accumulation", "null", "train/gradient_accumulation", None),
+    ("caption_dropout_rate", "null", "datasets/0/caption_dropout_rate", None),
+    ("caption_dropout_rate", "0.1\n          num_repeats: ", "datasets/0/num_repeats", None),
+    ("resolution", "null", "datasets/0/resolution", None),
+    ("linear", "'32'", "network/linear", 32),
+    ("linear", "0", "network/linear", None),
+    ("save_format", '"safetensor"', "save/save_format", "safetensors"),
+    ("arch", '"z-image"', "model/arch", "zimage"),
+    ("arch", '"zimage-turbo"', "model/arch", "zimage:turbo"),
+    ("arch", '"Z_Image:turbo"', "model/arch", "zimage:turbo"),
+    ("qtype", '"nf4"', "model/qtype", None),
+    ("lr", "0.0001\n        lr_scheduler: step", "train/lr_scheduler", None),
+    ("lr", "0.0001\n        lr_scheduler: polynomial", "train/lr_scheduler", None),
+    ("lr", "0.0001\n        lr_scheduler: cosin", "train/lr_scheduler", "cosine"),
+    ("training_folder", "", "training_folder", None),
+    ("name_or_path", "", "model/name_or_path", None),
+    ("gradient_accumulation", "2\n        gradient_accumulation_steps: 2", "train/gradient_accumulation_steps", None),
+    ("train_text_encoder", "true", "train/train_text_encoder", None),
+    ("qtype", '"uint3|a/b/c.safetensors"', "model/assistant_lora_path", None),
+    ("resolution", '["768", 1024]', "datasets/0/resolution", [768, 1024]),
+    ("push_to_hub", "true", "save/push_to_hub", None),
+    ("low_vram", "true\n        attn_masking: true", "model/attn_masking", None),
+    ("arch", '"flex2"', "model/assistant_lora_path", None),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "where", "new"), VALUES)
+def test_invalid_values(key: str, value: str, where: str, new: Any) -> None:
+    findings = [f for f in examined(changed(key, value), "CFG004") if f.severity == "error"]
+    assert [f.args["key"] for f in findings] == [where]
+    assert findings[0].evidence.get("new") == new
+
+
+def test_samples_of_kontext_edit_an_image() -> None:
+    text = changed("arch", '"flux_kontext"')
+    findings = [f for f in examined(text, "CFG004") if f.severity == "error"]
+    assert {f.args["key"] for f in findings} == {"model/assistant_lora_path", "sample/samples"}
+    assert "edit an image" in next(f.text() for f in findings if f.args["key"] == "sample/samples")
+    edited = text.replace("prompt: ", "ctrl_img: /c/a.png\n            prompt: ")
+    assert edited != text
+    assert [f.args["key"] for f in examined(edited, "CFG004")] == ["model/assistant_lora_path"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("loss_type", '"huber"'),
+        ("train_unet", '"false"'),
+        ("lr", "0.0001\n        lr_scheduler: linear"),
+        ("lr", "0.0001\n        lr_scheduler: constant_with_warmup"),
+        ("arch", '"brand_new_model"'),
+        ("noise_scheduler", '"flow_match"'),
+    ],
+)
+def test_silently_replaced_values(key: str, value: str) -> None:
+    findings = examined(changed(key, value), "CFG004")
+    assert [f.severity for f in findings] == ["warning"]
+
+
+def repeated(value: object) -> list[str]:
+    """A list of pictures as ai-toolkit's data loader repeats it."""
+    files: Any = ["a.png"]
+    number: Any = value
+    return list(files * number if number > 1 else files)
+
+
+@pytest.mark.parametrize(
+    ("value", "severity", "of_runner", "new"),
+    [
+        (3, None, None, None),
+        (1.0, None, None, None),
+        (True, None, None, None),
+        (2.0, "error", None, 2),
+        (2.5, "error", "error", None),
+        (float("inf"), "error", "error", None),
+        (0, "warning", "warning", None),
+        (-3, "warning", "warning", None),
+        (0.5, "warning", "warning", None),
+    ],
+)
+def test_repeats(value: float, severity: str | None, of_runner: str | None, new: int | None) -> None:
+    text = changed("caption_ext", f"txt\n          num_repeats: {yaml.safe_dump(value).split()[0]}")
+    found = examined(text, "CFG004")
+    assert [f.severity for f in found] == ([severity] if severity else [])
+    assert [f.severity for f in examined(text, "CFG004", own=True)] == ([of_runner] if of_runner else [])
+    assert all(f.where is not None and f.evidence.get("new") == new for f in found)
+    if severity == "error":
+        with pytest.raises(TypeError):
+            repeated(value)
+    elif severity is not None:
+        assert repeated(value) == ["a.png"]
+        (finding,) = examined(text, "CFG004", own=True)
+        assert "does not start" not in finding.consequence()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("optimizer", '"AdamW8bit"'),
+        ("optimizer", '"prodigy"'),
+        ("timestep_type", '"weighted"'),
+        ("lr", "1e-4"),
+        ("lr", "1.5E-4"),
+        ("caption_dropout_rate", '"0.05"'),
+        ("arch", '"flux"'),
+        ("arch", '"flex1"'),
+        ("loss_type", '"mae"'),
+        ("qtype", '"qint4"'),
+        ("lr", "1e-4\n        lr_scheduler: cosine"),
+        (
+            "lr",
+            "1e-4\n        lr_scheduler: constant_with_warmup\n        lr_scheduler_params: {num_warmup_steps: 10}",
+        ),
+        ("dtype", '"bfloat16"'),
+        ("save_every", "null"),
+        ("sample_every", "null"),
+        ("linear", "null"),
+    ],
+)
+def test_sound_values(key: str, value: str) -> None:
+    assert not examined(changed(key, value), "CFG004")
+
+
+def test_the_real_libraries_refuse_them() -> None:
+    """torch refuses what CFG004 reports, and takes what it does not."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.AdamW([parameter], lr=1e-4)
+    empty: Any = None
+    with pytest.raises(TypeError):
+        torch.optim.AdamW([parameter], lr=float(empty))
+    with pytest.raises(TypeError):
+        range(empty)
+    with pytest.raises(TypeError, match="total_iters"):
+        torch.optim.lr_scheduler.StepLR(optimizer, total_iters=10)  # type: ignore[call-arg]
+    torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=10)
+    rising = torch.optim.lr_scheduler.LinearLR(torch.optim.AdamW([parameter], lr=1.0), total_iters=10)
+    first = rising.get_last_lr()[0]
+    for _ in range(10):
+        rising.optimizer.step()
+        rising.step()
+    assert rising.get_last_lr()[0] > first
+    quoted = yaml.safe_load('lr: "1e-4"')["lr"]
+    with pytest.raises(TypeError):
+        torch.optim.lr_scheduler.ConstantLR(torch.optim.AdamW([parameter], lr=quoted), factor=1.0)
