@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.earlier import EarlierSave, hides
 from ..doctor.rules import rule
-from .model_files import PROBLEMS
+from .model.files import PROBLEMS
 
 
 @rule("TRN007", "warning", "resumed-with-another-rank", trainers=("ai-toolkit",))

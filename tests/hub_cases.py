@@ -14,7 +14,9 @@ import pytest
 from huggingface_hub import constants, snapshot_download
 from safetensors import safe_open
 
-from zdoctor.checks import hub, hub_refs, hub_use
+from zdoctor.checks.hub import files as hub
+from zdoctor.checks.hub import refs as hub_refs
+from zdoctor.checks.hub import use as hub_use
 from zdoctor.doctor.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
 from zdoctor.doctor.probe.hub import probe_hub

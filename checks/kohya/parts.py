@@ -10,7 +10,7 @@ from ...doctor.model.families import OWN
 from ...doctor.model.part_files import part_files, written_path
 from ...doctor.model.run import PartFile
 from ...doctor.rules import Unestablished, rule
-from ..contents import contents
+from ..model.contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
 from . import ELSEWHERE, TRAINERS, trains
 

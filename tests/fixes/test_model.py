@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from diffusers.models.transformers import transformer_z_image
 
-from zdoctor.checks.model import missing_checkpoint_tensors
-from zdoctor.checks.model_files import incomplete_model_folder, unreadable_weight_file
+from zdoctor.checks.model.files import incomplete_model_folder, unreadable_weight_file
+from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.apply import apply
 from zdoctor.doctor.model import (
     ExtractFiles,

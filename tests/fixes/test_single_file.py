@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from zdoctor.checks.model import missing_checkpoint_tensors
-from zdoctor.checks.model_layout import checkpoint_layout_mismatch
+from zdoctor.checks.model.layout import checkpoint_layout_mismatch
+from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
 from zdoctor.doctor.model import Fix, ModelFolder
@@ -22,8 +22,7 @@ from zdoctor.doctor.probe.model import probe_model
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.single_file import convert_to_a_folder
-from zdoctor.tests.checks.test_model import findings
-from zdoctor.tests.checks.test_single_file import (
+from zdoctor.tests.checks.model.test_single_file import (
     ZImageTransformer2DModel,
     comfy_tensors,
     diffusers_tensors,
@@ -35,6 +34,7 @@ from zdoctor.tests.checks.test_single_file import (
     vae,
     whole_model,
 )
+from zdoctor.tests.checks.model.test_tensors import findings
 from zdoctor.tests.machines import machine, system
 from zdoctor.tests.models import NO_HUB, healthy, probed, run_of
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.checks.model import missing_checkpoint_tensors
+from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.model import ModelFolder, Unknown
 from zdoctor.doctor.probe.components import read_component
 from zdoctor.doctor.probe.live import LiveWorld

@@ -15,9 +15,9 @@ from diffusers.models.transformers import transformer_z_image
 from safetensors import SafetensorError
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
-from zdoctor.checks.model import missing_checkpoint_tensors
-from zdoctor.checks.model_files import incomplete_model_folder, unreadable_weight_file
-from zdoctor.checks.model_layout import checkpoint_layout_mismatch
+from zdoctor.checks.model.files import incomplete_model_folder, unreadable_weight_file
+from zdoctor.checks.model.layout import checkpoint_layout_mismatch
+from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.model import Finding
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.models import INDEX, copy_to, edit_json, healthy, probed, rewrite, run_of, shard_of

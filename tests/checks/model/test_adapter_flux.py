@@ -11,7 +11,7 @@ import torch
 from diffusers.pipelines.flux import pipeline_flux
 from safetensors.torch import load_file, save_file
 
-from zdoctor.checks.adapter import adapter_layout_mismatch
+from zdoctor.checks.model.adapter import adapter_layout_mismatch
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Finding, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld

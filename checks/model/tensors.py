@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import OWN, family_of
-from ..doctor.rules import Unestablished, rule
+from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.families import OWN, family_of
+from ...doctor.rules import Unestablished, rule
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
 _UNREAD = frozenset({"lm_head.weight"})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zdoctor.checks.adapter import adapter_layout_mismatch
+from zdoctor.checks.model.adapter import adapter_layout_mismatch
 from zdoctor.doctor.model import WeightFile
 from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.live import LiveWorld

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
-from zdoctor.checks.hub_use import hf_xet_missing
+from zdoctor.checks.hub.use import hf_xet_missing
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import Hub, ModelFolder, Report, SetValue, Unknown
 from zdoctor.doctor.model.families import OWN

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.checks.starting_lora import starting_lora_not_read, starting_lora_of_another_size
+from zdoctor.checks.model.starting_lora import starting_lora_not_read, starting_lora_of_another_size
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Config, Finding, Run, SetValue, WeightFile
 from zdoctor.doctor.model.earlier import EarlierSave
@@ -18,7 +18,7 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.starting_lora import probe_starting_lora
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.resume import take_the_rank_of_the_save
-from zdoctor.tests.checks.test_adapter_flux import kohya, lora
+from zdoctor.tests.checks.model.test_adapter_flux import kohya, lora
 from zdoctor.tests.models import healthy, probed, run_of
 
 Tensors = dict[str, torch.Tensor]

@@ -13,7 +13,7 @@ from diffusers.models.transformers import transformer_flux
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from zdoctor.checks.model import missing_checkpoint_tensors
+from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
 from zdoctor.doctor.model import Hub, HubRepo, SetValue
@@ -22,8 +22,8 @@ from zdoctor.fixes.model import name_the_architecture, name_the_whole_model
 from zdoctor.tests.flux import DEV, AutoencoderKL, copy_flux, healthy_flux, load_flux
 from zdoctor.tests.models import INDEX, edit_json, healthy, probed, rewrite, run_of, shard_of
 
-from .test_model import findings as findings_of
-from .test_model import load as load_zimage
+from .test_tensors import findings as findings_of
+from .test_tensors import load as load_zimage
 
 FluxTransformer2DModel: Any = transformer_flux.FluxTransformer2DModel
 NAME = "single_transformer_blocks.1.proj_mlp.weight"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from zdoctor.checks.adapter import adapter_layout_mismatch
+from zdoctor.checks.model.adapter import adapter_layout_mismatch
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Finding, Run, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld

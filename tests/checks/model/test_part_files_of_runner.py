@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from zdoctor.checks.kohya.parts import missing_part_file
-from zdoctor.checks.model import missing_checkpoint_tensors
-from zdoctor.checks.model_files import incomplete_model_folder, missing_tokenizer, unreadable_weight_file
-from zdoctor.checks.model_layout import checkpoint_layout_mismatch
+from zdoctor.checks.model.files import incomplete_model_folder, missing_tokenizer, unreadable_weight_file
+from zdoctor.checks.model.layout import checkpoint_layout_mismatch
+from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.checks.paths import missing_path
 from zdoctor.doctor.architectures import Shapes, needed_tensors
 from zdoctor.doctor.memory import predict

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import OWN, Family, family_of
-from ..doctor.model.weights import COMFYUI_PREFIX, SCALES
+from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.families import OWN, Family, family_of
+from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from .contents import contents
 
 _HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Hub, Run, found
-from ..doctor.model.amounts import amount
-from ..doctor.model.families import OWN
-from ..doctor.rules import rule
-from .hub import used
+from ...doctor.model import Finding, Hub, Run, found
+from ...doctor.model.amounts import amount
+from ...doctor.model.families import OWN
+from ...doctor.rules import rule
+from .files import used
 
 
 @rule(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, ModelFolder, Run, WeightFile, found
-from ..doctor.model.families import OWN, family_of
-from ..doctor.rules import Unestablished, rule
+from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ...doctor.model.families import OWN, family_of
+from ...doctor.rules import Unestablished, rule
 from .contents import contents
-from .model_files import PROBLEMS
+from .files import PROBLEMS
 
 # How zdoctor's runner reads the names of an adapter: doctor/train/base/adapter.py.
 _PREFIXES = ("diffusion_model.", "transformer.")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import BY_FILES, OWN, Family, architecture_of, family_of
-from ..doctor.model.weights import SCALES
-from ..doctor.rules import rule
+from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.families import BY_FILES, OWN, Family, architecture_of, family_of
+from ...doctor.model.weights import SCALES
+from ...doctor.rules import rule
 from .contents import contents
-from .model import files, foreign, grouped
 from .single_file import conversion, refused_file
+from .tensors import files, foreign, grouped
 
 
 @rule(

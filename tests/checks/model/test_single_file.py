@@ -12,8 +12,8 @@ import torch
 from diffusers.models.transformers import transformer_z_image
 from safetensors.torch import load_file, save_file
 
-from zdoctor.checks.contents import contents
-from zdoctor.checks.model import missing_checkpoint_tensors
+from zdoctor.checks.model.contents import contents
+from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.architectures import needed_tensors
 from zdoctor.doctor.architectures.single_file import original_layout
 from zdoctor.doctor.architectures.sizes import Sizes, sizes_of
@@ -22,7 +22,7 @@ from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.flux import DEV, healthy_flux
 from zdoctor.tests.models import healthy, probed, rewrite, run_of
 
-from .test_model import findings
+from .test_tensors import findings
 
 ZImageTransformer2DModel: Any = transformer_z_image.ZImageTransformer2DModel
 FUSED = "layers.1.attention.qkv.weight"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..doctor.model import Finding, Hub, HubRepo, Run, System, found
-from ..doctor.model.amounts import amount
-from ..doctor.model.families import OTHERS, OWN, family_of
-from ..doctor.rules import rule
-from .hub import folder_of, used
+from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
+from ...doctor.model.amounts import amount
+from ...doctor.model.families import OTHERS, OWN, family_of
+from ...doctor.rules import rule
+from .files import folder_of, used
 
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 SHARDED = re.compile(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")

@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, ModelFolder, Run, WeightFile, found
-from ..doctor.model.earlier import EarlierSave
-from ..doctor.model.families import family_of
-from ..doctor.rules import Unestablished, rule
+from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ...doctor.model.earlier import EarlierSave
+from ...doctor.model.families import family_of
+from ...doctor.rules import Unestablished, rule
 from .contents import contents
-from .model_files import PROBLEMS
+from .files import PROBLEMS
 
 _KEY = "network/pretrained_lora_path"
 _PART = re.compile(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")

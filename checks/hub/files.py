@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
-from ..doctor.model.amounts import amount
-from ..doctor.model.families import OWN
-from ..doctor.rules import rule
+from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
+from ...doctor.model.amounts import amount
+from ...doctor.model.families import OWN
+from ...doctor.rules import rule
 
 SHOWN = 10
 KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}

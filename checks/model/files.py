@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..doctor.model import Component, Finding, ModelFolder, Run, found
-from ..doctor.model.families import OWN, family_of
-from ..doctor.model.part_files import tokenizers
-from ..doctor.rules import rule
+from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.families import OWN, family_of
+from ...doctor.model.part_files import tokenizers
+from ...doctor.rules import rule
 
 PROBLEMS = {
     "empty": "empty",

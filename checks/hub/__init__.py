@@ -1,0 +1,1 @@
+"""The hub cache, and how a run uses it."""
