@@ -31,6 +31,13 @@ _HINTS = (
     (r"undefined alias", "A value that starts with * needs quotes."),
     (r"Expecting property name|trailing comma", "JSON takes no comma after the last entry and no comments."),
     (r"Expecting ',' delimiter|expected ',' or", "A comma, a quote or a bracket is missing just before this place."),
+    (r"Unexpected character: '\\n'", "A value or a closing bracket is missing in this line."),
+    (r"Unexpected character: the end of the file", "A bracket is not closed before the end of the file."),
+    (r"Control characters .* not allowed in strings", "The quote is not closed in this line."),
+    (
+        r"Unexpected character: '[A-Za-z/~]'",
+        "Text needs quotes (a Windows path single ones), and true and false are written in small letters.",
+    ),
     (r"NUL bytes", "Name the text file (YAML, JSON or TOML) that the trainer is started with."),
     (r"BOM", "The file starts with a byte-order mark; save it as UTF-8 without one."),
 )
@@ -83,7 +90,7 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
             else "The trainer stops at once, before it loads anything."
         ),
         evidence={"kind": problem.kind, "message": problem.message, "text": shown[:200]},
-        problem=problem.message,
+        problem=problem.message.rstrip(".") if problem.kind == "syntax" else problem.message,
         line=problem.where.line,
         shown=shown[:160],
     )
