@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ...model.run import Run
 from ..base.blocks import checkpointing
+from ..data.changes import captions_of
 from ..data.items import Item
 from ..data.masks import Masks, balanced
 from ..data.order import Order
@@ -60,6 +61,7 @@ class Trainer:
         self.ranks = ranks
         self.model = model
         self.network = network
+        self.items = items
         self.latents = latents
         self.texts = texts
         self.masks = masks
@@ -282,6 +284,7 @@ class Trainer:
             held_out=len(held),
             held=[item.picture.digest for item in held],
             optimizer_kind=type(self.optimizer).__name__,
+            captions=captions_of([*self.items, *held]),
         )
 
     def restore(self, state: State) -> None:
