@@ -61,12 +61,14 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     image, text = sequence_of(run, sizes, datasets)
 
     encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
-    pictures = Phase("encoding the pictures", {**base, **vae, "encoding": encode})
+    adapter = {"adapter": _adapter(run, sizes)} if run.adapter and not card else {}
+    pictures = Phase("encoding the pictures", {**base, **adapter, **vae, "encoding": encode})
     yield from (phase for phase in (_captions(run, sizes, card), pictures) if _fits(phase, card))
     arriving = min(_largest(sizes), PIECE) * 4 * COPIES if card else _largest(sizes) * sizes.stored
-    merged = {"adapter": 4 * run.rank * sizes.lora_sides} if run.adapter else {}
     loaded = transformer if not offloaded_share(run) else 0
-    yield Phase("loading the transformer", {**base, "transformer": loaded, **merged, "a tensor on its way": arriving})
+    yield Phase(
+        "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}
+    )
     activations = activations_of(run, sizes, image, text, half=is_half(run, card))
     step = {**held, "gradients": 4 * trained, "activations": activations}
     yield Phase("training step", {**base, **step})
@@ -125,14 +127,20 @@ def _is_streamed(run: Run, card: Gpu | None) -> bool:
 def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     """Host bytes that cannot be given back while a run for a card loads.
 
-    A tensor goes to the card as it is read. Blocks that wait in host memory (layer_offloading) are made there. A text
-    encoder that the card has no room for is held in host memory; another one too, while it is converted.
+    A tensor goes to the card as it is read, with what an adapter adds to it. Blocks that wait in host memory
+    (layer_offloading) are made there. A text encoder that the card has no room for is held in host memory; another
+    one too, while it is converted.
     """
     waiting = runner_weights(run, sizes, card) if offloaded_share(run) else _largest(sizes) * sizes.stored
     encoder = text_encoder(run, sizes, card)
     is_converted = not _is_streamed(run, card) and sizes.text_stored != width_of(run, card)
     is_here = is_converted or not _fits(_captions(run, sizes, card), card)
-    return HOST_BASE + max(waiting, encoder if is_here else 0)
+    return HOST_BASE + _adapter(run, sizes) + max(waiting, encoder if is_here else 0)
+
+
+def _adapter(run: Run, sizes: Sizes) -> int:
+    """Bytes of a training adapter of the LoRA's rank, in host memory until it is merged."""
+    return 4 * run.rank * sizes.lora_sides if run.adapter else 0
 
 
 def _base(card: Gpu | None) -> dict[str, int]:
@@ -142,6 +150,8 @@ def _base(card: Gpu | None) -> dict[str, int]:
 def _captions(run: Run, sizes: Sizes, card: Gpu | None) -> Phase:
     work = int(TEXT_ENCODER_WORK * width_of(run, card) / 2 * sizes.text_encoder)
     items = {"text encoder": text_encoder(run, sizes, card), "encoding": work}
+    if run.adapter and not card:
+        items["adapter"] = _adapter(run, sizes)
     return Phase("encoding the captions", {**_base(card), **items})
 
 

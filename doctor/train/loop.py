@@ -44,7 +44,7 @@ def run_training(job: Job) -> TrainResult:
     free_memory()  # an earlier run of the config: the text encoder's process needs the room on the GPU
     place = place_of(job)
     job.progress.phase("Checking the model files")
-    base = open_base(job, place)
+    base = open_base(job)
     if place.device.type == "cpu" and max(columns for _, columns in targets(base.model).values()) <= SMALL:
         torch.set_num_threads(1)
     identity = identity_of(job, base)

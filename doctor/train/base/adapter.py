@@ -26,9 +26,12 @@ class Delta:
         """The change of the weight's rows start..stop, float32, on the device of the adapter."""
         return (self.up[start:stop] @ self.down) * self.scale
 
+    def to(self, device: torch.device) -> Delta:
+        return Delta(self.down.to(device), self.up.to(device), self.scale)
 
-def read_adapter(file: Path, linears: dict[str, tuple[int, int]], device: torch.device) -> dict[str, Delta]:
-    """The deltas of an adapter file by module name, checked against `linears` (name -> (out, in)).
+
+def read_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> dict[str, Delta]:
+    """The deltas of an adapter file by module name, on the CPU, checked against `linears` (name -> (out, in)).
 
     Raises TrainError when the file is no LoRA for this model; nothing of the model needs to be loaded for that.
     """
@@ -62,7 +65,7 @@ def read_adapter(file: Path, linears: dict[str, tuple[int, int]], device: torch.
                 f"{list(up.shape)} @ {list(down.shape)}."
             )
         scale = float(found["alpha"]) / down.shape[0] if "alpha" in found else 1.0
-        deltas[module] = Delta(down.to(device), up.to(device), scale)
+        deltas[module] = Delta(down, up, scale)
     return deltas
 
 

@@ -100,6 +100,10 @@ def linears(model: nn.Module) -> dict[str, tuple[int, int]]:
     return {name: tuple_of(module) for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
+def device_of(module: nn.Module) -> torch.device:
+    return next(iter([*module.parameters(), *module.buffers()])).device
+
+
 def tuple_of(module: nn.Linear) -> tuple[int, int]:
     return module.out_features, module.in_features
 
@@ -215,7 +219,7 @@ def read_tensors(
     """The model's tensors by name, as they arrive; in the place of a quantized weight its codes and scale."""
     for entry, view in stream(entries):
         module, _, leaf = entry.name.rpartition(".")
-        delta = adapter.get(module) if leaf == "weight" else None
+        delta = adapter[module].to(device) if leaf == "weight" and module in adapter else None
         if leaf == "weight" and module in quantized:
             codes, scale = _quantized(view, entry, kind, delta, device)
             yield f"{module}.codes", codes

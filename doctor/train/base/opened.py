@@ -31,7 +31,7 @@ from .weights import WeightCache, cache_folder
 class Base:
     """The transformer, empty at first, with the places of its config, its weights and the other parts.
 
-    `adapter` is what is merged into the weights by the name of the Linear; `kind` how they are stored.
+    `adapter` is what is merged into the weights by the name of the Linear, on the CPU; `kind` how they are stored.
     """
 
     model: nn.Module
@@ -51,13 +51,13 @@ class Base:
         return vae_divisor(self.parts["vae"])
 
 
-def open_base(job: Job, place: Place) -> Base:
+def open_base(job: Job) -> Base:
     """The model of the job without its weights, every file checked as far as its header tells. Raises TrainError."""
     config, weights = sources(job.model, job.extras, alone=bool(job.parts))
     model = build_empty(config)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     check_complete(transformer_entries(model, weights), expected, weights)
-    adapter = {} if job.adapter is None else read_adapter(job.adapter, linears(model), place.home)
+    adapter = {} if job.adapter is None else read_adapter(job.adapter, linears(model))
     texts = family_of(model).TEXT_PARTS
     parts = {name: job.parts.get(name) or component(name, job.model, job.extras) for name in ("vae", *texts)}
     check_parts(parts, texts)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...architectures.network import lokr_shapes
+from ..base.load import device_of
 
 
 class LokrLinear(nn.Module):
@@ -17,7 +18,7 @@ class LokrLinear(nn.Module):
         self, base: nn.Module, shape: tuple[int, int], factor: int, rank: int | None, generator: torch.Generator
     ) -> None:
         super().__init__()
-        device = next(iter([*base.parameters(), *base.buffers()])).device
+        device = device_of(base)
         self.base = base
         self.active = True
         shapes = lokr_shapes(*shape, factor, rank)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...architectures.network import lokr_factor, lokr_rank
 from ...model.run import Run
 from ..base.adapter import Delta
-from ..base.load import linears, replace
+from ..base.load import device_of, linears, replace
 from ..base.quantize import QuantizedLinear
 from ..families import family_of
 from .lokr import LokrLinear
@@ -49,7 +49,7 @@ class LoraLinear(nn.Module):
     ) -> None:
         super().__init__()
         rows, columns = shape
-        device = next(iter([*base.parameters(), *base.buffers()])).device
+        device = device_of(base)
         self.base = base
         self.active = True
         self.dropout = dropout
@@ -85,8 +85,9 @@ class WithoutAdapter(nn.Module):
         super().__init__()
         self.base = base
         self.active = False
-        self.register_buffer("down", delta.down.to(dtype))
-        self.register_buffer("up", (delta.up * delta.scale).to(dtype))
+        device = device_of(base)
+        self.register_buffer("down", delta.down.to(device, dtype))
+        self.register_buffer("up", (delta.up * delta.scale).to(device, dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.base(x)

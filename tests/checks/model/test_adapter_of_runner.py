@@ -62,7 +62,7 @@ def test_as_the_runner_reads_it(tmp_path: Path, tensors: Tensors, said: str) -> 
     if said:
         assert len(findings) == 1 and said in findings[0].text()
         with pytest.raises(TrainError):
-            read_adapter(file, linears(model), torch.device("cpu"))
+            read_adapter(file, linears(model))
     else:
         assert not findings
-        assert read_adapter(file, linears(model), torch.device("cpu"))
+        assert read_adapter(file, linears(model))

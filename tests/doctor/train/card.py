@@ -3,14 +3,17 @@
     python -m zdoctor.tests.doctor.train.card  < [{"run": {…}, "model": …, "adapter": …, "images": …, "output": …}]
 
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
-changes of RUN; the answer, the last line, is for each the losses, the evaluations and the files of the samples.
+changes of RUN; the answer, the last line, is for each the losses, the evaluations, the files of the samples and
+how many tensors were on the card as each phase began.
 With "fails", (a step, what CUDA says), the card works no more after that step, and the answer is its error.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -122,6 +125,17 @@ class _Module:
         return [torch.bfloat16]
 
 
+class _Watch(Recorder):
+    """Also counts the tensors that lie on the card at the beginning of each phase."""
+
+    def __init__(self, at: Callable[[int], None]) -> None:
+        super().__init__(at)
+        self.there: dict[str, int] = {}
+
+    def phase(self, text: str) -> None:
+        self.there[text] = sum(type(value) is OnCard for value in gc.get_objects())
+
+
 def main() -> None:
     torch.set_num_threads(1)
     _setup_privateuseone_for_python_backend("card", _Module())
@@ -134,6 +148,7 @@ def main() -> None:
         def fail(step: int, at: int = at, words: str = words) -> None:
             failed.extend([words] * (step == at))
 
+        watch = _Watch(fail)
         try:
             with _MadeThere(), _Lists():  # type: ignore[no-untyped-call]
                 result = train(
@@ -144,9 +159,9 @@ def main() -> None:
                     output_folder=one["output"],
                     device=CARD,
                     held_out=1,
-                    progress=Recorder(fail),
+                    progress=watch,
                 )
-            answers.append([result.losses, result.evaluations, result.samples])
+            answers.append([result.losses, result.evaluations, result.samples, watch.there])
         except TrainError as error:
             answers.append(str(error))
     print(json.dumps(answers))

@@ -190,7 +190,7 @@ def test_the_training_adapter_of_schnell_is_in_the_training_and_not_in_the_previ
     pipe.load_lora_weights(str(file))
     pipe.fuse_lora()
     merged = build_empty(schnell / "transformer")
-    adapter = read_adapter(file, linears(merged), CPU)
+    adapter = read_adapter(file, linears(merged))
     fill(merged, schnell / "transformer", quantization="none", adapter=adapter, dtype=torch.float32, device=CPU)
     for name in names:
         theirs = pipe.transformer.get_submodule(name).base_layer.weight

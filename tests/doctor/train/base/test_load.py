@@ -29,7 +29,7 @@ def reference(folder: Path) -> nn.Module:
 
 def load(folder: Path, kind: Kind = "none", adapter: Path | None = None) -> nn.Module:
     model = build_empty(folder)
-    deltas = {} if adapter is None else read_adapter(adapter, linears(model), CPU)
+    deltas = {} if adapter is None else read_adapter(adapter, linears(model))
     fill(model, folder, quantization=kind, adapter=deltas, dtype=torch.float32, device=CPU)
     return model
 
@@ -105,7 +105,7 @@ def test_alpha_scales_the_adapter(tiny: Path, adapter: Path, tmp_path: Path) -> 
         tensors[name.replace("lora_A.weight", "alpha")] = torch.tensor(2.0)
     save_file(tensors, str(tmp_path / "half.safetensors"))
     shapes = linears(build_empty(tiny / "transformer"))
-    assert {delta.scale for delta in read_adapter(tmp_path / "half.safetensors", shapes, CPU).values()} == {0.5}
+    assert {delta.scale for delta in read_adapter(tmp_path / "half.safetensors", shapes).values()} == {0.5}
 
 
 def test_missing_tensors_are_named_and_diffusers_leaves_them_on_meta(transformer: Path) -> None:
@@ -180,6 +180,6 @@ def test_an_adapter_of_another_model_is_refused(tiny: Path, tmp_path: Path) -> N
         file = tmp_path / "adapter.safetensors"
         save_file(tensors, str(file))
         with pytest.raises(TrainError, match=words):
-            read_adapter(file, shapes, CPU)
+            read_adapter(file, shapes)
     with pytest.raises(TrainError, match="is a folder"):
-        read_adapter(tmp_path, shapes, CPU)
+        read_adapter(tmp_path, shapes)

@@ -49,7 +49,7 @@ RUN = run_with(
 
 def filled(kind: Kind, model: Path, adapter: Path, cache: WeightCache | None, shares: Shares | None) -> Any:
     empty = build_empty(model / "transformer")
-    deltas = read_adapter(adapter, linears(empty), CPU)
+    deltas = read_adapter(adapter, linears(empty))
     fill(
         empty,
         model / "transformer",

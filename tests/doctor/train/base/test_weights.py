@@ -58,7 +58,7 @@ def start(
 ) -> Loaded:
     """Load as a run does; `read` counts the tensors that were read from the base's files."""
     model = load.build_empty(folder)
-    deltas = {} if adapter is None else read_adapter(adapter, load.linears(model), CPU)
+    deltas = {} if adapter is None else read_adapter(adapter, load.linears(model))
     notes: list[str] = []
     read = 0
 
