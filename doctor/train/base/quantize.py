@@ -113,7 +113,7 @@ class _MultiplyRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
         ctx.save_for_backward(codes, scale)
-        return nn.functional.linear(x, codes.to(x.dtype)) * scale.to(x.dtype)
+        return nn.functional.linear(x, codes.to(x.dtype)).mul_(scale.to(x.dtype))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:

@@ -60,22 +60,25 @@ class LoraLinear(nn.Module):
         self.lora_B = nn.Parameter(torch.zeros(rows, rank, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.base(x)
+        flat = x.flatten(0, -2)  # what is added to it in place must be no view of it
+        y: Tensor = self.base(flat)
+        shape = (*x.shape[:-1], y.shape[-1])
         out = self.dropout
         if not self.active or (self.training and out.modules and torch.rand(()).item() < out.modules):
-            return y
+            return y.view(shape)
         # In bfloat16 beside a base in bfloat16, as autocast does it: half the memory and twice as fast. float16 would
         # lose small gradients.
         dtype = y.dtype if y.dtype == torch.bfloat16 else self.lora_A.dtype
-        low = nn.functional.linear(x.to(dtype), self.lora_A.to(dtype))
+        low = nn.functional.linear(flat.to(dtype), self.lora_A.to(dtype))
         if out.values:
             low = nn.functional.dropout(low, out.values, self.training)
         if out.ranks and self.training:
-            kept = torch.rand(len(low), *([1] * (low.dim() - 2)), low.shape[-1], device=low.device) > out.ranks
-            low = low * kept / (1.0 - out.ranks)
+            each = low.view(*x.shape[:-1], -1)
+            kept = torch.rand(len(x), *([1] * (x.dim() - 2)), low.shape[-1], device=low.device) > out.ranks
+            low = (each * kept / (1.0 - out.ranks)).flatten(0, -2)
         if self.scale != 1.0:
             low = low * self.scale
-        return y + nn.functional.linear(low, self.lora_B.to(dtype)).to(y.dtype)
+        return y.addmm_(low, self.lora_B.to(dtype).t()).view(shape)
 
 
 class WithoutAdapter(nn.Module):

@@ -44,7 +44,10 @@ def results(
     shapes = targets(model)
     if half:
         use_half(model)
-    parameters = trainable(add_network(model, shapes, run_with(rank=4), 0), zimage.PREFIX)
+    network = add_network(model, shapes, run_with(rank=4), 0)
+    for parameter in trainable(network, zimage.PREFIX).values():
+        parameter.data = parameter.data.to(dtype)
+    parameters = trainable(network, zimage.PREFIX)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for key, parameter in parameters.items():
