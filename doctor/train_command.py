@@ -202,9 +202,18 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def _predicted(seen: Examination) -> list[Memory]:
+    return [facts.memory for facts in seen.facts if isinstance(facts.memory, Memory)]
+
+
+def _full(seen: Examination) -> Memory | None:
+    """The memory of a run that one of several cards has no room for, though the first of them has."""
+    return next((memory for memory in _predicted(seen) if not memory.fits_all()), None)
+
+
 def _too_large(seen: Examination, count: int) -> frozenset[str]:
     """The rule that says so of a base that one card cannot hold and `count` processes share out; else none."""
-    known = [facts.memory for facts in seen.facts if isinstance(facts.memory, Memory)]
+    known = _predicted(seen)
     tight = [memory for memory in known if memory.peak.total + memory.margin > memory.free]
     shared = tight and all(memory.only_fits_sharded(min(count, memory.cards)) for memory in tight)
     return frozenset({"MEM001"} if shared and count > 1 else ())
@@ -224,6 +233,14 @@ def _processes(seen: Examination) -> int:
     gpus = LiveWorld().gpus()
     seen_by_cuda = gpus if isinstance(gpus, Unknown) else visible(gpus, os.environ)
     cards = 1 if isinstance(seen_by_cuda, Unknown) else sharing(seen_by_cuda)
+    if cards > 1 and (full := _full(seen)):
+        print(
+            f"zdoctor: one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this run "
+            f"takes {full.peak.total / 1e9:.1f} GB (computed). It trains on {full.device} alone; CUDA_VISIBLE_DEVICES "
+            "chooses the cards.",
+            file=sys.stderr,
+        )
+        return 1
     samples = min(map(_samples, runs))
     if samples < cards:
         print(

@@ -79,3 +79,7 @@ class Memory:
         """Whether the model may be too large for one card, and `count` of them hold it together."""
         tight = self.peak.total + self.margin > self.free
         return tight and 1 < count <= self.cards and self.sharded(count) + self.margin <= self.least_free
+
+    def fits_all(self) -> bool:
+        """Whether each of the cards has room for a process of its own, or all hold the model together."""
+        return self.cards == 1 or self.peak.total <= self.least_free or self.only_fits_sharded(self.cards)

@@ -197,6 +197,18 @@ def test_only_visible_cards_share_a_run() -> None:
         assert (memory.cards, memory.least_free) == (cards, least * GIB)
 
 
+@pytest.mark.parametrize(
+    ("free", "fits"),
+    [((47,), True), ((47, 46), True), ((47, 2), False), ((14, 14), True), ((14, 2), False)],
+)
+def test_a_card_that_somebody_else_fills_takes_no_part(free: tuple[int, ...], fits: bool) -> None:
+    """Two of 14 GiB hold the bf16 base together."""
+    run = zimage(trainer=OWN, quantization=None)
+    gpus = tuple(replace(A6000, index=index, memory_free=gib * GIB) for index, gib in enumerate(free))
+    memory = predict(run, probed(run), (), SYSTEM, gpus)
+    assert isinstance(memory, Memory) and memory.fits_all() is fits
+
+
 def test_pictures_are_never_enlarged() -> None:
     run = run_of("m")
     run = replace(run, datasets=tuple(replace(d, resolutions=(512, 1024)) for d in run.datasets))
