@@ -137,7 +137,9 @@ def _made(
         away = offload_share(model, shapes, place.offloaded, place.device)
         progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
     if place.compiled:
-        progress.note("The first steps take minutes: each block is compiled, for each size of picture.")
+        progress.note(
+            "The first steps take minutes: each kind of block is compiled, and for a second size of picture again."
+        )
         compile_blocks(model)
     trainer = Trainer(
         run,

@@ -15,6 +15,9 @@ from torch.utils.checkpoint import checkpoint
 from ..families import family_of
 from .half import attend_in_half, multiply_in_half
 
+# How often torch.compile may make kernels of one function.
+KERNELS = 64
+
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """The blocks in the order in which they run."""
@@ -36,7 +39,15 @@ def use_half(model: nn.Module) -> None:
 
 
 def compile_blocks(model: nn.Module) -> None:
-    """Let torch.compile make kernels of each block, at its first call and for each new size of picture again."""
+    """Let torch.compile make kernels of each kind of block.
+
+    That is at its first call, once more for another size of picture, which then serves for all sizes, and for each
+    kind of call: without gradients, without the network, with a mask for captions of unlike lengths. All blocks share
+    one limit of such kernels, 8; what is beyond it would run uncompiled. 23 were counted (benchmarks/compiled.py).
+    """
+    config: Any = torch._dynamo.config
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # its older name
+    setattr(config, name, max(KERNELS, getattr(config, name)))
     for block in blocks_of(model):
         block.compile()
 

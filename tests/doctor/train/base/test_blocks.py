@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from zdoctor.doctor.train.base.blocks import blocks_of, cannot_compile, checkpointing
+from zdoctor.doctor.train.base.blocks import blocks_of, cannot_compile, checkpointing, compile_blocks
 from zdoctor.doctor.train.base.quantize import Kind
 from zdoctor.doctor.train.network.lora import targets
 
@@ -47,6 +47,26 @@ def test_blocks_are_traced_whole(tiny: Path, kind: Kind) -> None:
     torch.testing.assert_close(found, plain)
     found.mean().backward()  # type: ignore[no-untyped-call]
     torch._dynamo.reset()
+
+
+def test_no_kind_of_call_is_left_uncompiled(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a limit for each function, which all blocks share, Dynamo says so in the log and compiles no more."""
+    import torch._dynamo as dynamo
+    from torch._dynamo.utils import counters
+
+    whole = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda block: whole(block, backend="eager"))
+    model, _, _ = built(tiny, "int8")
+    dynamo.reset()
+    counters.clear()
+    with dynamo.config.patch(recompile_limit=2):
+        compile_blocks(model)
+        with torch.no_grad():
+            passed(model, 0)
+        passed(model, 0)
+    frames = counters["frames"]
+    assert frames["ok"] == frames["total"] > 2
+    dynamo.reset()
 
 
 def test_what_compiling_needs_is_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
