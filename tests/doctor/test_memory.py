@@ -445,6 +445,21 @@ def test_blocks_that_wait_in_host_memory_are_made_there() -> None:
     assert steps[0] < steps[1] - 5 * GIB
 
 
+def test_an_adapter_waits_in_host_memory_until_it_is_merged() -> None:
+    for gpus in ((A6000,), ()):
+        plain = zimage(512, trainer=OWN, quantization="int8", adapter=None)
+        without, with_it = (predicted(run, *gpus) for run in (plain, replace(plain, adapter="a")))
+        more = {b.name: b.total - a.total for a, b in zip(without.phases, with_it.phases, strict=True)}
+        early = [more[name] for name in more if name.startswith(("encoding", "loading"))]
+        assert len(early) == 3 and more["training step"] == 0
+        # rank 16 on 30 layers of eight Linears, in float32
+        waits = pytest.approx(4 * 16 * 30 * (4 * 2 * 3840 + 3 * (3840 + 10240) + 256 + 15360), rel=0.01)
+        if gpus:
+            assert early == [0, 0, 0] and with_it.host_peak - without.host_peak == waits
+        else:
+            assert early == [waits] * 3
+
+
 def test_a_processor_may_have_to_compute_in_float32() -> None:
     """bfloat16 arithmetic is not asked for here: unquantized weights may take twice as much."""
     memory = predicted(zimage(512, trainer=OWN, quantization=None), *())
