@@ -71,7 +71,8 @@ class Steps:
         with suppress(Exception):  # where nothing can be written any more
             self._tell("Another process ended; saved" if isinstance(failed, Lost) else "Ended by an error")
         if told is None:
-            self.progress.note(after)
+            if after:
+                self.progress.note(after)
             raise failed
         raise TrainError(f"{told} {after}".rstrip()) from failed
 
@@ -137,8 +138,9 @@ class Steps:
         trainer = self.trainer
         if trainer.ranks.size > 1 and not isinstance(failed, Lost):
             return ""  # another process notices that this one is gone, saves, and says so
-        why = UNTRUSTED if is_card_lost(failed) else trainer.unfit
-        if self.kept < trainer.step and not why:
+        newer = self.kept < trainer.step
+        why = UNTRUSTED if newer and is_card_lost(failed) else trainer.unfit
+        if newer and not why:
             try:
                 trainer.optimizer.zero_grad(set_to_none=True)
                 free_memory()
