@@ -235,9 +235,9 @@ def _processes(seen: Examination) -> int:
     cards = 1 if isinstance(seen_by_cuda, Unknown) else sharing(seen_by_cuda)
     if cards > 1 and (full := _full(seen)):
         print(
-            f"zdoctor: one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this run "
-            f"takes {full.peak.total / 1e9:.1f} GB (computed). It trains on {full.device} alone; CUDA_VISIBLE_DEVICES "
-            "chooses the cards.",
+            f"zdoctor: one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this "
+            f"run takes {full.peak.total / 1e9:.1f} GB (computed). It trains on {full.device} alone; "
+            "CUDA_VISIBLE_DEVICES chooses the cards.",
             file=sys.stderr,
         )
         return 1
