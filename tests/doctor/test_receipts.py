@@ -144,6 +144,7 @@ HEAD = json.dumps({"schema": module.SCHEMA}) + "\n"
         ("\xff\xfe" * 100, None, False),
         ("[" * 100_000, None, False),
     ],
+    ids=range(11),  # the contents hold the time
 )
 def test_what_is_not_ours_is_ignored(tmp_path: Path, content: str, recalled: str | None, writes: bool) -> None:
     file = tmp_path / "receipts.jsonl"
