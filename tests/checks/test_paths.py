@@ -151,8 +151,10 @@ def test_of_what_may_not_be_read_there_is_no_mirror(mode: int, names: bool) -> N
                 (fix,) = finding.fixes
                 assert not fix.steps and fix.command == f"chmod -R u+rwX {data}"
             assert ("may not be read by this user: permission denied" in found[0].text()) is not names
+        command = report.errors[0].fixes[0].command
+        assert command == f"chmod -R u+rwX {data}"
         with without_root():
-            subprocess.run(fix.command.split(), check=True)
+            subprocess.run(command.split(), check=True)
             assert list(data.iterdir())
             after = examine_config(str(config), world).report
         assert not {"DAT001", "PTH001"} & {f.rule for f in after.errors if f.args.get("folder") == str(data)}
