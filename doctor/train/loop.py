@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .allocator import free_memory, keep_memory, return_memory
-from .base.blocks import compile_blocks, use_half
+from .base.blocks import compile_blocks, suit_cpu, use_half
 from .base.load import check_no_meta
 from .base.offload import offload_share
 from .base.opened import Base, identity_of, load_weights, open_base
@@ -30,6 +30,7 @@ from .output.trackers import Trackers
 from .place import Place, place_of
 from .result import TrainResult
 from .settings.explain import explain
+from .settings.names import INTERVAL
 from .step.trainer import Trainer
 from .steps import Steps, follow, saved
 
@@ -129,6 +130,8 @@ def _made(
     shapes = targets(model, left_out(run))
     if place.arithmetic.half:
         use_half(model)
+    elif place.device.type == "cpu" and not place.compiled:
+        suit_cpu(model, all_again=run.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1)
     removal = add_removal(model, base.adapter, place.dtype) if base.adapter and previews(run) else []
     network = add_network(model, shapes, run, seed)
     begin(network, start, base.family.PREFIX)

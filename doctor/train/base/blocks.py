@@ -13,7 +13,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ..families import family_of
-from .half import attend_in_half, multiply_in_half
+from .attention import attend_by, products
+from .half import attention, multiply_in_half
+from .quantize import QuantizedLinear
 
 # How often torch.compile may make kernels of one function.
 KERNELS = 64
@@ -35,7 +37,20 @@ def use_half(model: nn.Module) -> None:
     """Let the blocks multiply in float16: each Linear there is quantized, all else is float32."""
     multiply_in_half(model)
     for block in blocks_of(model):
-        attend_in_half(block)
+        attend_by(attention, block)
+
+
+def suit_cpu(model: nn.Module, all_again: bool) -> None:
+    """Let the blocks do what is faster on a CPU.
+
+    `all_again`: every block will be computed again in backward. Then quantized Linears keep the matrices that they
+    multiplied by until the backward pass, which are those of one block at a time.
+    """
+    for block in blocks_of(model):
+        attend_by(products, block)
+        for module in block.modules():
+            if all_again and isinstance(module, QuantizedLinear):
+                module.keep_matrix()
 
 
 def compile_blocks(model: nn.Module) -> None:

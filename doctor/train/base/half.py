@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
+from .attention import kernel
 from .quantize import FORMATS, QuantizedLinear, blocks_weight
 
 # Float16 ends at 65504; operands are rounded to it after they are scaled.
@@ -28,17 +27,6 @@ def multiply_in_half(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, QuantizedLinear):
             module.multiply = _product
-
-
-def attend_in_half(block: Any) -> None:
-    """Let a block's attention multiply in float16, also when a checkpoint runs it again."""
-    plain = block.forward
-
-    def forward(*args: Any, **options: Any) -> Any:
-        with _HalfAttention():
-            return plain(*args, **options)
-
-    block.forward = forward
 
 
 def times(x: Tensor, matrix: Tensor, largest: float) -> Tensor:
@@ -79,15 +67,6 @@ class _Product(torch.autograd.Function):
         return times(grads[0] * after, matrix, largest), None, None
 
 
-class _HalfAttention(TorchFunctionMode):
-    """While it is on, attention of float32 operands is computed in float16."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is functional.scaled_dot_product_attention:
-            return attention(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-
 class _Scales:
     """What the two ends of one attention know of each other: factors, each a number for a head."""
 
@@ -103,7 +82,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: 
     """
     scales = _Scales()
     operands = _enter(query, key, value, options.get("scale"), scales)
-    output: Tensor = _leave(functional.scaled_dot_product_attention(*operands, *args, **options), scales)
+    output: Tensor = _leave(kernel(*operands, *args, **options), scales)
     return output
 
 

@@ -10,7 +10,7 @@ distribution, appendix E of Dettmers et al. 2023, "QLoRA". Forward and backward 
 
 float16: for computing in float16 (see `half`); one float32 power of two a row brings its weights to at most 1.
 
-Nothing but codes and scales is kept for backward.
+Nothing but codes and scales is kept for backward, unless `keep_matrix` says so.
 """
 
 from __future__ import annotations
@@ -135,8 +135,31 @@ class _MultiplyBlocks(torch.autograd.Function):
         return grads[0] @ blocks_weight(codes, scale, ctx.columns, grads[0].dtype), None, None
 
 
+class _KeepRows(_MultiplyRows):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        matrix = codes.to(x.dtype)
+        ctx.save_for_backward(matrix, scale)
+        return nn.functional.linear(x, matrix).mul_(scale.to(x.dtype))
+
+
+class _KeepBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        weight = blocks_weight(codes, scale, x.shape[-1], x.dtype)
+        ctx.save_for_backward(weight)
+        return nn.functional.linear(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        return grads[0] @ weight, None, None
+
+
 _multiply_rows: Any = _MultiplyRows.apply
 _multiply_blocks: Any = _MultiplyBlocks.apply
+_keep_rows: Any = _KeepRows.apply
+_keep_blocks: Any = _KeepBlocks.apply
 
 
 class QuantizedLinear(nn.Module):
@@ -160,6 +183,10 @@ class QuantizedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.multiply(x, self.codes, self.scale)
         return y if self.bias is None else y + self.bias
+
+    def keep_matrix(self) -> None:
+        """Keep for backward the matrix that forward multiplied by: more memory, and it is made once less."""
+        self.multiply = _keep_blocks if self.scale.dim() == 2 else _keep_rows
 
     def weight(self) -> Tensor:
         """The float32 weight this module multiplies by."""

@@ -26,10 +26,10 @@ from ..network.lora import Network, at_scale_one, dropout, groups, scale, traina
 from ..output.save import State
 from ..processes.ranks import Ranks
 from ..progress import Progress
-from ..settings.names import INTERVAL, OPTIMIZERS, UNCLIPPED
+from ..settings.names import INTERVAL, OPTIMIZERS
 from .diagnose import not_finite
 from .loss import background, background_weight, differential, guidance, guided, miss
-from .optimize import make_optimizer, update
+from .optimize import bound_gradients, make_optimizer, update
 from .preserve import preservation_weight, preserved_prompt
 from .schedule import rate_factor
 from .timesteps import draw, levels
@@ -127,7 +127,7 @@ class Trainer:
                     total += loss.item()
         total = self.ranks.total(total)  # first, over gloo, which notices a process that is gone
         self.ranks.add_gradients(self.parameters.values())
-        norm = self._clip()
+        norm = bound_gradients(self.run, list(self.parameters.values()))
         if math.isfinite(total) and math.isfinite(norm.item()):
             self.unfit = "The optimizer was changing the weights just then, so they are not saved."
             update(self.optimizer)
@@ -147,15 +147,6 @@ class Trainer:
                 f"(pictures: {self._pictures()}). At the third such step within {BAD_WITHIN} the run ends."
             )
         return total
-
-    def _clip(self) -> Tensor:
-        """Bound the gradients; returns the norm that they had."""
-        how, limit = self.run.setting("train/grad_clip_method"), self.run.max_grad_norm
-        by_norm = limit > 0 and (how == "norm" or (how is None and self.run.optimizer not in UNCLIPPED))
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), limit if by_norm else math.inf)
-        if how == "value" and limit > 0:
-            nn.utils.clip_grad_value_(self.parameters.values(), limit)
-        return norm
 
     def parts(self, index: int) -> Iterator[Tensor]:
         """This process's parts of the mean loss of one batch; none when it has no sample of it.

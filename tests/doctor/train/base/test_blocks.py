@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from zdoctor.doctor.train.base.blocks import blocks_of, cannot_compile, checkpointing, compile_blocks
-from zdoctor.doctor.train.base.quantize import Kind
+from zdoctor.doctor.train.base.blocks import blocks_of, cannot_compile, checkpointing, compile_blocks, suit_cpu
+from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
 from zdoctor.doctor.train.network.lora import targets
 
 from .test_offload import built, gradients, passed
@@ -35,6 +35,28 @@ def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) ->
             passed(model, 0)
     assert kept[interval] > 1.5 * kept[1]
     assert all(torch.equal(found[1][key], value) for key, value in found[interval].items())
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4"])
+def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(tiny: Path, kind: Kind) -> None:
+    kept: dict[bool, int] = {}
+    found: dict[bool, dict[str, Tensor]] = {}
+    for suited in (False, True):
+        model, parameters, _ = built(tiny, kind)
+        if suited:
+            suit_cpu(model, all_again=True)
+        found[suited] = gradients(model, parameters)
+        kept[suited] = 0
+
+        def pack(x: Tensor, suited: bool = suited) -> Tensor:
+            kept[suited] += x.nbytes
+            return x
+
+        with saved_tensors_hooks(pack, lambda x: x):
+            passed(model, 0)
+    assert all(torch.equal(found[False][key], value) for key, value in found[True].items())
+    last = [module for module in blocks_of(model)[-1].modules() if isinstance(module, QuantizedLinear)]
+    assert 0 < kept[True] - kept[False] <= sum(4 * module.out_features * module.in_features for module in last)
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])

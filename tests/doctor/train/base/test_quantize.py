@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from zdoctor.doctor.train.base.quantize import BLOCK, LEVELS, Kind, QuantizedLinear, dequantize, quantize_rows, stored
@@ -107,6 +108,28 @@ def test_gradcheck_in_double_precision(kind: Kind) -> None:
     ours = QuantizedLinear(codes, scale, None, 5)
     x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(ours, (x,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_matrix_that_is_kept_changes_no_bit(kind: Kind) -> None:
+    ours, kept = (QuantizedLinear(*quantize_rows(weight(), kind), None, 64) for _ in range(2))
+    kept.keep_matrix()
+    made: dict[str, list[Tensor]] = {"plain": [], "kept": []}
+    sizes = {"plain": 0, "kept": 0}
+    for name, module in (("plain", ours), ("kept", kept)):
+        x = torch.randn(3, 64, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+
+        def pack(saved: Tensor, name: str = name) -> Tensor:
+            sizes[name] += saved.nbytes
+            return saved
+
+        with saved_tensors_hooks(pack, lambda saved: saved):
+            out = module(x)
+        out.sum().backward()
+        assert x.grad is not None
+        made[name] = [out, x.grad]
+    assert all(torch.equal(one, other) for one, other in zip(made["plain"], made["kept"], strict=True))
+    assert sizes["plain"] < 48 * 64 * 2 <= sizes["kept"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

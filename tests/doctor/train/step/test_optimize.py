@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from typing import Any
 
@@ -12,7 +13,10 @@ from torch import Tensor, nn
 from zdoctor.doctor.architectures.bytes import state_bytes
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.settings.names import OPTIMIZERS, PACKAGES
-from zdoctor.doctor.train.step.optimize import make_optimizer
+from zdoctor.doctor.train.settings.refuse import refuse
+from zdoctor.doctor.train.step.optimize import bound_gradients, make_optimizer
+
+from ..patient import run_with, written
 
 CPU = torch.device("cpu")
 RATE = 1e-2
@@ -61,6 +65,20 @@ def test_the_state_is_kept_bit_for_bit(name: str) -> None:
     again.load_state_dict(torch.load(file, weights_only=True))
     steps(again, second, range(5, 8))
     assert all(torch.equal(a, b) for a, b in zip(whole, second, strict=True))
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam"])
+def test_a_state_that_was_made_tensor_by_tensor_is_gone_on_with(name: str) -> None:
+    """As those of older versions were, and those of a run that began on a GPU."""
+    first = start()
+    plain = make_optimizer(name, {"foreach": False}, RATE, first, CPU, silent)
+    steps(plain, first, range(5))
+    second = [nn.Parameter(parameter.detach().clone()) for parameter in first]
+    whole = make_optimizer(name, {}, RATE, second, CPU, silent)
+    whole.load_state_dict(copy.deepcopy(plain.state_dict()))
+    steps(plain, first, range(5, 8))
+    steps(whole, second, range(5, 8))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "adafactor", "lion", "prodigy", "adagrad"])
@@ -149,3 +167,29 @@ def test_eight_bit_without_cuda_says_what_it_does() -> None:
 def test_settings_out_of_range_are_named() -> None:
     with pytest.raises(TrainError, match=r"adamw does not take its settings.*beta"):
         make_optimizer("adamw", {"betas": [2.0, 0.9]}, RATE, start(), CPU, silent)
+
+
+@pytest.mark.parametrize(
+    ("method", "optimizer", "limit", "left"),
+    [
+        (None, "adamw", 1.0, [0.6, -0.8, 0.0]),
+        (None, "adafactor", 1.0, [3.0, -4.0, 0.0]),  # ai-toolkit leaves its gradients alone
+        ("norm", "adafactor", 1.0, [0.6, -0.8, 0.0]),
+        ("norm", "adamw", 0.0, [3.0, -4.0, 0.0]),
+        ("value", "adamw", 3.5, [3.0, -3.5, 0.0]),
+        ("value", "adamw", 0.0, [3.0, -4.0, 0.0]),
+    ],
+)
+def test_gradients_are_bounded(method: str | None, optimizer: str, limit: float, left: list[float]) -> None:
+    """As the config's trainer does it: by their norm, value by value, or not at all."""
+    parameter = nn.Parameter(torch.zeros(3))
+    parameter.grad = torch.tensor([3.0, -4.0, 0.0])
+    settings = written(train__grad_clip_method=method)
+    run = run_with(optimizer=optimizer, max_grad_norm=limit, settings=settings)
+    assert not refuse(run)
+    assert bound_gradients(run, [parameter]).item() == pytest.approx(5.0)
+    torch.testing.assert_close(parameter.grad, torch.tensor(left))
+
+
+def test_another_method_of_bounding_is_refused() -> None:
+    assert "grad_clip_method" in refuse(run_with(settings=written(train__grad_clip_method="percentile")))[0]
