@@ -79,20 +79,20 @@ class Seen:
 
 def look(trainer: Trainer, model: Path) -> Seen:
     items = sorted(trainer.order.plain.items, key=lambda item: item.caption)
-    targets = torch.stack([trainer.latents.get(item) for item in items])
+    targets = torch.stack([trainer.objective.latents.get(item) for item in items])
     loss = evaluate(trainer, items, lambda: False)
     assert loss is not None and len(items) == len(PICTURES)
 
     def painted(caption: str, noise: int) -> Tensor:
         latent = denoise(
-            trainer.model,
-            trainer.family.scheduler(model, trainer.model),
+            trainer.objective.model,
+            trainer.objective.family.scheduler(model, trainer.objective.model),
             SamplePrompt(caption, SIDE, SIDE, noise, SAMPLE_STEPS, 1.0),
-            trainer.texts.get(caption),
-            trainer.texts.get(caption),
+            trainer.objective.texts.get(caption),
+            trainer.objective.texts.get(caption),
             shrink=vae_divisor(model / "vae") // 2,
             channels=targets.shape[1],
-            dtype=trainer.dtype,
+            dtype=trainer.objective.dtype,
             device=trainer.device,
         )
         assert latent is not None

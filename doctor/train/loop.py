@@ -31,6 +31,7 @@ from .place import Place, place_of
 from .result import TrainResult
 from .settings.explain import explain
 from .settings.names import INTERVAL
+from .step.objective import Objective
 from .step.trainer import Trainer
 from .steps import Steps, follow, saved
 
@@ -144,20 +145,19 @@ def _made(
             "The first steps take minutes: each kind of block is compiled, and for a second size of picture again."
         )
         compile_blocks(model)
-    trainer = Trainer(
+    objective = Objective(
         run,
         model,
         network,
-        examples.items,
         encoded.latents,
         encoded.texts,
         encoded.masks,
         seed,
         place.device,
         place.dtype,
-        progress,
         job.ranks,
     )
+    trainer = Trainer(run, objective, examples.items, progress)
     whole = job.model if job.model.is_dir() else base.config.parent
     return trainer, Preview(run, trainer, removal, examples.drawn, base.parts["vae"], whole, job.output)
 
@@ -178,7 +178,7 @@ def _trained(
         run,
         device=str(place.device) if place.device.type != "cuda" else torch.cuda.get_device_name(place.device),
         dtype=place.arithmetic.name,
-        seed=trainer.seed,
+        seed=trainer.objective.seed,
         step=trainer.step,
         before=read_record(output / "run.json") if goes_on else {},
     )

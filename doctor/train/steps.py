@@ -250,7 +250,7 @@ def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, 
         return
     run = trainer.run
     dtype = getattr(torch, DTYPES[run.save_dtype])
-    base = trainer.family.VERSIONS[run.architecture or ""]
+    base = trainer.objective.family.VERSIONS[run.architecture or ""]
     write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, base))
     write_state(state_file(output, run.name), trainer.state(identity, held))
 

@@ -55,23 +55,23 @@ class Preview:
         trainer = self.trainer
         first = trainer.ranks.first
         latents: list[Tensor] = []
-        model: Any = trainer.model
-        scheduler = trainer.family.scheduler(self.model_folder, model)
+        model: Any = trainer.objective.model
+        scheduler = trainer.objective.family.scheduler(self.model_folder, model)
         for part in self.removal:
             part.active = True
         try:
             with trainer.averaged():
                 for prompt, edited in zip(self.run.samples, self.controls, strict=True):
-                    control = None if edited is None else trainer.latents.get(edited).unsqueeze(0)
+                    control = None if edited is None else trainer.objective.latents.get(edited).unsqueeze(0)
                     latent = denoise(
                         model,
                         scheduler,
                         prompt,
-                        trainer.texts.get(sample_text(self.run, prompt.prompt)),
-                        trainer.texts.get(prompt.negative),
+                        trainer.objective.texts.get(sample_text(self.run, prompt.prompt)),
+                        trainer.objective.texts.get(prompt.negative),
                         shrink=vae_divisor(self.vae_folder) // 2,
-                        channels=trainer.family.channels(model),
-                        dtype=trainer.dtype,
+                        channels=trainer.objective.family.channels(model),
+                        dtype=trainer.objective.dtype,
                         device=trainer.device,
                         control=control,
                         stop=trainer.ranks.agreed(stop.is_set),

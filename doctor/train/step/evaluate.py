@@ -43,12 +43,12 @@ def evaluate(trainer: Trainer, items: Sequence[Item], stop: Callable[[], bool]) 
     total = 0.0
     with trainer.averaged():
         for item in items:
-            clean = trainer.latents.get(item).unsqueeze(0)
+            clean = trainer.objective.latents.get(item).unsqueeze(0)
             for time in TIMES:
                 if stop():
                     return None
                 seed = hashlib.sha256(f"{item.picture.digest} {time}".encode()).digest()[:8]
                 generator = torch.Generator().manual_seed(int.from_bytes(seed, "little") >> 1)
                 noise = torch.randn(clean.shape, generator=generator)
-                total += trainer.misses(clean, noise, torch.tensor([time]), [item]).item()
+                total += trainer.objective.misses(clean, noise, torch.tensor([time]), [item]).item()
     return total / (len(items) * len(TIMES))

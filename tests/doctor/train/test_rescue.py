@@ -16,6 +16,7 @@ from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output import preview
 from zdoctor.doctor.train.output.save import write_state
+from zdoctor.doctor.train.step.objective import Objective
 from zdoctor.doctor.train.step.optimize import update
 from zdoctor.doctor.train.step.trainer import Trainer
 
@@ -29,19 +30,33 @@ def full() -> torch.OutOfMemoryError:
     return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
 
 
+def following(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Holds how many steps are done, from now on."""
+    advance, done = Trainer.advance, [0]
+
+    def advanced(self: Trainer) -> float:
+        done[0] = self.step
+        loss = advance(self)
+        done[0] = self.step
+        return loss
+
+    monkeypatch.setattr(Trainer, "advance", advanced)
+    return done
+
+
 def fails_at(monkeypatch: pytest.MonkeyPatch, step: int, call: int, fail: Callable[[Tensor], Any]) -> None:
     """From now on `fail` gets the answer of the model, as often as it is asked within step `step`, from `call` on."""
-    whole, calls = Trainer.predict, []
+    whole, calls, done = Objective.predict, [], following(monkeypatch)
 
-    def predict(self: Trainer, *inputs: Any) -> Tensor:
+    def predict(self: Objective, *inputs: Any) -> Tensor:
         guess = whole(self, *inputs)
-        if self.step == step - 1:
+        if done[0] == step - 1:
             calls.append(step)
             if len(calls) >= call:
                 fail(guess)
         return guess
 
-    monkeypatch.setattr(Trainer, "predict", predict)
+    monkeypatch.setattr(Objective, "predict", predict)
 
 
 def same(one: str | None, other: str | None) -> bool:
@@ -112,7 +127,8 @@ def test_what_fails_between_two_steps_loses_none(
     if place == "painting":
         monkeypatch.setattr(preview, "denoise", fail)
     else:
-        monkeypatch.setattr(Trainer, "misses", lambda self, *_: fail() if self.step else torch.zeros(1))
+        done = following(monkeypatch)
+        monkeypatch.setattr(Objective, "misses", lambda *_: fail() if done[0] else torch.zeros(1))
     run = run_with(steps=4, sample_every=2, disable_sampling=False, samples=(SAMPLE,), skip_first_sample=True)
     with pytest.raises(TrainError, match=r"GPU ran out of memory.*The run is saved at step 2; the same command"):
         go(run, tiny, circles, tmp_path, held_out=1)

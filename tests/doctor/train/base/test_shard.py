@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image, ImageChops
+from torch import Tensor
 
 from zdoctor.doctor.model.run import Run, SamplePrompt
 from zdoctor.doctor.train import TrainError, TrainResult, train
@@ -23,9 +25,10 @@ from zdoctor.doctor.train.base.quantize import Kind
 from zdoctor.doctor.train.base.shard import Shares, part
 from zdoctor.doctor.train.base.tensorfiles import Entry
 from zdoctor.doctor.train.base.weights import WeightCache
+from zdoctor.doctor.train.data.items import Item
 from zdoctor.doctor.train.processes.launch import _end_stopped
 from zdoctor.doctor.train.processes.ranks import Lost, Ranks
-from zdoctor.doctor.train.step.trainer import Trainer
+from zdoctor.doctor.train.step.objective import Objective
 
 from ..launched import Together
 from ..patient import Recorder, go, run_with
@@ -167,15 +170,15 @@ def test_a_run_is_the_same_with_a_shared_base(
 
 
 def hit(ranks: Ranks, run: Run, name: str, rank: int, places: tuple[Path, Path, Path]) -> str:
-    """The signal `name` reaches process `rank` at the first call of the model after two steps."""
-    real = Trainer.predict
+    """The signal `name` reaches process `rank` as the third step begins."""
+    real = Objective.parts
 
-    def predict(self: Trainer, *inputs: Any, **options: Any) -> Any:
-        if self.step == 2 and ranks.rank == rank:
+    def parts(self: Objective, index: int, items: Sequence[Item]) -> Iterator[Tensor]:
+        if index == 2 * run.gradient_accumulation and ranks.rank == rank:
             os.kill(os.getpid(), signal.Signals[name])
-        return real(self, *inputs, **options)
+        return real(self, index, items)
 
-    Trainer.predict = predict  # type: ignore[method-assign]
+    Objective.parts = parts  # type: ignore[method-assign]
     try:
         shared(ranks, run, places, held_out=1)
     except Lost as error:

@@ -16,7 +16,7 @@ from zdoctor.doctor.train.data.masks import Masks, balanced
 from zdoctor.doctor.train.encode.cache import Cache
 
 from ..patient import Recorder, go, run_with, written
-from ..step.test_preserve import trainer
+from ..step.test_preserve import parts, trainer
 
 
 def picture(file: Path, left: Any, right: Any, size: tuple[int, int] = (64, 64), mode: str = "RGB") -> Path:
@@ -129,10 +129,10 @@ def test_what_is_masked_does_not_move_the_network(
     for file in circles.glob("*.png"):
         picture(tmp_path / "masks" / file.name, "black", "white", Image.open(file).size)
     trained = trainer(tiny, circles, tmp_path, settings=written(datasets__0__mask_path=str(tmp_path / "masks")))
-    latents: Any = trained.latents
-    real, predict = latents.get, trained.predict
+    latents: Any = trained.objective.latents
+    real, predict = latents.get, trained.objective.predict
     originals = torch.stack([real(item) for item in trained.order.batch(0)])
-    monkeypatch.setattr(trained, "predict", lambda clean, *rest: predict(originals, *rest))
+    monkeypatch.setattr(trained.objective, "predict", lambda clean, *rest: predict(originals, *rest))
     gradients = []
     for columns in (slice(0, 0), slice(0, 2), slice(6, 8)):  # of 8; the middle ones may be partly masked
 
@@ -142,7 +142,7 @@ def test_what_is_masked_does_not_move_the_network(
             return latent
 
         monkeypatch.setattr(latents, "get", changed)
-        (loss,) = trained.parts(0)
+        (loss,) = parts(trained, 0)
         gradients.append(torch.autograd.grad(loss, list(trained.parameters.values())))
     for plain, left in zip(gradients[0], gradients[1], strict=True):
         assert torch.equal(plain, left)
@@ -156,11 +156,11 @@ def test_outside_the_mask_the_model_is_held(tiny: Path, circles: Path, tmp_path:
     settings = {"datasets__0__mask_path": str(tmp_path / "masks")}
     plain = trainer(tiny, circles, tmp_path, settings=written(**settings))
     held = trainer(tiny, circles, tmp_path, settings=written(**settings, train__inverted_mask_prior=True))
-    assert next(held.parts(0)).item() > next(plain.parts(0)).item() + 1e-4
+    assert next(parts(held, 0)).item() > next(parts(plain, 0)).item() + 1e-4
     for made_ in (plain, held):
         for parameter in made_.parameters.values():
             parameter.data.zero_()
-    assert next(held.parts(0)).item() == pytest.approx(next(plain.parts(0)).item(), rel=1e-6)
+    assert next(parts(held, 0)).item() == pytest.approx(next(parts(plain, 0)).item(), rel=1e-6)
 
 
 def test_a_masked_run_from_end_to_end(tiny: Path, circles: Path, tmp_path: Path) -> None:

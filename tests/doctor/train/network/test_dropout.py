@@ -13,14 +13,14 @@ from zdoctor.doctor.train.network.lora import Dropout, LoraLinear
 from zdoctor.doctor.train.step.evaluate import evaluate
 
 from ..patient import go, run_with, written
-from ..step.test_preserve import trainer
+from ..step.test_preserve import parts, trainer
 
 HALF = written(network__dropout=0.5)
 
 
 def gradients(tiny: Path, circles: Path, cache: Path, checkpointed: bool, settings: Any) -> list[Tensor]:
     made = trainer(tiny, circles, cache, settings=settings, gradient_checkpointing=checkpointed)
-    (loss,) = made.parts(0)
+    (loss,) = parts(made, 0)
     parameters = list(made.parameters.values())
     return list(torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True))
 

@@ -11,7 +11,7 @@ import torch
 from zdoctor.doctor.train.step.loss import Guidance, differential, guidance, guided
 
 from ..patient import go, run_with, written
-from .test_preserve import trainer
+from .test_preserve import parts, trainer
 
 TARGET = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
 BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])
@@ -49,7 +49,7 @@ def test_differential_guidance_scales_loss_and_gradient(tiny: Path, circles: Pat
     losses, gradients = [], []
     for asked in ({}, settings):
         made = trainer(tiny, circles, tmp_path, settings=written(**asked))
-        (loss,) = made.parts(0)
+        (loss,) = parts(made, 0)
         losses.append(loss.item())
         gradients.append(torch.autograd.grad(loss, list(made.parameters.values())))
     assert losses[1] == pytest.approx(4 * losses[0], rel=1e-5)
@@ -62,15 +62,15 @@ def test_guidance_loss_moves_the_target_away_from_the_blank_prompt(
 ) -> None:
     made = trainer(tiny, circles, tmp_path, settings=written(train__do_guidance_loss=True))
     said: list[tuple[Any, torch.Tensor]] = []
-    real = made.predict
+    real = made.objective.predict
 
     def watched(clean: Any, noise: Any, t: Any, control: Any, captions: Any) -> torch.Tensor:
         said.append((captions, real(clean, noise, t, control, captions)))
         said.append((clean, noise))
         return said[-2][1]
 
-    monkeypatch.setattr(made, "predict", watched)
-    (loss,) = made.parts(0)
+    monkeypatch.setattr(made.objective, "predict", watched)
+    (loss,) = parts(made, 0)
     (blank_words, blank), (clean, noise), (words, guess), _ = said
     assert set(blank_words) == {""} and "" not in words
     assert not blank.requires_grad and guess.requires_grad

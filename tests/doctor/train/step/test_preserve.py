@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, targets
 from zdoctor.doctor.train.output.preview import prompts
 from zdoctor.doctor.train.processes.ranks import Ranks
+from zdoctor.doctor.train.step.objective import Objective
 from zdoctor.doctor.train.step.preserve import preservation_weight, preserved_prompt
 from zdoctor.doctor.train.step.trainer import Trainer
 
@@ -52,31 +53,37 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     generator = torch.Generator().manual_seed(1)
     masks = Masks(Cache(cache), 8)
     masks.prepare(items, lambda _: None)
-    made = Trainer(run, model, network, items, latents, texts, masks, 7, CPU, torch.float32, Recorder(), Ranks())
+    objective = Objective(run, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
+    made = Trainer(run, objective, items, Recorder())
     for parameter in made.parameters.values():
         parameter.data = 0.05 * torch.randn(parameter.shape, generator=generator)
     return made
 
 
+def parts(made: Trainer, index: int) -> Iterator[Tensor]:
+    """Those of the loss of a batch."""
+    return made.objective.parts(index, made.order.batch(index))
+
+
 def answers(made: Trainer, model: Any, index: int, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> Tensor:
     """What `model` says to the batch's noisy latents with other prompts."""
     seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    real = made.predict
+    real = made.objective.predict
 
     def watched(clean: Tensor, noise: Tensor, t: Tensor, control: None, captions: Sequence[str]) -> Tensor:
         seen.append((clean, noise, t))
         return real(clean, noise, t, control, captions)
 
     with monkeypatch.context() as patch:
-        patch.setattr(made, "predict", watched)
-        next(made.parts(index))
+        patch.setattr(made.objective, "predict", watched)
+        next(parts(made, index))
     clean, noise, t = seen[0]
     noisy = (1 - t.view(-1, 1, 1, 1)) * clean + t.view(-1, 1, 1, 1) * noise
     with torch.no_grad():
         said = model(
             [x.unsqueeze(1) for x in noisy],
             1 - t,
-            [made.texts.get(text)["states"] for text in texts],
+            [made.objective.texts.get(text)["states"] for text in texts],
             return_dict=False,
         )
     return -torch.stack([value.float() for value in said[0]]).squeeze(2)
@@ -97,24 +104,24 @@ def test_the_second_part_is_what_has_changed(
     factor: float,
 ) -> None:
     made = trainer(tiny, circles, tmp_path, network_type=network, settings=written(**settings))
-    first, second = made.parts(0)
+    first, second = parts(made, 0)
     items = made.order.batch(0)
     texts = ["" if settings is not CLASS else item.caption.replace("circle", "thing") for item in items]
     before = answers(made, bare(tiny), 0, texts, monkeypatch)
-    after = answers(made, made.model, 0, texts, monkeypatch)
+    after = answers(made, made.objective.model, 0, texts, monkeypatch)
     assert second.item() == pytest.approx(factor * (after - before).square().mean().item(), rel=1e-3)
     assert second.item() > 1e-5
     plain = trainer(tiny, circles, tmp_path, network_type=network)
-    assert [part.item() for part in plain.parts(0)] == [first.item()]
+    assert [part.item() for part in parts(plain, 0)] == [first.item()]
 
 
 def test_both_parts_are_followed_back(tiny: Path, circles: Path, tmp_path: Path) -> None:
     made = trainer(tiny, circles, tmp_path, settings=written(**BLANK), gradient_checkpointing=True)
-    together = sum(made.parts(0))
+    together = sum(parts(made, 0))
     assert isinstance(together, Tensor)
     names, parameters = zip(*made.parameters.items(), strict=True)
     expected = torch.autograd.grad(together, parameters)
-    for part in made.parts(0):
+    for part in parts(made, 0):
         part.backward()  # type: ignore[no-untyped-call]
     for name, parameter, gradient in zip(names, parameters, expected, strict=True):
         assert parameter.grad is not None, name
@@ -125,13 +132,13 @@ def test_the_target_of_a_prior_set_is_the_model_without_the_network(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trainer(tiny, circles, tmp_path, settings=written(datasets__0__prior_reg=True))
-    (part,) = made.parts(0)
+    (part,) = parts(made, 0)
     texts = [item.caption for item in made.order.batch(0)]
-    before, after = (answers(made, model, 0, texts, monkeypatch) for model in (bare(tiny), made.model))
+    before, after = (answers(made, model, 0, texts, monkeypatch) for model in (bare(tiny), made.objective.model))
     assert part.item() == pytest.approx((after - before).square().mean().item(), rel=1e-3)
     for parameter in made.parameters.values():
         parameter.data.zero_()
-    assert next(made.parts(0)).item() == 0.0
+    assert next(parts(made, 0)).item() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_prompts_that_are_preserved(settings: dict[str, Any], expected: str | No
 
 def test_the_loss_of_a_batch_is_bounded(tiny: Path, circles: Path, tmp_path: Path) -> None:
     losses = [
-        next(trainer(tiny, circles, tmp_path, settings=written(**s)).parts(0)).item()
+        next(parts(trainer(tiny, circles, tmp_path, settings=written(**s)), 0)).item()
         for s in ({}, {"train__max_loss": 0.5})
     ]
     assert losses[0] > 0.6 and losses[1] == pytest.approx(0.5)
