@@ -27,10 +27,11 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     return [block for blocks in lists for block in blocks.children()]
 
 
-def trained_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
-    """Those that hold one of the Linears of these names, in the order in which they run."""
+def backward_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
+    """The blocks that backward goes through: from the first that holds one of these Linears to the last."""
     held = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in names}
-    return [block for block in blocks_of(model) if id(block) in held]
+    blocks = blocks_of(model)
+    return blocks[next(index for index, block in enumerate(blocks) if id(block) in held) :]
 
 
 def use_half(model: nn.Module) -> None:
@@ -82,12 +83,12 @@ def cannot_compile(place: torch.device) -> str:
 def checkpointing(
     model: nn.Module, names: Iterable[str], interval: int = 1, random: bool = False
 ) -> Callable[..., Any]:
-    """Runs a block; of the trained ones every `interval`-th, from the first, is computed again in backward.
+    """Runs a block; from the first with a LoRA on every `interval`-th is computed again in backward.
 
-    Blocks without LoRA (`names` are the Linears that have one) need no backward, and the last block's would be
+    Blocks before that (`names` are the Linears that have one) need no backward, and the last block's would be
     computed again at once: they run as they are. `random`: what a block draws is drawn the same again.
     """
-    again = {id(block) for block in trained_blocks(model, names)[:-1:interval]}
+    again = {id(block) for block in backward_blocks(model, names)[:-1:interval]}
 
     def call(block: nn.Module, *inputs: Any) -> Any:
         if id(block) not in again:

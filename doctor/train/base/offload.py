@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .blocks import blocks_of, trained_blocks
+from .blocks import backward_blocks, blocks_of
 
 ALIGNED = 64
 CUDA: Any = torch.cuda
@@ -131,11 +131,11 @@ def offload_share(model: nn.Module, names: Iterable[str], share: float, device: 
     """`offload` of a share of the blocks; `names` are the Linears that have a LoRA. The bytes that stay behind."""
     blocks = blocks_of(model)
     taken = [blocks[index] for index in spread(len(blocks), share)]
-    trained = {id(block) for block in trained_blocks(model, names)}
+    back = {id(block) for block in backward_blocks(model, names)}
     if not taken:
         model.to(device)
         return 0
-    first = next((index for index, block in enumerate(taken) if id(block) in trained), 0)
+    first = next((index for index, block in enumerate(taken) if id(block) in back), 0)
     return offload(model, taken, device, first).size
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from zdoctor.doctor.train.base import attention, blocks
 from zdoctor.doctor.train.base.attention import products
-from zdoctor.doctor.train.base.blocks import blocks_of, suit_cpu, trained_blocks
+from zdoctor.doctor.train.base.blocks import backward_blocks, blocks_of, suit_cpu
 from zdoctor.doctor.train.network.lora import targets
 
 from ..step.test_gradients import base, gradients
@@ -93,7 +93,7 @@ def test_it_stands_in_the_place_of_the_kernel_in_every_block(
     model = base(request.getfixturevalue(family), "int8")
     suit_cpu(model, all_again=True)
     gradients(model, checkpointed=True)
-    again = len(trained_blocks(model, targets(model))) - 1
+    again = len(backward_blocks(model, targets(model))) - 1
     assert len(called) == len(blocks_of(model)) + again
     assert scaled_dot_product_attention is torch.nn.functional.scaled_dot_product_attention
     with pytest.raises(TypeError):

@@ -37,6 +37,21 @@ def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) ->
     assert all(torch.equal(found[1][key], value) for key, value in found[interval].items())
 
 
+def test_blocks_without_a_lora_behind_one_keep_no_more_than_others(tiny: Path) -> None:
+    kept: dict[str, int] = {}
+    for without in ("", r"^layers\.[123]\."):
+        model, _, _ = built(tiny, "int8", without)
+        kept[without] = 0
+
+        def pack(x: Tensor, without: str = without) -> Tensor:
+            kept[without] += x.nbytes
+            return x
+
+        with saved_tensors_hooks(pack, lambda x: x):
+            passed(model, 0)
+    assert max(kept.values()) == kept[""]
+
+
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(tiny: Path, kind: Kind) -> None:
     kept: dict[bool, int] = {}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.train.base import offload as module
-from zdoctor.doctor.train.base.blocks import blocks_of, checkpointing, trained_blocks, use_half
+from zdoctor.doctor.train.base.blocks import backward_blocks, blocks_of, checkpointing, use_half
 from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.base.offload import Offload, offload, offload_share, spread
 from zdoctor.doctor.train.base.quantize import Kind
@@ -23,18 +23,18 @@ from ..patient import run_with
 CPU = torch.device("cpu")
 
 
-def built(folder: Path, kind: Kind) -> tuple[nn.Module, dict[str, nn.Parameter], list[nn.Module]]:
-    """The tiny model with a checkpointed LoRA that is no longer zero, and the blocks that have one."""
+def built(folder: Path, kind: Kind, left_out: str = "") -> tuple[nn.Module, dict[str, nn.Parameter], list[nn.Module]]:
+    """The tiny model with a checkpointed LoRA that is no longer zero, and the blocks that backward goes through."""
     model = build_empty(folder / "transformer")
     fill(model, folder / "transformer", quantization=kind, adapter={}, dtype=torch.float32, device=CPU)
-    shapes = targets(model)
+    shapes = targets(model, left_out)
     if kind == "float16":
         use_half(model)
     parameters = trainable(add_network(model, shapes, run_with(rank=4), 0), zimage.PREFIX)
     for parameter in parameters.values():
         parameter.data += 0.01
     model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, shapes))  # type: ignore[operator]
-    return model, parameters, trained_blocks(model, shapes)
+    return model, parameters, backward_blocks(model, shapes)
 
 
 def passed(model: nn.Module, seed: int) -> Tensor:
@@ -67,6 +67,18 @@ def test_every_bit_is_the_same(tiny: Path, kind: Kind, share: float) -> None:
     assert all(torch.equal(found[key], plain[key]) for key in plain)
 
 
+def test_blocks_without_a_lora_behind_one_are_computed_again_too(tiny: Path) -> None:
+    """sd-scripts' train_blocks=double with blocks_to_swap: backward goes through all that follows."""
+    without = r"^layers\.[123]\."
+    model, parameters, _ = built(tiny, "int8", without)
+    plain = gradients(model, parameters)
+    model, parameters, back = built(tiny, "int8", without)
+    assert back == blocks_of(model)[2:]
+    offload_share(model, targets(model, without), 1.0, CPU)
+    found = gradients(model, parameters)
+    assert found and all(torch.equal(found[key], plain[key]) for key in plain)
+
+
 def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story: list[str] = []
     fetch, turn = Offload._fetch, Offload._turn
@@ -88,9 +100,9 @@ def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Offload, "_fetch", fetched)
     monkeypatch.setattr(Offload, "_turn", turned)
-    model, _, trained = built(tiny, "int8")
+    model, _, back = built(tiny, "int8")
     blocks = blocks_of(model)
-    first = blocks.index(trained[0])
+    first = blocks.index(back[0])
     offload(model, blocks, CPU, first)
     last = len(blocks) - 1
     assert (first, last) == (2, 5)
