@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.metadata
-import json
 import os
 import re
 import shutil
@@ -25,13 +24,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LAYERS, REFINERS, DIM, TEXT_DIM = 12, 2, 1024, 512
+import models
+
+LAYERS, DIM, TEXT_DIM = 12, 1024, 512
 LINEARS = (
     *("attention.to_q", "attention.to_k", "attention.to_v", "attention.to_out.0"),
     *("feed_forward.w1", "feed_forward.w2", "feed_forward.w3", "adaLN_modulation.0"),
 )
-CAPTION = "a photo of a zdoc circle"
-RANK, SIDE, IMAGES = 16, 256, 8
+RANK, SIDE = 16, 256
 
 CONFIG = """\
 job: extension
@@ -76,77 +76,21 @@ config:
 
 
 def build(folder: Path) -> float:
-    """Write the model in bf16 and the pictures; returns the millions of parameters of the transformer."""
-    import torch
-    from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
-    from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
-    from transformers import Qwen3Config
-    from transformers.models.qwen3.modeling_qwen3 import Qwen3ForCausalLM
-
-    from zdoctor.doctor.demo.tiny import build_tiny_pipeline
-
-    model = folder / "model"
-    build_tiny_pipeline(model)  # its tokenizer and scheduler stay
-    vocabulary = json.loads((model / "text_encoder" / "config.json").read_text())["vocab_size"]
-    for name in ("transformer", "vae", "text_encoder"):
-        shutil.rmtree(model / name)
-    torch.manual_seed(0)
-    transformer = ZImageTransformer2DModel(
-        dim=DIM,
-        n_heads=8,
-        n_kv_heads=8,
-        n_layers=LAYERS,
-        n_refiner_layers=REFINERS,
-        cap_feat_dim=TEXT_DIM,
-        axes_dims=[32, 48, 48],
-        axes_lens=[1024, 512, 512],
+    """Write the model and the pictures; returns the millions of parameters of the transformer."""
+    transformer = {"dim": DIM, "n_heads": 8, "n_kv_heads": 8, "n_layers": LAYERS, "n_refiner_layers": 2}
+    text_encoder = {
+        "hidden_size": TEXT_DIM,
+        "intermediate_size": 4 * TEXT_DIM,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+    }
+    widths = (32, 64, 64, 64)
+    parameters = models.build(
+        folder, {**transformer, "cap_feat_dim": TEXT_DIM}, text_encoder, widths, 2 * SIDE, shard=180_000_000
     )
-    with torch.no_grad():
-        for parameter in transformer.parameters():
-            if parameter.ndim == 2:
-                parameter.normal_(std=parameter.shape[1] ** -0.5)
-    count = sum(parameter.numel() for parameter in transformer.parameters())
-    transformer.bfloat16().save_pretrained(str(model / "transformer"), max_shard_size="180MB")
-    AutoencoderKL(
-        down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4,
-        block_out_channels=(32, 64, 64, 64),
-        layers_per_block=2,
-        latent_channels=16,
-        sample_size=512,
-        scaling_factor=0.3611,
-        shift_factor=0.1159,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-    ).bfloat16().save_pretrained(str(model / "vae"))
-    Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=vocabulary,
-            hidden_size=TEXT_DIM,
-            intermediate_size=4 * TEXT_DIM,
-            num_hidden_layers=4,
-            num_attention_heads=8,
-            num_key_value_heads=8,
-            head_dim=64,
-            tie_word_embeddings=True,
-        )
-    ).bfloat16().save_pretrained(str(model / "text_encoder"))
-    pictures(folder, 2 * SIDE)
-    return count / 1e6
-
-
-def pictures(folder: Path, side: int) -> None:
-    """The same pictures in images/ and, with a caption each, in captioned/."""
-    from PIL import Image, ImageDraw
-
-    for name in ("images", "captioned"):
-        (folder / name).mkdir()
-    for number in range(IMAGES):
-        image = Image.new("RGB", (side, side), (40 * number % 256, 90, 160))
-        ImageDraw.Draw(image).ellipse((60 + 10 * number, 80, 300 + 10 * number, 320), fill=(200, 30 * number, 40))
-        image.save(folder / "images" / f"{number}.png")
-        image.save(folder / "captioned" / f"{number}.png")
-        (folder / "captioned" / f"{number}.txt").write_text(CAPTION)
+    return parameters / 1e6
 
 
 @dataclass(frozen=True)
@@ -249,7 +193,7 @@ def diffusers(folder: Path, steps: int, checkout: Path, layers: int = LAYERS, si
             --lora_layers {targets} --gradient_checkpointing --cache_latents --mixed_precision bf16
             --learning_rate 1e-4 --lr_scheduler constant --lr_warmup_steps 0 --max_train_steps {steps}
             --checkpointing_steps 100000 --seed 42 --skip_final_inference"""
-        return [sys.executable, str(script), *text.split(), "--instance_prompt", CAPTION]
+        return [sys.executable, str(script), *text.split(), "--instance_prompt", models.CAPTION]
 
     return Contender(command, bar=rf"Steps:[^\r\n]*?(\d+)/{steps} ")
 

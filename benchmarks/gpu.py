@@ -39,22 +39,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import load
+import models
 import peers
-from contenders import Contender, diffusers, ours, pictures, spread, version
+from contenders import Contender, diffusers, ours, spread, version
 
-from zdoctor.doctor.architectures.sizes import QWEN3_4B
 from zdoctor.doctor.commands import examination
 from zdoctor.doctor.model import Memory
+from zdoctor.doctor.model.part_files import QWEN3_4B, VAE
 from zdoctor.doctor.probe.cards import cards
 
-_FULL = {"dim": 3840, "n_heads": 30, "n_kv_heads": 30, "n_layers": 30, "n_refiner_layers": 2}
-_TINY = {"dim": 256, "n_heads": 2, "n_kv_heads": 2, "n_layers": 3, "cap_feat_dim": 64}
-FULL: dict[str, Any] = {**load.CONFIG, **_FULL}
-TINY: dict[str, Any] = {**load.CONFIG, **_TINY}
-VAE_WIDTHS = {True: (32, 64, 64, 64), False: (128, 256, 512, 512)}
+FULL = {"dim": 3840, "n_heads": 30, "n_kv_heads": 30, "n_layers": 30, "n_refiner_layers": 2, "cap_feat_dim": 2560}
+TINY = {"dim": 256, "n_heads": 2, "n_kv_heads": 2, "n_layers": 3, "cap_feat_dim": 64}
+VAE_WIDTHS = {True: (32, 64, 64, 64), False: VAE["block_out_channels"]}
 QTYPES = {"none": "bf16", "int8": "int8", "float8": "float8", "nf4": "nf4"}
 COLUMNS = (
     *("run", "s a step", "s to the end of step 1", "predicted", "of a step", "on the card"),
@@ -64,44 +61,11 @@ COLUMNS = (
 
 def build(folder: Path, tiny: bool, whole_text_encoder: bool) -> float:
     """Write model/, images/ and captioned/; returns the billions of parameters of the transformer."""
-    import torch
-    from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
-    from transformers import Qwen3Config
-    from transformers.models.qwen3.modeling_qwen3 import Qwen3ForCausalLM
-
-    from zdoctor.doctor.demo.tiny import build_tiny_pipeline
-
-    model, config = folder / "model", TINY if tiny else FULL
-    build_tiny_pipeline(model)  # its tokenizer and scheduler stay
-    vocabulary = json.loads((model / "text_encoder" / "config.json").read_text())["vocab_size"]
-    for name in ("transformer", "vae", "text_encoder"):
-        for file in (model / name).iterdir():
-            file.unlink()
-    parameters, _, _ = load.build(model / "transformer", config)
-    torch.manual_seed(0)
-    AutoencoderKL(
-        down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4,
-        block_out_channels=VAE_WIDTHS[tiny],
-        layers_per_block=2,
-        latent_channels=16,
-        sample_size=1024,
-        scaling_factor=0.3611,
-        shift_factor=0.1159,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-    ).bfloat16().save_pretrained(str(model / "vae"))
-    width = config["cap_feat_dim"]
-    small = {"vocab_size": vocabulary, "hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": 2}
-    encoder = Qwen3Config(**(QWEN3_4B if whole_text_encoder else {**QWEN3_4B, **small}), dtype="bfloat16")
-    encoder.architectures = ["Qwen3ForCausalLM"]
-    encoder.save_pretrained(str(model / "text_encoder"))
-    with torch.device("meta"):
-        shapes = {name: tuple(value.shape) for name, value in Qwen3ForCausalLM(encoder).state_dict().items()}
-    del shapes["lm_head.weight"]  # the embedding is used for it
-    load.write_shards(model / "text_encoder", "model", shapes)
-    pictures(folder, 128 if tiny else 1024)
-    return parameters / 1e9
+    transformer = TINY if tiny else FULL
+    width = transformer["cap_feat_dim"]
+    small = {"hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": 2}
+    text_encoder = QWEN3_4B if whole_text_encoder else small
+    return models.build(folder, transformer, text_encoder, VAE_WIDTHS[tiny], 128 if tiny else 1024) / 1e9
 
 
 def predicted(contender: Contender, place: Path) -> Memory:

@@ -44,7 +44,7 @@ SHARD = 400 << 20
 IMPORTED = "imported"
 
 
-def build(folder: Path, config: Mapping[str, Any] = CONFIG) -> tuple[int, int, int]:
+def build(folder: Path, config: Mapping[str, Any] = CONFIG, shard: int = SHARD) -> tuple[int, int, int]:
     """Write a transformer; returns its parameters, its bytes when quantized in eight bits, the largest tensor's."""
     import torch
 
@@ -55,13 +55,13 @@ def build(folder: Path, config: Mapping[str, Any] = CONFIG) -> tuple[int, int, i
     model = build_empty(folder)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     blocks = {f"{name}.weight": shape for name, shape in linears(model).items() if zimage.is_quantized(name)}
-    write_shards(folder, "diffusion_pytorch_model", shapes)
+    write_shards(folder, "diffusion_pytorch_model", shapes, shard)
     count = {key: torch.Size(shape).numel() for key, shape in shapes.items()}
     quantized = 2 * sum(count.values()) + sum(4 * shape[0] - count[key] for key, shape in blocks.items())
     return sum(count.values()), quantized, 2 * max(count.values())
 
 
-def write_shards(folder: Path, stem: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def write_shards(folder: Path, stem: str, shapes: Mapping[str, tuple[int, ...]], shard: int = SHARD) -> None:
     """Write random bf16 tensors in shards with their index; no more than a shard and a tensor are in memory.
 
     Matrices have the variance 1 / columns, scales of norms are one, biases zero.
@@ -74,7 +74,7 @@ def write_shards(folder: Path, stem: str, shapes: Mapping[str, tuple[int, ...]])
     index: dict[str, str] = {}
     name = f"{stem}-0.safetensors"
     for key, shape in shapes.items():
-        if sum(value.nbytes for value in part.values()) > SHARD:
+        if sum(value.nbytes for value in part.values()) > shard:
             save_file(part, str(folder / name), metadata={"format": "pt"})
             part = {}
             name = f"{stem}-{len(set(index.values()))}.safetensors"

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contenders import Contender, Running, asked, build, contenders, ours, spread, told
+from load import status
 
 DROPPED = 2
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -80,13 +81,6 @@ def measure(contender: Contender, folder: Path, threads: int) -> Result:
     if process.returncode or not result.steps:
         raise RuntimeError(running.last_words())
     return result
-
-
-def status(process: int) -> dict[str, int]:
-    """RssAnon, VmRSS and VmHWM of a process in bytes."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines)
-    return {name: int(fields[name].split()[0]) << 10 for name in ("RssAnon", "VmRSS", "VmHWM")}
 
 
 def helpers(process: int) -> list[int]:

@@ -12,25 +12,16 @@ import sys
 import torch
 from diffusers import AutoencoderKL
 
+from zdoctor.doctor.model.part_files import VAE
 from zdoctor.doctor.train.encode import strips
 from zdoctor.tests.doctor.train.encode.test_strips import peak
-
-LAYERS = 4
 
 
 def main() -> None:
     side = int(sys.argv[1]) if len(sys.argv) > 1 else 256
     strips.STRIP = strips.STRIP * side * side // 1024**2
     torch.manual_seed(0)
-    vae = AutoencoderKL(
-        block_out_channels=(128, 256, 512, 512),
-        down_block_types=("DownEncoderBlock2D",) * LAYERS,
-        up_block_types=("UpDecoderBlock2D",) * LAYERS,
-        latent_channels=16,
-        layers_per_block=2,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-    ).eval()
+    vae = AutoencoderKL(**VAE).eval()
     pixels, latent = torch.zeros(1, 3, side, side), torch.zeros(1, 16, side // 8, side // 8)
     works = {"encode": (vae.encoder, lambda: vae.encode(pixels)), "decode": (vae.decoder, lambda: vae.decode(latent))}
     for name, (part, work) in works.items():
