@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -50,20 +51,28 @@ class Journal:
     def sync(self) -> None:
         """To the disk: a checkpoint that is about to be written must not know more than the journal."""
         if self.stream is not None:
-            os.fsync(self.stream.fileno())
+            with self._written():
+                os.fsync(self.stream.fileno())
 
     def close(self) -> None:
         if self.stream is not None:
-            self.stream.close()
+            with suppress(OSError):  # a line that could not be written, which was said then
+                self.stream.close()
             self.stream = None
 
     def _write(self, line: dict[str, Any]) -> None:
         self.lines.append(line)
-        try:
+        with self._written():
             if self.stream is None:
                 self.stream = self.file.open("a", encoding="utf-8")
             self.stream.write(f"{json.dumps(line)}\n")
             self.stream.flush()
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Raises TrainError in place of OSError."""
+        try:
+            yield
         except OSError as error:
             raise TrainError(f"{self.file} cannot be written: {error.strerror or error}.") from error
 

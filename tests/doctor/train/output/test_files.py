@@ -14,6 +14,7 @@ import torch
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output import files
 from zdoctor.doctor.train.output.files import atomic
+from zdoctor.doctor.train.output.journal import Journal
 from zdoctor.doctor.train.output.save import State, prune, read_state, write_state
 
 STATE = State({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
@@ -48,6 +49,20 @@ def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match=r"No space left on device\. Make room there"), atomic(tmp_path / "a"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_journal_on_a_full_disk_says_so_and_hides_nothing_when_it_is_closed(tmp_path: Path) -> None:
+    """What could not be written is tried once more when a stream is closed, while another error is on its way."""
+    file = tmp_path / "losses.jsonl"
+    journal = Journal(file, [])
+    file.unlink()
+    file.symlink_to("/dev/full")
+    with pytest.raises(TrainError, match=r"losses\.jsonl cannot be written: No space left on device"):
+        journal.step(1, 0.5, 1e-4, 2.0)
+    with pytest.raises(TrainError, match=r"losses\.jsonl cannot be written"):  # this device knows no fsync
+        journal.sync()
+    journal.close()
 
 
 def test_a_file_that_is_being_read_is_replaced_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
