@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import DatasetFolder, Finding, Run, found
+from ..doctor.model import Checkout, DatasetFolder, Finding, Run, found
 from ..doctor.model.families import BY_FILES, OWN
 from ..doctor.rules import rule
 
 _TEXTS = (".txt", ".caption")
+# the families whose prompts are JSON or may be, as their makers describe them
+_PROMPTS_IN_JSON = ("ideogram", "flux2")
 
 
 @rule(
@@ -141,18 +143,24 @@ def _ending(run: Run, folder: DatasetFolder) -> str:
 
 
 @rule("DAT007", "warning", "captions-in-json", trainers=("ai-toolkit", OWN, *BY_FILES))
-def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Checkout | None) -> Iterator[Finding]:
     """Captions that are JSON where the trainer takes any caption for plain text.
 
-    What: caption_ext (caption_extension) is json, and there are such files beside the pictures.
-    Why: No trainer that zdoctor knows looks into them: the braces, quotes and key names are part of the caption that
-    is trained. sd-scripts takes the first line alone, often nothing but a brace.
+    What: caption_ext (caption_extension) is json, and there are such files beside the pictures. Models whose prompts
+    are JSON (Ideogram 4, Flux.2) are passed over.
+    Why: None of these trainers looks into them: the braces, quotes and key names are part of the caption that is
+    trained. ai-toolkit took the "caption" out of such a file up to 2026-06-06; where a checkout from before is at
+    hand, nothing is said. sd-scripts takes the first line alone, often nothing but a brace.
     Repair: Write the captions as plain text into .txt files and name that ending. For ai-toolkit one JSON file with
     the paths of the pictures as its keys and the caption of each below "caption" does as well, as the dataset_path.
-    Upstream: ai-toolkit toolkit/dataloader_mixins.py load_caption (27a03a91); sd-scripts library/train_util.py
-    read_caption (48d368fa); musubi-tuner dataset/datasources.py get_caption
+    Upstream: ai-toolkit toolkit/dataloader_mixins.py load_caption (41157b46, 27a03a91); sd-scripts
+    library/train_util.py read_caption (48d368fa); musubi-tuner dataset/datasources.py get_caption
     Signature: None; the run trains, and prompts in plain words are not what it was trained on.
     """
+    if (run.architecture or "").startswith(_PROMPTS_IN_JSON):
+        return
+    if run.trainer == "ai-toolkit" and checkout is not None and checkout.json_captions:
+        return
     for folder in datasets:
         dataset = next((one for one in run.datasets if one.key == folder.key), None)
         if dataset is None or dataset.captions != "files" or dataset.caption_extension.lower() != ".json":

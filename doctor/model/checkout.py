@@ -44,14 +44,16 @@ class SizeFile:
 @dataclass(frozen=True)
 class Checkout:
     """An ai-toolkit checkout. `generation`: "A" loads Z-Image's transformer by from_pretrained (to 2026-07-12), "B"
-    by a loader of its own, "" is neither. `single_files`: it loads Z-Image from one file, too. `unparsed` are files
-    that this Python cannot parse, with the reason; what they hold is not known.
+    by a loader of its own, "" is neither. `single_files`: it loads Z-Image from one file, too. `json_captions`: it
+    takes the caption out of a .json file (to 2026-06-06). `unparsed` are files that this Python cannot parse, with
+    the reason; what they hold is not known.
     """
 
     root: str
     commit: str
     generation: Literal["A", "B", ""]
     single_files: bool = False
+    json_captions: bool = False
     patches: tuple[Patch, ...] = ()
     size_file: SizeFile | None = None
     is_git: bool = False

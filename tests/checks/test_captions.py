@@ -16,7 +16,7 @@ from zdoctor.checks.captions import caption_not_utf8, captions_in_json, captions
 from zdoctor.checks.pictures import aids_trained_as_pictures, resolution_never_reached
 from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.examine import examine_config
-from zdoctor.doctor.model import DatasetFolder, Finding, Run, SetValue, WriteText
+from zdoctor.doctor.model import Checkout, DatasetFolder, Finding, Run, SetValue, WriteText
 from zdoctor.doctor.model.datasets import Garbled
 from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.dataset import probe_datasets
@@ -231,11 +231,24 @@ def test_captions_in_json_are_trained_as_they_stand(
     run, folders = seen(text)
     read = read_config("/c/config.json", text.encode(), {}).config
     for trainer in ("ai-toolkit", OWN):
-        found = list(captions_in_json(replace(run, trainer=trainer), folders))
+        found = list(captions_in_json(replace(run, trainer=trainer), folders, None))
         assert [says.format(folder=tmp_path) in one.text() for one in found] == ([True] if says else [])
         assert [len(list(name_the_ending(one, read))) for one in found] == ([fixes] if says else [])
     (picture,) = read_pictures(tmp_path, run.datasets[0], {}, None)
     assert ("{" in picture.caption) is bool(says)
+
+
+def test_captions_in_json_that_are_meant_so(tmp_path: Path) -> None:
+    """A model whose prompts are JSON, and an ai-toolkit that still looked into such files."""
+    pictures(tmp_path, a=None)
+    (tmp_path / "a.json").write_text('{"caption": "a cat"}')
+    run, folders = seen(config(tmp_path, caption_ext="json"))
+    for architecture in ("ideogram4", "flux2"):
+        other = replace(run, architecture=architecture)
+        assert not list(captions_in_json(other, folders, None))
+    old, new = (Checkout("/x", "", "B", json_captions=looked) for looked in (True, False))
+    assert not list(captions_in_json(run, folders, old)) and list(captions_in_json(run, folders, new))
+    assert list(captions_in_json(replace(run, trainer=OWN), folders, old))
 
 
 def aids(text: str) -> list[Finding]:

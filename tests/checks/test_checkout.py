@@ -71,6 +71,16 @@ def test_the_generation_is_seen(tmp_path: Path) -> None:
     assert other.generation == ""
 
 
+def test_whether_captions_in_json_are_looked_into(tmp_path: Path) -> None:
+    new = sources.write(tmp_path)
+    assert not read(new).json_captions
+    captions = new / "toolkit/dataloader_mixins.py"
+    captions.write_text("def load_caption(prompt_path):\n    if prompt_path.endswith('.json'):\n        pass\n")
+    assert read(new).json_captions
+    captions.write_text("def load_caption(prompt_path):\n    return open(prompt_path).read()\n")
+    assert not read(new).json_captions
+
+
 def test_a_place_is_named_by_line_and_offset_also_with_windows_line_ends(tmp_path: Path) -> None:
     stem, text, _, _ = sources.PATCHES["loads without low memory"]
     text = ("# größe\n" + text).replace("\n", "\r\n")

@@ -21,6 +21,7 @@ from .patches import patches
 Z_IMAGE = "extensions_built_in/diffusion_models/z_image/z_image.py"
 MIXIN = "toolkit/models/v2/_mixin.py"
 DATA_LOADER = "toolkit/data_loader.py"
+CAPTIONS = "toolkit/dataloader_mixins.py"
 # where the model is loaded, moved, quantized and merged into
 PATCHED = (
     Z_IMAGE,
@@ -35,6 +36,7 @@ SIZE_FILE = ".aitk_size.json"
 _TRANSFORMER = "ZImageTransformer2DModel"
 _LOADS = re.compile(rb"ZImageTransformer2DModel\s*\.\s*(?:from_pretrained|load_model)")
 _SINGLE = re.compile(rb"endswith\(\s*[\"']\.safetensors[\"']")
+_LOOKS_INTO_JSON = re.compile(rb"^[^#\n]*prompt_path\.endswith\(\s*[\"']\.json[\"']", re.M)
 _MARKS = re.compile(
     rb"^[^#\n]*(?:low_cpu_mem_usage\s*=\s*False|ignore_mismatched_sizes\s*=\s*True|\.to_empty\(|\.is_meta\b"
     rb"|[\"']meta[\"']\s*(?:==|!=|in\b)|(?:==|!=|\bin)\s*\(?[\"']meta[\"'])",
@@ -91,6 +93,7 @@ def read_checkout(root: str, commit: str, read: Callable[[str], bytes | None]) -
         commit=commit,
         generation=generation,
         single_files=single,
+        json_captions=_LOOKS_INTO_JSON.search(read(CAPTIONS) or b"") is not None,
         patches=tuple(dict.fromkeys(carried)),
         size_file=sizes[0] if sizes else None,
         is_git=read(".git/HEAD") is not None,
