@@ -17,6 +17,8 @@ from diffusers.models.transformers import transformer_flux
 from diffusers.schedulers import scheduling_flow_match_euler_discrete as schedulers
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, T5Config, T5EncoderModel
 
+from zdoctor.doctor.model.part_files import VAE
+
 T5TokenizerFast: Any = transformers.T5TokenizerFast  # type: ignore[attr-defined]
 FluxTransformer2DModel: Any = transformer_flux.FluxTransformer2DModel
 AutoencoderKL: Any = autoencoder_kl.AutoencoderKL
@@ -78,17 +80,9 @@ def trainable_flux(folder: Path) -> Path:
     shutil.rmtree(folder / "vae")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        AutoencoderKL(
-            down_block_types=("DownEncoderBlock2D",) * 4,
-            up_block_types=("UpDecoderBlock2D",) * 4,
-            block_out_channels=(8, 8, 8, 8),
-            latent_channels=DEV["in_channels"] // 4,
-            norm_num_groups=4,
-            scaling_factor=0.5,
-            shift_factor=0.1,
-            use_quant_conv=False,
-            use_post_quant_conv=False,
-        ).save_pretrained(folder / "vae")
+        channels = {"block_out_channels": (8, 8, 8, 8), "latent_channels": DEV["in_channels"] // 4}
+        small = {**channels, "layers_per_block": 1, "norm_num_groups": 4}
+        AutoencoderKL(**{**VAE, **small}, scaling_factor=0.5, shift_factor=0.1).save_pretrained(folder / "vae")
     clip = {"tokenizer_class": "CLIPTokenizer", "model_max_length": 77}
     (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(clip))
     FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True).save_pretrained(folder / "scheduler")

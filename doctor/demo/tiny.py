@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..model.part_files import VAE
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -20,7 +22,7 @@ LAYERS = 4
 DIM = 96
 FEED_FORWARD = 256
 CAPTION_DIM = 32
-LATENT_CHANNELS = 16
+LATENT_CHANNELS: int = VAE["latent_channels"]
 ADAPTER_RANK = 4
 
 # Every Linear of a layer with its (out, in) shape: what a Z-Image LoRA covers.
@@ -131,23 +133,8 @@ def _vae(folder: Path) -> None:
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
     make: Any = AutoencoderKL
-    model = make(
-        in_channels=3,
-        out_channels=3,
-        down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4,
-        block_out_channels=(8, 16, 16, 16),
-        layers_per_block=1,
-        latent_channels=LATENT_CHANNELS,
-        norm_num_groups=4,
-        sample_size=512,
-        scaling_factor=1.0,
-        shift_factor=0.1,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-        mid_block_add_attention=True,
-        force_upcast=True,
-    )
+    small = {"block_out_channels": (8, 16, 16, 16), "layers_per_block": 1, "norm_num_groups": 4, "sample_size": 512}
+    model = make(**{**VAE, **small}, scaling_factor=1.0, shift_factor=0.1)
     with torch.no_grad():
         last = model.encoder.conv_out
         last.weight.mul_(3.0)

@@ -18,6 +18,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, Qwen3Config, Qwen3ForCau
 
 from zdoctor.doctor.architectures.autoencoder_kl import original_names
 from zdoctor.doctor.architectures.single_file import is_swapped, original_parts
+from zdoctor.doctor.model.part_files import VAE
 from zdoctor.tests.flux import FluxTransformer2DModel
 
 WORDS = 8  # of the tiny tokenizers of Flux
@@ -96,17 +97,8 @@ def _vae(folder: Path) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         make: Any = AutoencoderKL
-        make(
-            down_block_types=("DownEncoderBlock2D",) * 4,
-            up_block_types=("UpDecoderBlock2D",) * 4,
-            block_out_channels=(32, 32, 32, 64),
-            layers_per_block=1,
-            latent_channels=16,
-            scaling_factor=0.3611,
-            shift_factor=0.1159,
-            use_quant_conv=False,
-            use_post_quant_conv=False,
-        ).save_pretrained(str(folder))
+        small = {"block_out_channels": (32, 32, 32, 64), "layers_per_block": 1}
+        make(**{**VAE, **small}, scaling_factor=0.3611, shift_factor=0.1159).save_pretrained(str(folder))
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
