@@ -13,6 +13,7 @@ from ..architectures.network import offloaded_share
 from ..model.families import OWN
 from ..model.run import Run
 from .errors import TrainError
+from .settings.names import INTERVAL, wants_compile
 
 T = TypeVar("T")
 # A full card as CUDA and its libraries tell it, which PyTorch passes on as it is: no room for the context or pinned
@@ -58,13 +59,15 @@ def is_card_lost(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not _no_room(error)
 
 
-def less_of(run: Run) -> str:
+def less_of(run: Run, error: BaseException) -> str:
     """What of a run with a state can be set so that a step needs less memory; quantizing makes it another run."""
+    every = run.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1
+    offloads = run.trainer in ("ai-toolkit", OWN) and every and not wants_compile(run) and not offloaded_share(run)
     words = [] if run.gradient_checkpointing else ["gradient_checkpointing: true"]
     if run.batch_size > 1:
         names = (run.keys.get(name, name).rpartition("/")[2] for name in ("batch_size", "gradient_accumulation"))
         words.append("{}: 1 with {}: {}".format(*names, run.batch_size * run.gradient_accumulation))
-    if run.device.startswith("cuda") and run.trainer in ("ai-toolkit", OWN) and not offloaded_share(run):
+    if offloads and run.device.startswith("cuda") and _no_room(error):
         words.append("layer_offloading: true")
     return f"Set {', or '.join([*words, 'a lower resolution'])}."
 

@@ -65,7 +65,7 @@ class Steps:
             failed = error
         # not in the handler: while that runs, the error keeps every tensor of the step that failed
         let_go(failed)
-        words = in_words(failed, less_of(self.run) if self.trainer.step else LESS)
+        words = in_words(failed, less_of(self.run, failed) if self.trainer.step else LESS)
         told = str(failed) if isinstance(failed, TrainError) else words
         after = self._rescued(failed)
         with suppress(Exception):  # where nothing can be written any more
@@ -110,7 +110,7 @@ class Steps:
             loss = trainer.advance()
             took = time.monotonic() - begin
             stop.step = max(stop.step, took)
-            if stop.until is not None and stop.save == 0.0:
+            if stop.until is not None and stop.save == 0.0 and trainer.step < run.steps:
                 self._time_a_save()
             rate = 1.0 / took if rate == 0.0 else 1.0 / (0.8 / rate + 0.2 * took)
             self.progress.step(trainer.step, run.steps, loss, rate)

@@ -15,8 +15,11 @@ from zdoctor.doctor.train.encode import text_encoder
 from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.encode.vae import moved
-from zdoctor.doctor.train.failures import explained, tried
+from zdoctor.doctor.train.failures import explained, less_of, tried
 from zdoctor.doctor.train.families import zimage
+from zdoctor.doctor.train.settings.refuse import refuse
+
+from .patient import run_with, written
 
 
 def test_memory_that_runs_out() -> None:
@@ -51,6 +54,28 @@ def test_bugs_stay_bugs() -> None:
 
 def full() -> torch.OutOfMemoryError:
     return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "error", "offered"),
+    [
+        ({}, {}, full(), True),
+        ({}, {}, MemoryError(), False),  # it would take more of what ran out
+        ({}, {"gradient_checkpointing": False}, full(), False),
+        ({"model__compile": True}, {}, full(), False),
+        ({"train__gradient_checkpointing_interval": 2}, {}, full(), False),
+        ({"model__layer_offloading": True}, {}, full(), False),
+        ({}, {"device": "mps"}, full(), False),
+    ],
+)
+def test_only_what_the_runner_takes_is_offered(
+    settings: dict[str, Any], changes: dict[str, Any], error: Exception, offered: bool
+) -> None:
+    run = run_with(**{"device": "cuda", "settings": written(**settings), **changes})
+    assert ("layer_offloading: true" in less_of(run, error)) == offered
+    assert not refuse(run)
+    more = run_with(**{**changes, "settings": written(**{**settings, "model__layer_offloading": True})})
+    assert not offered or not refuse(more)
 
 
 def test_nothing_keeps_what_did_not_fit() -> None:

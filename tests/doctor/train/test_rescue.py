@@ -134,6 +134,22 @@ def test_what_fails_between_two_steps_loses_none(
         go(run, tiny, circles, tmp_path, held_out=1)
 
 
+def test_a_lora_that_is_said_to_be_there_is_there(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a limit of minutes the state is saved after the first step, which may be the last one, without a LoRA."""
+
+    def fail() -> Any:
+        raise full()
+
+    done = following(monkeypatch)
+    monkeypatch.setattr(Objective, "misses", lambda *_: fail() if done[0] else torch.zeros(1))
+    lora = tmp_path / "circles.safetensors"
+    with pytest.raises(TrainError, match=r"All 1 steps are done and saved in (.*)\.$") as told:
+        go(run_with(steps=1), tiny, circles, tmp_path, held_out=1, max_minutes=1e6)
+    assert str(lora) in str(told.value) and lora.is_file()
+
+
 def test_a_save_that_fails_too_does_not_hide_what_failed_first(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
