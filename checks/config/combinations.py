@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run
-from .values import CACHE, END, LORA, SAMPLE, START, STEP, bad
+from .values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
 
 
 def missing(run: Run) -> Iterator[Finding]:
@@ -37,7 +37,7 @@ def missing(run: Run) -> Iterator[Finding]:
         )
     elif isinstance(steps, float):
         why = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
-        yield bad(run, "train/steps", why, STEP, new=int(steps) if steps < 1e9 and steps == int(steps) else None)
+        yield bad(run, "train/steps", why, STEP, new=whole(steps))
     if run.setting("save/push_to_hub") and run.setting("save/hf_repo_id") is None:
         yield bad(
             run, "save/push_to_hub", "{key} is on, but save/hf_repo_id does not name the repository to push to.", END

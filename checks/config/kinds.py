@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Finding, Run, Schema
 from ...doctor.model.families import OWN
 from . import keys
-from .values import CACHE, LORA, OPTIMIZER, START, STEP, bad
+from .values import CACHE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
 
 # numbers for which the trainer takes null as it is: for others it has a default, or does without
 _NEVER_EMPTY = {
@@ -44,10 +44,12 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
                 yield bad(run, key, "{key} must be one number.", STEP)
             continue
         if name in keys.NUMBERS.get(section, frozenset()):
-            number = _number(value)
+            number = number_of(value)
             if number is not None:
                 why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
-                yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=number)
+                counted = whole(number) if _kind(schema, section, name) != "float" else None
+                new = number if counted is None else counted
+                yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=new)
             else:
                 yield bad(run, key, "{key} is {value!r}, which is no number.", OPTIMIZER if name == "lr" else STEP)
         elif _is_flag(schema, section, name) and value.strip().lower() in (
@@ -64,9 +66,9 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
         written_resolution = run.setting(key)
         entries = written_resolution if isinstance(written_resolution, list) else [written_resolution]
         if any(isinstance(entry, str) for entry in entries):
-            whole = [_number(entry) if isinstance(entry, str) else entry for entry in entries]
-            good = all(isinstance(entry, int) for entry in whole)
-            new = (whole if isinstance(written_resolution, list) else whole[0]) if good else None
+            sizes = [number_of(entry) if isinstance(entry, str) else entry for entry in entries]
+            good = all(isinstance(entry, int) for entry in sizes)
+            new = (sizes if isinstance(written_resolution, list) else sizes[0]) if good else None
             yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
 
     yield from _repeats(run)
@@ -84,18 +86,13 @@ def _repeats(run: Run) -> Iterator[Finding]:
             yield bad(run, key, why, "its pictures are trained until the dataset is taken out", severity="warning")
         elif isinstance(value, float) and value > 1 and not (run.trainer == OWN and value.is_integer()):
             why = "{key} is {value!r}; a list of pictures is repeated by a whole number, written without a point."
-            yield bad(run, key, why, LORA, new=int(value) if value.is_integer() else None)
+            yield bad(run, key, why, LORA, new=whole(value))
 
 
 def _is_flag(schema: Schema, section: str, name: str) -> bool:
+    return _kind(schema, section, name) == "bool" and name != "neg"  # "no" is a negative prompt like any other
+
+
+def _kind(schema: Schema, section: str, name: str) -> str:
     known = (schema.section(section) or {}).get(name)
-    return known is not None and known.kind == "bool" and name != "neg"  # "no" is a negative prompt like any other
-
-
-def _number(text: str) -> int | float | None:
-    stripped = text.strip()
-    if re.fullmatch(r"[-+]?\d{1,15}", stripped):
-        return int(stripped)
-    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", stripped):
-        return float(stripped)
-    return None
+    return "" if known is None else known.kind

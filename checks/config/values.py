@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ...doctor.model import Config, Finding, Run, Severity, found
 from ...doctor.model.families import OWN
 from ..paths import VARIABLE
@@ -22,6 +24,19 @@ def unset(config: Config, run: Run, key: str) -> bool:
     if written is None or not isinstance(written.value, str) or VARIABLE.search(written.value) is None:
         return False
     return config.file(written.where.path).format == "shell"
+
+
+def number_of(text: str) -> int | float | None:
+    """The number that a text spells; None where it spells none."""
+    stripped = text.strip()
+    if re.fullmatch(r"[-+]?\d{1,15}", stripped):
+        return int(stripped)
+    return float(stripped) if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", stripped) else None
+
+
+def whole(number: float) -> int | None:
+    """The same number without a point; None where it has a fraction or no end."""
+    return int(number) if abs(number) < 1e15 and number == int(number) else None
 
 
 def bad(

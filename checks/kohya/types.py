@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.rules import rule
+from ..config.values import number_of, whole
 from . import TRAINERS
 
 _FALSE = frozenset(("false", "no", "off", "0", "none", ""))
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
 
 
 @rule(
@@ -45,10 +45,11 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
         value, inside = written.value, "/" in key
         name = key.rpartition("/")[2]
         if isinstance(value, str) and known.kind in ("int", "float") and not known.choices:
-            number = _number(value)
+            number = number_of(value)
             if number is None and known.kind == "float" and value.endswith("%"):
                 continue
-            yield _finding(run, key, "{name} is {value!r}, which is text because of its quotes.", number, inside)
+            new = whole(number) if number is not None and known.kind == "int" else number
+            yield _finding(run, key, "{name} is {value!r}, which is text because of its quotes.", new, inside)
         elif isinstance(value, str) and known.kind == "bool":
             off = value.strip().lower() in _FALSE
             if off and not inside:
@@ -57,9 +58,8 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
             elif inside:
                 yield _finding(run, key, "{name} is {value!r}, which is text because of its quotes.", None, inside)
         elif isinstance(value, float) and known.kind == "int" and inside:
-            new = int(value) if value.is_integer() else None
             message = "{name} is {value}; in this file it has to be a whole number, without a point."
-            yield _finding(run, key, message, new, True)
+            yield _finding(run, key, message, whole(value), True)
         elif name == "resolution" and not inside and isinstance(value, int) and not isinstance(value, bool):
             yield _finding(run, key, "{name} is {value}; in this file it has to be text.", str(value), True)
 
@@ -78,10 +78,3 @@ def _finding(run: Run, key: str, message: str, new: object, at_once: bool) -> Fi
         name=key.rpartition("/")[2],
         value=written.value,
     )
-
-
-def _number(text: str) -> int | float | None:
-    stripped = text.strip()
-    if re.fullmatch(r"[-+]?\d{1,15}", stripped):
-        return int(stripped)
-    return float(stripped) if _NUMBER.fullmatch(stripped) else None

@@ -300,6 +300,8 @@ def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pyt
 TYPES = [
     ('learning_rate = "1e-4"', "learning_rate = 0.0001"),
     ('network_dim = "16"', "network_dim = 16"),
+    ('network_dim = "16.0"', "network_dim = 16"),
+    ('network_dim = "16.5"', None),
     ('fp8_base = "false"', None),
     ("resolution = 512", 'resolution = "512"'),
     ('lr_warmup_steps = "10%"', ""),
