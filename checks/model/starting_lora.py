@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
 from ...doctor.model.earlier import EarlierSave
-from ...doctor.model.families import family_of
+from ...doctor.model.families import OWN, family_of
+from ...doctor.model.start import Start, misfit
 from ...doctor.rules import Unestablished, rule
 from .contents import contents
 from .files import PROBLEMS
@@ -160,6 +161,44 @@ def starting_lora_of_another_size(
         )
     elif ranks and not widths:
         raise Unestablished("how wide the layers of the transformer are is not known")
+
+
+@rule("MDL009", "error", "starting-lora-refused", trainers=(OWN,))
+def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
+    """A LoRA to start from that zdoctor's own runner does not take.
+
+    What: The file behind network/pretrained_lora_path or network_weights does not exist, is a folder or damaged, or
+    is of another network type, another rank or another model. Where a state of the run lies in its folder, the run
+    goes on from that and the file is not opened.
+    Why: `zdoctor train` begins with the whole file or not at all: ranks that are filled up with zeros never learn,
+    and what is cut off is lost.
+    Repair: The rank and network type of the file, or a file of this model; kohya's names are taken too.
+    """
+    if start is None or run.kind != "lora":
+        return
+    file = start.file
+    keys = (_KEY, "network/network_weights")
+    place = run.where(next((key for key in keys if run.written(key) is not None), _KEY))
+    otherwise = "zdoctor train does not begin with it: nothing is trained."
+    is_folder = file.problem == "unreadable" and file.detail == "it is not a file"
+    if file.problem == "unreadable" and not is_folder:
+        raise Unestablished(f"{file.path} cannot be read: {file.detail}")
+    if file.problem:
+        yield found(
+            place,
+            "{path}, the LoRA to start from, does not exist."
+            if file.problem == "missing"
+            else "{path}, the LoRA to start from, is a folder; name the .safetensors file in it."
+            if is_folder
+            else "{path}, the LoRA to start from, is {problem}: {detail}.",
+            otherwise=otherwise,
+            path=file.path,
+            problem=PROBLEMS.get(file.problem),
+            detail=file.detail,
+        )
+    elif reason := misfit(start.held, start.trained, file.tensors):
+        template, values = reason
+        yield found(place, template, otherwise=otherwise, path=file.path, **values)
 
 
 def _is_read(run: Run, earlier: EarlierSave | None) -> bool:

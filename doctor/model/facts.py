@@ -22,6 +22,7 @@ from .record import dataclass
 from .run import Config, Run
 from .schema import Schema
 from .script import Script
+from .start import Start
 from .storage import Room, Storage
 from .unknown import Unknown
 from .weights import ModelFolder, WeightFile
@@ -134,6 +135,7 @@ class Facts:
     model: ModelFolder | Unknown = NOT_ASKED
     adapter: WeightFile | Unknown | None = NOT_ASKED
     starting_lora: WeightFile | Unknown | None = NOT_ASKED
+    start: Start | Unknown | None = NOT_ASKED
     earlier: EarlierSave | Unknown | None = NOT_ASKED
     hub: Hub | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED

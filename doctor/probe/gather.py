@@ -24,6 +24,7 @@ from .packages import probe_environment
 from .room import probe_room
 from .schema import probe_schema
 from .skeletons import with_skeletons
+from .start import probe_start
 from .starting_lora import probe_starting_lora
 from .storage import probe_storage
 from .world import World
@@ -88,6 +89,7 @@ PROBES: Mapping[str, Probe] = {
     "model": _model,
     "adapter": probe_adapter,
     "starting_lora": probe_starting_lora,
+    "start": probe_start,
     "earlier": probe_earlier,
     "datasets": probe_datasets,
     "room": probe_room,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ...architectures.network import lokr_factor, lokr_rank, lokr_shapes
+from ...architectures.start import is_kohya, network_shapes, sources
 from ...model.run import Run
+from ...model.start import misfit, start_of
 from ..errors import TrainError
-from .kohya_lora import from_kohya, is_kohya
 from .lora import Network, at_scale_one, scale, trainable
 
 
@@ -26,47 +25,26 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, cl
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    written = run.setting("network/pretrained_lora_path") or run.setting("network/network_weights")
+    written = start_of(run)
     if not written:
         return {}
-    file = Path(str(written))
+    file = Path(written)
     if file.is_dir():
         raise TrainError(f"{file}, the LoRA to start from, is a folder; name the .safetensors file in it.")
     try:
         held = load_file(str(file))
     except (OSError, SafetensorError) as error:
         raise TrainError(f"{file}, the LoRA to start from, cannot be read: {error}.") from error
-    ours = {
-        prefix + key.removeprefix("transformer.").removeprefix("diffusion_model."): value
-        for key, value in held.items()
-        if not key.endswith(".alpha")
+    tensors = {
+        name: held[key] if rows is None else held[key][rows]
+        for name, (key, rows) in sources(held, linears, class_name).items()
     }
-    if is_kohya(held):
-        tensors = {prefix + key: value for key, value in from_kohya(held, linears, class_name).items()}
-    else:
-        tensors = at_scale_one(ours, 1.0 / scale(run))
-    expected = _shapes(run, linears, prefix)
-    if not _modules(expected) & _modules(tensors):
-        raise TrainError(
-            f"{file}, the LoRA to start from, is of another architecture or has the names of another program: it "
-            f"holds {_some(held)}, and this run trains {_some(expected)}."
-        )
-    for key in sorted(expected.keys() | tensors.keys()):
-        is_, should = tuple(tensors[key].shape) if key in tensors else None, expected.get(key)
-        if is_ != should:
-            raise TrainError(
-                f"{file}, the LoRA to start from, does not fit: {key} is {_words(is_)} there and {_words(should)} in "
-                "this run. Give the run the rank and network type of the file."
-            )
-    return tensors
-
-
-def _modules(keys: Iterable[str]) -> set[str]:
-    return {re.split(r"\.lo(?:ra|kr)_", key)[0] for key in keys}
-
-
-def _some(keys: Iterable[str]) -> str:
-    return min(keys, default="nothing")
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if reason := misfit(shapes, network_shapes(run, linears), held):
+        template, values = reason
+        raise TrainError(template.format(path=file, **values))
+    own = {prefix + name: tensor for name, tensor in tensors.items()}
+    return own if is_kohya(held) else at_scale_one(own, 1.0 / scale(run))
 
 
 def begin(network: Network, tensors: Mapping[str, Tensor], prefix: str) -> None:
@@ -75,18 +53,3 @@ def begin(network: Network, tensors: Mapping[str, Tensor], prefix: str) -> None:
         for key, parameter in trainable(network, prefix).items():
             if key in tensors:
                 parameter.copy_(tensors[key])
-
-
-def _shapes(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-    for name, (out, inputs) in linears.items():
-        if run.network_type == "lokr":
-            parts = lokr_shapes(out, inputs, lokr_factor(run), lokr_rank(run))
-        else:
-            parts = {"lora_A.weight": (run.rank, inputs), "lora_B.weight": (out, run.rank)}
-        found.update((f"{prefix}{name}.{part}", shape) for part, shape in parts.items())
-    return found
-
-
-def _words(shape: tuple[int, ...] | None) -> str:
-    return "absent" if shape is None else " x ".join(map(str, shape))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ...architectures.network import lokr_rank
+from ...model.earlier import own_state
 from ...model.run import Run
 from ..errors import TrainError
 from ..settings.names import CACHE
@@ -92,8 +93,7 @@ def final_file(folder: Path, name: str) -> Path:
 
 
 def state_file(folder: Path, name: str) -> Path:
-    """The name starts with a dot: ai-toolkit goes on from the newest `<name>*` of a folder, whatever that is."""
-    return folder / f".{name}.state.pt"
+    return folder / own_state(name)
 
 
 def check_owner(folder: Path, name: str) -> None:

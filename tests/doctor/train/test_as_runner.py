@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -10,12 +11,15 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
+from zdoctor.doctor.architectures.start import network_shapes, target_linears
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands import examination
 from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.rules import all_rules
+from zdoctor.tests.models import run_of
 
 from .base.test_single_file import single
 from .test_command_families import config
@@ -165,6 +169,30 @@ def test_a_green_check_offers_only_what_would_start(
         name = config(tiny, circles, "zimage", train={"optimizer": optimizer}, sample=QUIET)
         assert main(["check", name]) == 0
         assert ("next: zdoctor train" in capsys.readouterr().out) is offered
+
+
+@pytest.mark.parametrize(("rank", "offered"), [(4, True), (8, False)])
+def test_a_lora_to_start_from_is_held_against_the_runner(
+    here: Path, tiny: Path, circles: Path, rank: int, offered: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ai-toolkit goes on with one of another rank, and says so in a line; the runner refuses it."""
+    described = json.loads((tiny / "transformer" / "config.json").read_text())
+    linears = target_linears("ZImageTransformer2DModel", described) or {}
+    run = run_of(tiny, network={"type": "lora", "linear": rank})
+    shapes = network_shapes(run, linears)
+    save_file({f"diffusion_model.{name}": torch.ones(shape) for name, shape in shapes.items()}, "old.safetensors")
+    name = config(tiny, circles, "zimage", sample=QUIET)
+    written = json.loads(Path(name).read_text())
+    written["config"]["process"][0]["network"]["pretrained_lora_path"] = "old.safetensors"
+    Path(name).write_text(json.dumps(written))
+    assert main(["check", name]) == 0
+    checked = capsys.readouterr().out
+    assert ("next: zdoctor train" in checked) is offered and ("MDL008" in checked) is not offered
+    if offered:
+        return
+    assert main(["train", name]) == 1
+    said = capsys.readouterr()
+    assert "MDL009 starting-lora-refused" in said.err and "lora_A.weight is 8 x" in " ".join(said.out.split())
 
 
 def test_of_the_kaggle_notebook_only_the_missing_files_remain() -> None:

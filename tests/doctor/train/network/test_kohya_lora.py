@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.architectures.single_file import original_parts
+from zdoctor.doctor.architectures.start import sources
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.load import build_empty
-from zdoctor.doctor.train.network.kohya_lora import from_kohya
 from zdoctor.doctor.train.network.lora import targets
 
 from ..patient import go, run_with, written
@@ -31,6 +31,11 @@ def kohya(shapes: dict[str, tuple[int, int]], class_name: str) -> dict[str, Tens
         made[f"{key}.lora_up.weight"] = torch.randn(sum(out for out, _ in own), RANK, generator=generator)
         made[f"{key}.alpha"] = torch.tensor(4.0)
     return made
+
+
+def from_kohya(held: dict[str, Tensor], shapes: dict[str, tuple[int, int]], class_name: str) -> dict[str, Tensor]:
+    found = sources(held, shapes, class_name)
+    return {name: held[key] if rows is None else held[key][rows] for name, (key, rows) in found.items()}
 
 
 def test_fused_linears_are_taken_apart(flux: Path) -> None:

@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(tiny: Path, circ
         (starting(lora, network_type="lokr"), "is absent there and .* in this run"),
         (starting(cut), "cannot be read"),
         (starting(tmp_path), "is a folder; name the"),
-        (starting(other), r"another architecture .* holds transformer\.single.*trains diffusion_model\.layers"),
+        (starting(other), r"another architecture .* holds transformer\.single.*trains layers\.0"),
         (starting(tmp_path / "none"), "cannot be read"),
     ):
         recorder = Recorder()
