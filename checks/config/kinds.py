@@ -47,9 +47,9 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             number = number_of(value)
             if number is not None:
                 why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
-                counted = whole(number) if _kind(schema, section, name) != "float" else None
-                new = number if counted is None else counted
-                yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=new)
+                if _kind(schema, section, name) != "float" and (counted := whole(number)) is not None:
+                    number = counted
+                yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=number)
             else:
                 yield bad(run, key, "{key} is {value!r}, which is no number.", OPTIMIZER if name == "lr" else STEP)
         elif _is_flag(schema, section, name) and value.strip().lower() in (

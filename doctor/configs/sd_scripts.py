@@ -69,7 +69,8 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
             return Reading(config, (_of_datasets(config.path, datasets_of(root, config)),))
         gui = is_gui(root.value)
         script, options = from_gui(config.values) if gui else ("", flat(root, config))
-        launch = {name: config.values[f"/{name}"].value for name in LAUNCH if gui and f"/{name}" in config.values}
+        given = {name: config.values.get(f"/{name}") for name in LAUNCH if gui}
+        launch = {name: value.value for name, value in given.items() if value is not None and value.value is not None}
         found = (Start(script, options, launch),)
     return reading_of(config, found, lambda start, index: _run(config.path, start, index, beside))
 

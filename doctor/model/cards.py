@@ -18,6 +18,7 @@ from .unknown import Unknown
 Candidates = tuple[Gpu, ...]
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 BY_BUS = "PCI_BUS_ID"
+_COMPUTED = "$%`!"  # begins what a shell puts in place of a word
 CHOSEN = "accelerate/gpu_ids"  # the setting of a run whose script sets CUDA_VISIBLE_DEVICES, by accelerate or itself
 
 
@@ -28,7 +29,7 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
     """
     device, number, written = run.device, 0, listed(run, environment)
     if written is not None:
-        if "$" in written or "%" in written:
+        if any(character in written for character in _COMPUTED):
             return Unknown(f"nothing here sets {written}, which chooses the cards")
         environment = {**environment, VISIBLE: written}
     if run.trainer == OWN:

@@ -324,6 +324,8 @@ START = "flux_train_network.py --config_file cfg.toml"
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=1\naccelerate launch {START}", ["1"]),
         ("run.sh", f"GPU=1\nexport CUDA_VISIBLE_DEVICES=$GPU\naccelerate launch {START}", ["1"]),
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=$GPU\naccelerate launch {START}", ["$GPU"]),
+        ("run.sh", f"export CUDA_VISIBLE_DEVICES=`cat card`\npython {START}", ["`cat"]),
+        ("run.bat", f"set CUDA_VISIBLE_DEVICES=!card!\r\npython {START}", ["!card!"]),
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=0\naccelerate launch --gpu_ids 1 {START}", ["1"]),
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=\npython {START}", [""]),
         ("run.sh", f"CUDA_VISIBLE_DEVICES=1 python {START}\npython {START}", ["1", None]),
@@ -340,14 +342,16 @@ def test_the_cards_that_a_script_chooses(path: str, text: str, cards: list[str |
     gpus = tuple(Gpu(index, "A6000", 48 << 30, 47 << 30, (8, 6), "580", "recorded") for index in range(3))
     for run, chosen in zip(runs, cards, strict=True):
         found, first = taken(run, gpus, {}), (chosen or "0")[0]
-        assert isinstance(found, Unknown) if first == "$" else found == ((gpus[int(first)],) if chosen != "" else ())
+        assert (
+            isinstance(found, Unknown) if first in "$`!" else found == ((gpus[int(first)],) if chosen != "" else ())
+        )
         # zdoctor's own runner is not started by that script
         assert taken(replace(run, trainer=OWN), gpus, {}) == (gpus[0],)
 
 
 def test_the_gui_chooses_cards() -> None:
-    runs = [only(read("/w/gui.json", json.dumps({**GUI, "gpu_ids": ids}))) for ids in ("", "1")]
-    assert [run.setting(CHOSEN) for run in runs] == [None, "1"]
+    runs = [only(read("/w/gui.json", json.dumps({**GUI, "gpu_ids": ids}))) for ids in ("", "1", None)]
+    assert [run.setting(CHOSEN) for run in runs] == [None, "1", None]
 
 
 def test_accelerate_makes_that_of_gpu_ids() -> None:
