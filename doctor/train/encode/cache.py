@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from ..base.part import all_files
 from ..output.files import write_atomic
+
+# The name of the checksum in a file's header.
+SUM = "crc32"
 
 
 class Cache:
@@ -20,11 +25,15 @@ class Cache:
         self.folder = folder
 
     def has(self, key: str) -> bool:
+        """Whether it is there and whole: after a power failure a file may hold less than was written."""
+        from safetensors import SafetensorError, safe_open
+
         try:
-            self.get(key)
-        except (KeyError, OSError):
+            with safe_open(str(self._file(key)), "pt") as file:
+                made = (file.metadata() or {}).get(SUM)  # older files have none: they were written to the disk
+                return made in (None, checksum({name: file.get_tensor(name) for name in file.keys()}))  # noqa: SIM118
+        except (SafetensorError, OSError):
             return False
-        return True
 
     def get(self, key: str) -> dict[str, Tensor]:
         """The tensors. Raises KeyError or OSError when there are none."""
@@ -39,7 +48,8 @@ class Cache:
     def put(self, key: str, values: Mapping[str, Tensor]) -> None:
         from safetensors.torch import save
 
-        write_atomic(self._file(key), save({name: value.contiguous().cpu() for name, value in values.items()}))
+        kept = {name: value.contiguous().cpu() for name, value in values.items()}
+        write_atomic(self._file(key), save(kept, metadata={SUM: checksum(kept)}), durable=False)
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
@@ -59,7 +69,15 @@ class Sizes:
             return {}
 
     def write(self, sizes: dict[str, tuple[int, int]]) -> None:
-        write_atomic(self.file, json.dumps(sizes).encode())
+        write_atomic(self.file, json.dumps(sizes).encode(), durable=False)
+
+
+def checksum(values: Mapping[str, Tensor]) -> str:
+    """CRC-32 of the bytes of contiguous tensors on the CPU."""
+    found = 0
+    for _, value in sorted(values.items()):
+        found = zlib.crc32(memoryview(value.flatten().view(torch.uint8).numpy()), found)
+    return f"{found:08x}"
 
 
 def fingerprint(place: Path) -> str:

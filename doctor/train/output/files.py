@@ -18,8 +18,11 @@ TRIES, TRY_SECONDS = 20, 0.1
 
 
 @contextmanager
-def atomic(file: Path) -> Iterator[BinaryIO]:
-    """A stream whose content is `file` once the block has ended well. Raises TrainError when it cannot be written."""
+def atomic(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """A stream whose content is `file` once the block has ended well. Raises TrainError when it cannot be written.
+
+    `durable`: it is on the disk then, which takes milliseconds, and seconds while others write much.
+    """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{file.name.lstrip('.')}.", suffix=".part", dir=file.parent)
@@ -27,7 +30,8 @@ def atomic(file: Path) -> Iterator[BinaryIO]:
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
                 stream.flush()
-                os.fsync(stream.fileno())
+                if durable:
+                    os.fsync(stream.fileno())
             Path(name).chmod(0o644)
             _move(Path(name), file)
         except BaseException:
@@ -41,13 +45,14 @@ def atomic(file: Path) -> Iterator[BinaryIO]:
         raise TrainError(f"{file} cannot be written: {error.strerror or error}.{more}") from error
 
 
-def write_atomic(file: Path, content: bytes | memoryview) -> None:
+def write_atomic(file: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
     """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
-    write_parts(file, ((0, content),))
+    with atomic(file, durable=durable) as stream:
+        stream.write(content)
 
 
 def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
-    """`write_atomic` of a file in parts, each with its offset, each made when its turn comes."""
+    """The same of a file in parts, each with its offset, each made when its turn comes."""
     with atomic(file) as stream:
         for offset, part in parts:
             stream.seek(offset)

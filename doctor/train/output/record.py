@@ -123,7 +123,7 @@ class Folder:
     def write(self, status: str, losses: list[float], evaluations: list[tuple[int, float]]) -> None:
         """The page as of now. `status` in words: "saved at step 250 of 3000"."""
         text = page(self.record, status, losses, evaluations, self._samples())
-        write_atomic(self.output / "report.html", text.encode("utf-8", "replace"))
+        write_atomic(self.output / "report.html", text.encode("utf-8", "replace"), durable=False)
 
     def _samples(self) -> list[Sample]:
         found = []
