@@ -76,7 +76,7 @@ def checksum(values: Mapping[str, Tensor]) -> str:
     """CRC-32 of the bytes of contiguous tensors on the CPU."""
     found = 0
     for _, value in sorted(values.items()):
-        found = zlib.crc32(memoryview(value.flatten().view(torch.uint8).numpy()), found)
+        found = zlib.crc32(value.flatten().view(torch.uint8).numpy().data, found)
     return f"{found:08x}"
 
 
