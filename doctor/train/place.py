@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,13 @@ from .errors import TrainError
 from .job import Job
 from .settings.names import wants_compile
 from .settings.numerics import Numerics, numerics
+
+# Whether PyTorch has such a device on this machine.
+SEES: dict[str, Callable[[], bool]] = {
+    "cpu": lambda: True,
+    "cuda": torch.cuda.is_available,
+    "mps": torch.backends.mps.is_available,
+}
 
 
 @dataclass(frozen=True)
@@ -61,14 +69,14 @@ def _device(job: Job) -> torch.device:
         name = f"cuda:{job.ranks.local}"
     try:
         device = torch.device(name)
-    except RuntimeError:
-        raise TrainError(f"{name!r} is not a device; write cuda, cuda:1, mps or cpu.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+        sees = SEES[device.type]
+    except (RuntimeError, KeyError):
+        raise TrainError(f"{name!r} is no device of this runner; write cuda, cuda:1, mps or cpu.") from None
+    if not sees():
+        none = f"PyTorch {torch.__version__} sees no {device.type.upper()} device"
         if job.device is not None:
-            raise TrainError(f"{job.device} was asked for, but PyTorch {torch.__version__} sees no CUDA device.")
-        job.progress.note(
-            f"PyTorch {torch.__version__} sees no CUDA device: the run trains on the CPU, which is slow."
-        )
+            raise TrainError(f"{job.device} was asked for, but {none}.")
+        job.progress.note(f"{none}: the run trains on the CPU, which is slow.")
         return torch.device("cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise TrainError(

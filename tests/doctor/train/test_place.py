@@ -1,0 +1,57 @@
+"""Devices that a config or a command names and this machine does not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.job import Job
+from zdoctor.doctor.train.place import SEES, place_of
+from zdoctor.doctor.train.processes.ranks import Ranks
+from zdoctor.doctor.train.stop import Stop
+
+from .patient import Recorder, run_with
+
+
+def job(written: str, asked: str | None = None) -> Job:
+    here = Path()
+    return Job(
+        run=run_with(device=written),
+        model=here,
+        extras=None,
+        parts={},
+        adapter=None,
+        datasets={},
+        output=here,
+        device=asked,
+        held_out=None,
+        skip_unreadable=False,
+        ranks=Ranks(),
+        text_process=None,
+        progress=Recorder(),
+        stop=Stop(),
+    )
+
+
+@pytest.mark.parametrize("name", ["gpu", "xpu", "meta", "cuda:one"])
+def test_a_device_that_the_runner_does_not_know(name: str) -> None:
+    for one in (job(name), job("cpu", name)):
+        with pytest.raises(TrainError, match=f"'{name}' is no device of this runner; write cuda, cuda:1, mps or cpu"):
+            place_of(one)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:3", "mps"])
+def test_a_device_that_is_not_here(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SEES, name.partition(":")[0], lambda: False)
+    of_config = job(name)
+    assert place_of(of_config).device == torch.device("cpu")
+    assert isinstance(of_config.progress, Recorder)
+    kind = name.partition(":")[0].upper()
+    assert of_config.progress.notes == [
+        f"PyTorch {torch.__version__} sees no {kind} device: the run trains on the CPU, which is slow."
+    ]
+    with pytest.raises(TrainError, match=f"{name} was asked for, but PyTorch .* sees no {kind} device"):
+        place_of(job("cpu", name))
