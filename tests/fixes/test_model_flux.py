@@ -8,7 +8,7 @@ from pathlib import Path
 from zdoctor.checks.hub.use import is_complete, online_model_source
 from zdoctor.doctor.model import ExtractFiles, Hub, SetValue
 from zdoctor.fixes.model import extract_from_the_cache
-from zdoctor.tests.checks.model.test_tensors import findings
+from zdoctor.tests.checks.model.folders import findings
 from zdoctor.tests.flux import healthy_flux, load_flux
 from zdoctor.tests.models import probed, run_of
 

@@ -22,6 +22,7 @@ from zdoctor.doctor.probe.model import probe_model
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.single_file import convert_to_a_folder
+from zdoctor.tests.checks.model.folders import findings
 from zdoctor.tests.checks.model.test_single_file import (
     ZImageTransformer2DModel,
     comfy_tensors,
@@ -34,7 +35,6 @@ from zdoctor.tests.checks.model.test_single_file import (
     vae,
     whole_model,
 )
-from zdoctor.tests.checks.model.test_tensors import findings
 from zdoctor.tests.machines import machine, system
 from zdoctor.tests.models import NO_HUB, healthy, probed, run_of
 

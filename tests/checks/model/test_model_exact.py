@@ -18,8 +18,8 @@ from transformers import CLIPTextModel, T5EncoderModel
 from zdoctor.tests.flux import FluxTransformer2DModel, healthy_flux
 from zdoctor.tests.models import healthy
 
+from .folders import findings
 from .test_single_file import comfy_tensors, diffusers_tensors, load
-from .test_tensors import findings
 
 Tensors = dict[str, Any]
 Change = Callable[[Tensors, str], Tensors]

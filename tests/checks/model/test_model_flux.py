@@ -1,4 +1,4 @@
-"""Flux: each damage really stops the real loaders, or makes a model that is not the one on disk."""
+"""Flux: what the loaders make of a folder that is not whole, and what the rules say of it."""
 
 from __future__ import annotations
 
@@ -9,116 +9,24 @@ from typing import Any
 
 import pytest
 import torch
-from diffusers.models.transformers import transformer_flux
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.architectures import needed_tensors
-from zdoctor.doctor.architectures.single_file import original_layout
-from zdoctor.doctor.model import Hub, HubRepo, SetValue
+from zdoctor.doctor.model import Finding, Hub, HubRepo, SetValue
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.model import name_the_architecture, name_the_whole_model
-from zdoctor.tests.flux import DEV, AutoencoderKL, copy_flux, healthy_flux, load_flux
-from zdoctor.tests.models import INDEX, edit_json, healthy, probed, rewrite, run_of, shard_of
+from zdoctor.tests.flux import DEV, AutoencoderKL, FluxTransformer2DModel, copy_flux, healthy_flux, load_flux
+from zdoctor.tests.models import INDEX, healthy, probed, rewrite, run_of
 
-from .test_tensors import findings as findings_of
-from .test_tensors import load as load_zimage
-
-FluxTransformer2DModel: Any = transformer_flux.FluxTransformer2DModel
-NAME = "single_transformer_blocks.1.proj_mlp.weight"
-ADDED = "transformer_blocks.1.attn.add_k_proj.bias"
+from . import folders
+from .flux_folders import original_names
+from .folders import configured, remove
+from .zimage_folders import load as load_zimage
 
 
-def findings(folder: Path | str, architecture: str = "flux", **settings: Any) -> dict[str, list[Any]]:
-    return findings_of(folder, architecture, **settings)
-
-
-def every_shard(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    for shard in (folder / "transformer").glob("*.safetensors"):
-        rewrite(shard, change)
-
-
-def drop(name: str) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        every_shard(folder, lambda tensors: {n: v for n, v in tensors.items() if n != name})
-
-    return damage
-
-
-def schnell_files_as_dev(folder: Path) -> None:
-    every_shard(folder, lambda tensors: {n: v for n, v in tensors.items() if ".guidance_embedder." not in n})
-
-
-def original_names(folder: Path) -> None:
-    """The file of Black Forest Labs put into transformer/ under diffusers' file name."""
-    needed = needed_tensors("FluxTransformer2DModel", DEV) or {}
-    for file in (folder / "transformer").glob("diffusion*"):
-        file.unlink()
-    tensors = {n: torch.zeros(s) for n, s in original_layout("FluxTransformer2DModel", needed).items()}
-    save_file(tensors, folder / "transformer" / "diffusion_pytorch_model.safetensors")
-
-
-def remove(*parts: str) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        place = folder.joinpath(*parts)
-        for file in [place] if place.is_file() else place.iterdir():
-            file.unlink()
-        if place.is_dir():
-            place.rmdir()
-
-    return damage
-
-
-def more_layers(folder: Path) -> None:
-    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(num_single_layers=4))
-
-
-def wrong_shape(folder: Path) -> None:
-    rewrite(shard_of(folder, NAME), lambda t: {n: v[:4].clone() if n == NAME else v for n, v in t.items()})
-
-
-def diffusers_vae_missing_tensor(folder: Path) -> None:
-    file = folder / "vae" / "diffusion_pytorch_model.safetensors"
-    rewrite(file, lambda t: {n: v for n, v in t.items() if n != "decoder.conv_in.weight"})
-
-
-def truncate(folder: Path) -> None:
-    file = folder / "text_encoder_2" / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-10])
-
-
-SICK: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a tensor of a single block": (drop(NAME), "MDL001"),
-    "a bias of a double block": (drop(ADDED), "MDL001"),
-    "schnell's tensors with dev's config": (schnell_files_as_dev, "MDL001"),
-    "more layers in the config": (more_layers, "MDL001"),
-    "a tensor of the VAE": (diffusers_vae_missing_tensor, "MDL001"),
-    "the names of Black Forest Labs": (original_names, "MDL002"),
-    "wrong shape": (wrong_shape, "MDL002"),
-    "no transformer": (remove("transformer"), "MDL003"),
-    "no VAE": (remove("vae"), "MDL003"),
-    "no T5": (remove("text_encoder_2"), "MDL003"),
-    "no CLIP": (remove("text_encoder"), "MDL003"),
-    "no scheduler": (remove("scheduler"), "MDL003"),
-    "an empty scheduler": (remove("scheduler", "scheduler_config.json"), "MDL003"),
-    "no merges": (remove("tokenizer", "merges.txt"), "MDL003"),
-    "no index": (remove("transformer", INDEX), "MDL003"),
-    "no weights of T5": (remove("text_encoder_2", "model.safetensors"), "MDL003"),
-    "T5 cut short": (truncate, "MDL004"),
-}
-
-
-@pytest.mark.parametrize("case", SICK)
-def test_the_real_loaders_fail_and_exactly_one_rule_says_why(case: str, tmp_path: Path) -> None:
-    damage, expected = SICK[case]
-    folder = copy_flux(tmp_path / "m")
-    damage(folder)
-    with pytest.raises((OSError, ValueError, RuntimeError, SafetensorError)):
-        load_flux(folder)
-    seen = findings(folder)
-    assert list(seen) == [expected]
-    assert len(seen[expected]) == 1
+def findings(folder: Path | str, architecture: str = "flux", **settings: Any) -> dict[str, list[Finding]]:
+    return folders.findings(folder, architecture, **settings)
 
 
 @pytest.mark.parametrize("part", ["tokenizer", "tokenizer_2"])
@@ -134,120 +42,9 @@ def test_a_tokenizer_without_words_loads_and_knows_none(part: str, empty: bool, 
     assert part in finding.text() and "vocabulary" in finding.consequence()
 
 
-@pytest.mark.parametrize(
-    ("part", "hole"),
-    [
-        ("text_encoder", "encoder.layers.1.mlp.fc1.weight"),
-        ("text_encoder_2", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
-        ("text_encoder_2", "shared.weight"),
-    ],
-)
-def test_text_encoders_with_holes_load_as_if_nothing_were_wrong(part: str, hole: str, tmp_path: Path) -> None:
-    folder = copy_flux(tmp_path / "m")
-    rewrite(folder / part / "model.safetensors", lambda t: {n: v for n, v in t.items() if n != hole})
-    made, right = load_flux(folder)[part], load_flux(healthy_flux())[part]
-    assert not torch.equal(made.state_dict()[hole], right.state_dict()[hole])
-    (finding,) = findings(folder)["MDL001"]
-    assert hole in finding.text() and "random numbers" in finding.consequence()
-
-
-def untouched(folder: Path) -> None:
-    """Nothing is done to it."""
-
-
-def prefixed_clip(folder: Path) -> None:
-    """As published, with the position ids of older versions."""
-    rewrite(
-        folder / "text_encoder" / "model.safetensors",
-        lambda t: (
-            {f"text_model.{n}": v for n, v in t.items()}
-            | {"text_model.embeddings.position_ids": torch.arange(77)[None]}
-        ),
-    )
-
-
-def other_name_of_the_tied_embedding(folder: Path) -> None:
-    rewrite(
-        folder / "text_encoder_2" / "model.safetensors",
-        lambda t: {n.replace("shared.", "encoder.embed_tokens."): v for n, v in t.items()},
-    )
-
-
-def both_names_of_the_tied_embedding(folder: Path) -> None:
-    rewrite(
-        folder / "text_encoder_2" / "model.safetensors",
-        lambda t: {**t, "encoder.embed_tokens.weight": t["shared.weight"].clone()},
-    )
-
-
-def whole_t5(folder: Path) -> None:
-    edit_json(
-        folder / "text_encoder_2" / "config.json", lambda t: t.update(architectures=["T5ForConditionalGeneration"])
-    )
-    rewrite(
-        folder / "text_encoder_2" / "model.safetensors",
-        lambda t: {**t, "decoder.final_layer_norm.weight": torch.zeros(24), "lm_head.weight": torch.zeros(8, 24)},
-    )
-
-
-def beside_another_precision(folder: Path) -> None:
-    for part in ("text_encoder", "vae"):
-        file = next((folder / part).glob("*.safetensors"))
-        file.with_name(f"{file.stem}.fp16.safetensors").write_bytes(b"half a file")
-
-
-def extra_tensor(folder: Path) -> None:
-    rewrite(shard_of(folder, NAME), lambda t: {**t, "some.extra": torch.zeros(2)})
-
-
-def schnell(folder: Path) -> None:
-    schnell_files_as_dev(folder)
-    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(guidance_embeds=False))
-
-
-def eight_bit_without_scales(folder: Path) -> None:
-    every_shard(folder, lambda t: {n: v.to(torch.float8_e4m3fn) if v.ndim == 2 else v for n, v in t.items()})
-
-
-def fast_tokenizer_alone(folder: Path) -> None:
-    (folder / "tokenizer_2" / "tokenizer_config.json").unlink()
-
-
-def no_architectures(folder: Path) -> None:
-    for part in ("text_encoder", "text_encoder_2"):
-        edit_json(folder / part / "config.json", lambda tree: tree.pop("architectures"))
-
-
-WELL = [
-    untouched,
-    prefixed_clip,
-    other_name_of_the_tied_embedding,
-    both_names_of_the_tied_embedding,
-    whole_t5,
-    beside_another_precision,
-    extra_tensor,
-    schnell,
-    eight_bit_without_scales,
-    fast_tokenizer_alone,
-    no_architectures,
-]
-
-
-@pytest.mark.parametrize("change", WELL, ids=lambda change: change.__name__)
-def test_what_loads_is_silent(change: Callable[[Path], None], tmp_path: Path) -> None:
-    folder = copy_flux(tmp_path / "m")
-    change(folder)
-    made, right = load_flux(folder), load_flux(healthy_flux())
-    for part in ("text_encoder", "text_encoder_2"):
-        theirs = right[part].state_dict()
-        assert all(torch.equal(value, theirs[name]) for name, value in made[part].state_dict().items())
-    for architecture in ("flux", "flux_kontext", "flex2"):
-        assert findings(folder, architecture) == {}
-
-
 def test_dev_with_the_config_of_schnell_forgets_its_guidance(tmp_path: Path) -> None:
     folder = copy_flux(tmp_path / "m")
-    edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(guidance_embeds=False))
+    configured("transformer", guidance_embeds=False)(folder)
     assert not any("guidance" in name for name in load_flux(folder)["transformer"].state_dict())
     (finding,) = findings(folder)["MDL002"]
     assert "guidance" in finding.text()
@@ -269,17 +66,6 @@ def test_scales_of_an_eight_bit_t5_are_dropped(tmp_path: Path) -> None:
     assert 0.4 < made.float().norm() / right.float().norm() < 0.6
     (finding,) = findings(folder)["MDL002"]
     assert "scales" in finding.text() and "garbage" in finding.consequence()
-
-
-@pytest.mark.parametrize(
-    ("part", "key", "value"),
-    [("text_encoder", "hidden_size", 48), ("text_encoder_2", "d_model", 48), ("vae", "latent_channels", 16)],
-)
-def test_parts_of_different_models(part: str, key: str, value: int, tmp_path: Path) -> None:
-    folder = copy_flux(tmp_path / "m")
-    edit_json(folder / part / "config.json", lambda tree: tree.update({key: value}))
-    texts = " ".join(finding.text() for finding in findings(folder)["MDL002"])
-    assert f"{part} has {key} {value}" in texts
 
 
 @pytest.mark.parametrize(

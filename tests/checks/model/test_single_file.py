@@ -22,7 +22,7 @@ from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.flux import DEV, healthy_flux
 from zdoctor.tests.models import healthy, probed, rewrite, run_of
 
-from .test_tensors import findings
+from .folders import findings
 
 ZImageTransformer2DModel: Any = transformer_z_image.ZImageTransformer2DModel
 FUSED = "layers.1.attention.qkv.weight"
