@@ -22,7 +22,7 @@ from ..output.save import State
 from ..place import Place
 from ..settings.names import CACHE, KINDS
 from ..step.evaluate import hold_out
-from .changes import captions_of, changes
+from .changes import changes, pictures_of
 from .items import Item, read_items, uncaptioned
 from .masks import Masks
 
@@ -71,7 +71,7 @@ def read_examples(job: Job, divisor: int, state: State | None) -> Examples:
             f"{len(before) - len(held)} of the {len(before)} held-out pictures are no longer in the datasets; the "
             "evaluation loss is of the others and cannot be compared with the earlier one."
         )
-    if state and state.captions and (note := changes(state.captions, captions_of([*items, *held]), state.step)):
+    if state and state.captions and (note := changes(state.captions, pictures_of([*items, *held]), state.step)):
         job.progress.note(note)
     return Examples(items, held, sample_controls(job.run, divisor))
 

@@ -40,7 +40,7 @@ class State:
     held_out: int = 0
     held: list[str] = field(default_factory=list)  # by the sha256 of their bytes
     optimizer_kind: str = ""  # the name of its class
-    captions: dict[str, str] = field(default_factory=dict)  # as data/changes.py makes them
+    captions: dict[str, str] = field(default_factory=dict)  # and what else data/changes.py tells of the pictures
 
 
 def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, metadata: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...model.run import Run
 from ..base.blocks import checkpointing
-from ..data.changes import captions_of
+from ..data.changes import pictures_of
 from ..data.items import Item
 from ..data.order import Order
 from ..errors import TrainError
@@ -141,7 +141,7 @@ class Trainer:
             held_out=len(held),
             held=[item.picture.digest for item in held],
             optimizer_kind=type(self.optimizer).__name__,
-            captions=captions_of([*self.items, *held]),
+            captions=pictures_of([*self.items, *held]),
         )
 
     def restore(self, state: State) -> None:
