@@ -13,7 +13,7 @@ from .combinations import exclusive, missing
 from .kinds import kinds
 from .near import likeness, meant
 from .refused import refused
-from .values import LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
+from .values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 
 # what has a look of its own here
 _LOOKED_AT = keys.words("""
@@ -116,7 +116,7 @@ def _list(known: frozenset[str]) -> str:
 def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
     for key, when in (
         ("train/dtype", LOAD),
-        ("save/dtype", "at the first save"),
+        ("save/dtype", FIRST_SAVE),
         ("save/save_format", START),
         ("train/content_or_style", STEP),
         *((("train/timestep_type", STEP),) if run.noise_scheduler == "flowmatch" else ()),

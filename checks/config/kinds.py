@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Finding, Run, Schema
 from ...doctor.model.families import OWN
 from . import keys
-from .values import CACHE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from .values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
 
 # numbers for which the trainer takes null as it is: for others it has a default, or does without
 _NEVER_EMPTY = {
@@ -16,6 +16,8 @@ _NEVER_EMPTY = {
     "train/lr": OPTIMIZER,
     "train/batch_size": LORA,
     "train/gradient_accumulation": START,
+    "train/max_grad_norm": STEP,
+    "save/max_step_saves_to_keep": FIRST_SAVE,
     "datasets/*/num_repeats": LORA,
     "datasets/*/resolution": LORA,
     "datasets/*/caption_dropout_rate": START,
@@ -36,7 +38,8 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
         value = written.value
-        if value is None and (when := _NEVER_EMPTY.get(f"{section}/{name}")) is not None:
+        when = _NEVER_EMPTY.get(f"{section}/{name}")
+        if value is None and when is not None and _is_reached(run, key):
             yield bad(run, key, "{key} is left empty, and the trainer computes with it. Write a number.", when)
         if not isinstance(value, str):
             numeric = name in keys.NUMBERS.get(section, frozenset()) and name != "guidance_loss_target"
@@ -72,6 +75,16 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
 
     yield from _repeats(run)
+
+
+def _is_reached(run: Run, key: str) -> bool:
+    """Whether the trainer comes to the line that computes with a number."""
+    if key == "train/max_grad_norm":
+        return run.optimizer != "adafactor"  # nothing is clipped for it
+    if key == "save/max_step_saves_to_keep":  # old saves are counted at each save but the last
+        every = run.written("save_every")
+        return (every is None or every.value is not None) and 0 < run.save_every < run.steps
+    return True
 
 
 def _repeats(run: Run) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ OPTIMIZER = "after the model was loaded and quantized, when the optimizer is bui
 CACHE = "after all latents and captions were encoded"
 STEP = "at the first training step, after loading, quantizing and caching"
 SAMPLE = "at the first sample"
+FIRST_SAVE = "at the first save"
 END = "after the training"
 
 

@@ -23,6 +23,8 @@ VALUES = [
     ("caption_dropout_rate", "null", "datasets/0/caption_dropout_rate", None),
     ("caption_dropout_rate", "0.1\n          num_repeats: ", "datasets/0/num_repeats", None),
     ("resolution", "null", "datasets/0/resolution", None),
+    ("max_step_saves_to_keep", "null", "save/max_step_saves_to_keep", None),
+    ("lr", "1.0e-4\n        max_grad_norm: ", "train/max_grad_norm", None),
     ("linear", "'32'", "network/linear", 32),
     ("linear", "0", "network/linear", None),
     ("save_format", '"safetensor"', "save/save_format", "safetensors"),
@@ -136,6 +138,9 @@ def test_repeats(value: float, severity: str | None, of_runner: str | None, new:
         ("save_every", "null"),
         ("sample_every", "null"),
         ("linear", "null"),
+        ("max_step_saves_to_keep", "null\n        save_every: 2000"),
+        ("max_step_saves_to_keep", "null\n        save_every: null"),
+        ("optimizer", "adafactor\n        max_grad_norm: null"),
     ],
 )
 def test_sound_values(key: str, value: str) -> None:
@@ -151,6 +156,10 @@ def test_the_real_libraries_refuse_them() -> None:
         torch.optim.AdamW([parameter], lr=float(empty))
     with pytest.raises(TypeError):
         range(empty)
+    with pytest.raises(TypeError):
+        torch.nn.utils.clip_grad_norm_([parameter], empty)
+    with pytest.raises(TypeError):
+        ["a", "b"][:-empty]
     with pytest.raises(TypeError, match="total_iters"):
         torch.optim.lr_scheduler.StepLR(optimizer, total_iters=10)  # type: ignore[call-arg]
     torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=10)
