@@ -87,7 +87,7 @@ class _Products(torch.autograd.Function):
         parts = _parts(weights, query, key, value, weights, grad, to_query, to_key)
         for queries, keys, values, part, grad_part, query_part, key_part in parts:
             of_part = torch.bmm(grad_part, values.transpose(1, 2))
-            scores = torch._softmax_backward_data(of_part, part, -1, part.dtype).mul_(ctx.scale)
+            scores = torch.ops.aten._softmax_backward_data(of_part, part, -1, part.dtype).mul_(ctx.scale)
             torch.bmm(scores, keys, out=query_part)
             torch.bmm(scores.transpose(1, 2), queries, out=key_part)
         return to_query, to_key, torch.bmm(weights.transpose(1, 2), grad), None
