@@ -40,7 +40,8 @@ def refused_network(run: Run) -> Iterator[Reason]:
         if not known:
             yield "network_args", f"network_args {name}={value} is not supported; leave it out"
     try:
-        blocks_left_out(words)
+        if blocks_left_out(words) == "|".join(_whole(name) for name, _ in _KINDS.values()):
+            yield "network_args", "The network_args leave no block of Flux with a LoRA"
     except ValueError:
         yield "network_args", "The network_args name blocks that are none of Flux, whose last are 18 and 37"
     try:
@@ -88,10 +89,15 @@ def blocks_left_out(words: Mapping[str, str]) -> str:
     for kind, (name, count) in _KINDS.items():
         indices = _indices(words.get(f"train_{kind}_block_indices", "all"), count)
         if chosen not in ("all", kind) or not indices:
-            patterns.append(rf"^{name}\.")
+            patterns.append(_whole(name))
         elif len(indices) < count:
             patterns.append(rf"^{name}\.(?!(?:{'|'.join(map(str, sorted(indices)))})\.)")
     return "|".join(patterns)
+
+
+def _whole(name: str) -> str:
+    """A pattern of all Linears of one kind of blocks."""
+    return rf"^{name}\."
 
 
 def _indices(selection: str, count: int) -> set[int]:

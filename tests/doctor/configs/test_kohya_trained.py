@@ -261,6 +261,7 @@ def test_the_older_names_of_optimizers_and_ratios() -> None:
         ({"network_args": ["split_qkv=True"]}, "network_args split_qkv=True"),
         ({"network_args": ["train_blocks=middle"]}, "none of Flux"),
         ({"network_args": ["train_single_block_indices=3-40"]}, "none of Flux"),
+        ({"network_args": ["train_blocks=double", "train_double_block_indices=none"]}, "leave no block of Flux"),
         ({"network_args": ["loraplus_lr_ratio=0"]}, "no number above 0"),
         ({"network_args": ["loraplus_lr_ratio=inf"]}, "no number above 0"),
         ({"network_args": ["loraplus_lr_ratio=4"], "optimizer_type": "Prodigy"}, "LoRA+ beside Prodigy"),
