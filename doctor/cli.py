@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .. import __version__
 from ..reports import FORMATS
@@ -25,11 +25,35 @@ DEEP = "also read the cached model files as a whole and compare their sha256 (se
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our exit code and without the usage block in front of the message."""
+    """argparse with our exit code, and instead of the usage block the word that was meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # said by the command's own parser, which knows its options
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
-        print(f"zdoctor: {printable(message)}\n  zdoctor --help shows every command.", file=sys.stderr)
+        hint = (
+            self._meant(message) or f"{self.prog} --help shows every {'option' if ' ' in self.prog else 'command'}."
+        )
+        print(f"zdoctor: {printable(message)}\n  {printable(hint)}", file=sys.stderr)
         raise SystemExit(USER_MISTAKE)
+
+    def _meant(self, message: str) -> str:
+        import re
+        from difflib import get_close_matches
+
+        choice = re.search(r"invalid choice: '?([^' ]+)'? \(choose from (.+)\)", message)
+        option = re.search(r"unrecognized arguments:(?: .*?)? (--[\w-]+)", message)
+        if choice:
+            word, known = choice[1], re.findall(r"[\w-]+", choice[2])
+        elif option:
+            word, known = option[1], re.findall(r"--[\w-]+", self.format_usage())
+        else:
+            return ""
+        near = get_close_matches(word, known, 1)
+        return f"Did you mean {near[0]}?" if near else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

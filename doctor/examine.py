@@ -254,7 +254,8 @@ def _near(file: Path) -> str:
         names = [p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml", ".json", ".toml", ".py")]
     except OSError:
         return f"The folder {file.parent} does not exist either."
-    close = difflib.get_close_matches(file.name, names, 1)
+    alike = difflib.get_close_matches(file.stem, [Path(name).stem for name in names], 3)  # all endings are alike
+    close = difflib.get_close_matches(file.name, [name for name in names if Path(name).stem in alike], 1)
     return f"Did you mean {file.parent / close[0]}?" if close else f"Looked in {file.parent.absolute()}."
 
 

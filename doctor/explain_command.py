@@ -30,6 +30,8 @@ def _rule(word: str) -> int:
     from .examine import select
     from .rules import all_repairs, all_rules
 
+    if Path(word).is_dir():
+        raise UserError(f"{word} is a folder, not a log.", "zdoctor explain train.log")
     if "/" in word or "\\" in word or word.endswith((".log", ".txt")):
         raise UserError(f"{word}: there is no such file.")
     try:
@@ -46,6 +48,9 @@ def _rule(word: str) -> int:
 
 def _log(options: argparse.Namespace) -> int:
     data = read(options.what)
+    if not data.strip():
+        name = "standard input" if options.what == "-" else options.what
+        raise UserError(f"{name} is empty: there is no output of a run in it.", "zdoctor explain train.log")
     log = decode(data)
     told, text = explained(log, options.config, color=console.color(), part=len(data) >= MOST_BYTES)
     console.emit(text)

@@ -53,6 +53,8 @@ def _require_checkout(folder: str) -> None:
     """Raises UserError for a folder that is no checkout of a trainer that zdoctor knows."""
     from .schema import mining
 
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
     if mining.recognised(Path(folder)) is None:
         known = ", ".join(mining.TRAINERS)
         raise UserError(f"{folder} is no checkout of a trainer that zdoctor knows ({known}).", "Name its top folder.")

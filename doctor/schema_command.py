@@ -57,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
 def _mined(folder: str, trainer: str | None) -> Schema:
     from .schema import mining
 
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
     found = mining.recognised(Path(folder))
     if trainer is not None and found is not None and found != trainer:
         raise UserError(f"{folder} is a checkout of {found}, not of {trainer}.")

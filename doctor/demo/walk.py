@@ -7,13 +7,14 @@ import importlib.util
 import os
 import shlex
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UserError
+from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ NEEDED = ("torch", "diffusers", "transformers", "peft", "PIL")
 def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
     """Run the demo in a new or empty folder; `zdoctor` is the command line, called with its words.
 
-    Returns 0 when everything the demo promises came true, else 1.
+    Returns 0 when everything the demo promises came true, 130 when it was stopped, else 1.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -45,12 +46,16 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
     started = time.perf_counter()
     root = _room(folder)
     print(f"A tiny Z-Image pipeline, its hub cache, eight pictures and an adapter are being made in\n  {root}")
-    from .patient import build
+    try:
+        from .patient import build
 
-    patient = build(root)
-    _print_recorded(patient)
-    with _inside(patient):
-        return _walk(patient, zdoctor, started)
+        patient = build(root)
+        _print_recorded(patient)
+        with _inside(patient):
+            return _walk(patient, zdoctor, started)
+    except KeyboardInterrupt:
+        print(f"zdoctor: the demo was stopped. Its folder stays; to delete it: {_delete(root)}", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: float) -> int:
@@ -61,7 +66,8 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
 
     def run(*words: str) -> None:
         print(f"\n$ zdoctor {' '.join(words)}\n", flush=True)
-        zdoctor(words)
+        if zdoctor(words) == INTERRUPTED:
+            raise KeyboardInterrupt
 
     run("check", patient.config.name, *machine)
     run("fix", patient.config.name, "--apply", *machine)
@@ -164,6 +170,10 @@ def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, se
     print(f"\n{seconds:.0f} s in all. Look around in {folder}. The last of its two repairs is taken back with")
     print(f"  ZDOCTOR_STATE={shlex.quote(str(folder / 'state'))} zdoctor undo")
     return 0 if good else 1
+
+
+def _delete(folder: Path) -> str:
+    return f'rmdir /s "{folder}"' if os.name == "nt" else f"rm -r {shlex.quote(str(folder))}"
 
 
 def _state(seen: Sequence[str], gone: bool) -> str:

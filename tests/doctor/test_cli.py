@@ -44,12 +44,21 @@ def run(*words: str) -> int:
         (["check", "--select", "read-only-pth", *KAGGLE], 2, "Did you mean read-only-path?"),
         (["check", "--machine", "README.md", "examples/kaggle_zimage.yaml"], 2, "is no machine file"),
         (["check", "--machine", "no.json", "examples/kaggle_zimage.yaml"], 2, "there is no such file"),
-        (["check", "--formt", "json"], 2, "unrecognized arguments"),
-        (["chekc"], 2, "invalid choice"),
+        (["check", "--formt", "json"], 2, "unrecognized arguments: --formt\n  Did you mean --format?"),
+        (["train", "a.yaml", "--max-minuts=30"], 2, "Did you mean --max-minutes?"),
+        (["check", "--nonsense"], 2, "zdoctor check --help shows every option."),
+        (["check", "--format", "jso", *KAGGLE], 2, "Did you mean json?"),
+        (["check", "--trainer", "aitoolkit", *KAGGLE], 2, "Did you mean ai-toolkit?"),
+        (["chekc"], 2, "Did you mean check?"),
+        (["xyz"], 2, "zdoctor --help shows every command."),
         ([], 2, "required"),
         (["fix", "--apply", *KAGGLE], 2, "can be looked at, not repaired"),
         (["explain", "XYZ001"], 2, "there is no rule"),
         (["explain", "training"], 2, "and no such file"),
+        (["explain", "examples"], 2, "examples is a folder, not a log"),
+        (["explain", "py.typed"], 2, "py.typed is empty"),
+        (["schema", "ai-toolkit", "examples/nothing"], 2, "there is no such folder"),
+        (["check", "--trainer-source", "examples/nothing", *KAGGLE], 2, "there is no such folder"),
         (["undo", "nothing"], 2, ""),
     ],
 )
@@ -60,6 +69,17 @@ def test_a_mistake_is_one_clear_line(
     error = capsys.readouterr().err
     assert says in error and "Traceback" not in error
     assert error.startswith("zdoctor: ")
+
+
+def test_only_a_name_that_is_near_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("bin.yaml", "lora.yaml"):
+        (tmp_path / name).touch()
+    for typed, hint in (
+        ("nofile.yaml", f"Looked in {tmp_path}."),
+        ("loar.yml", f"Did you mean {tmp_path}/lora.yaml?"),
+    ):
+        assert run("check", str(tmp_path / typed)) == 2
+        assert hint in capsys.readouterr().err
 
 
 def test_check_says_the_same_in_both_formats(capsys: pytest.CaptureFixture[str]) -> None:

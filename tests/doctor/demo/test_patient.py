@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from zdoctor.doctor.apply import undo
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.demo.patient import COMMIT, Patient, build
 from zdoctor.doctor.demo.walk import FAMILIES, _inside, _model_folder, _on_cpu, walk
-from zdoctor.doctor.errors import UserError
+from zdoctor.doctor.errors import INTERRUPTED, UserError
 
 CACHED = f"models--Tongyi-MAI--Z-Image-Turbo/snapshots/{COMMIT}"
 Tree = dict[str, tuple[int, str | None, bytes | None]]
@@ -79,6 +80,18 @@ def test_the_demo_never_works_in_a_folder_that_holds_something(tmp_path: Path) -
         walk(str(tmp_path), main)
     with pytest.raises(UserError, match="not an empty folder"):
         walk(str(tmp_path / "mine.txt"), main)
+
+
+def test_ctrl_c_in_one_of_its_commands_ends_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    called: list[str] = []
+
+    def stopped(words: Sequence[str]) -> int:  # what the command line returns after Ctrl-C, having said so
+        called.append(words[0])
+        return INTERRUPTED
+
+    assert walk(str(tmp_path / "de mo"), stopped) == INTERRUPTED and called == ["check"]
+    command = capsys.readouterr().err.rpartition("to delete it: ")[2]
+    assert shlex.split(command) == ["rm", "-r", str(tmp_path / "de mo")] and (tmp_path / "de mo").is_dir()
 
 
 def test_whatever_happens_inside_the_place_and_the_environment_are_as_before(

@@ -47,7 +47,7 @@ def test_a_checkout_is_mined_into_a_table(tmp_path: Path, capsys: pytest.Capture
         (["schema", "mine", "empty"], "is no checkout of"),
         (["schema", "ai-toolkit", "scripts"], "is a checkout of sd-scripts"),
         (["check", "c.yaml", "--trainer-source", "empty"], "is no checkout of"),
-        (["check", "c.yaml", "--trainer-source", "nowhere"], "is no checkout of"),
+        (["check", "c.yaml", "--trainer-source", "nowhere"], "there is no such folder"),
     ],
 )
 def test_what_is_no_checkout_is_one_clear_line(
