@@ -22,7 +22,8 @@ from pathlib import Path
 
 from zdoctor import __version__
 from zdoctor.tests.configs_on_disk import write_config
-from zdoctor.tests.hub_cases import CASES, LINKED, MODEL, REPO, SHARD, SICK, Cache, Sickness, download
+from zdoctor.tests.hub_cache import MODEL, REPO, SHARD, Cache, download
+from zdoctor.tests.hub_cases import CASES, LINKED, SICK, Sickness
 from zdoctor.tests.hub_server import HubServer
 
 PAGE = Path(__file__).parent.parent / "docs" / "hub-tools.md"

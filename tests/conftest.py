@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from zdoctor.tests.hub_cache import Cache
+    from zdoctor.tests.hub_server import HubServer
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would what they start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,3 +26,22 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     monkeypatch.setenv("ZDOCTOR_STATE", str(folder))
     monkeypatch.setenv("ZDOCTOR_CACHE", str(folder / "cache"))
     return folder
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HubServer]:
+    """A hub that has the tiny model."""
+    from zdoctor.tests.hub_cache import MODEL, REPO
+    from zdoctor.tests.hub_server import HubServer
+
+    with HubServer({REPO: MODEL}) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cache]:
+    """The tiny model in a cache of each layout. Read only: copy what a test changes."""
+    from zdoctor.tests.hub_cache import LAYOUTS, download
+
+    root = tmp_path_factory.mktemp("hub")
+    return {layout: download(server, root / layout, layout) for layout in LAYOUTS}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,22 +11,11 @@ import pytest
 from zdoctor.doctor.cache_command import inventory, repair
 from zdoctor.doctor.cli import main
 from zdoctor.tests.doctor.trees import snapshot
-from zdoctor.tests.hub_cases import BIG, CASES, IDS, MODEL, REPO, SHARD, Cache, Sickness, download, load
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, load
+from zdoctor.tests.hub_cases import CASES, IDS, Sickness
 from zdoctor.tests.hub_server import HubServer
 
 Caches = dict[str, Cache]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[HubServer]:
-    with HubServer({REPO: MODEL}) as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Caches:
-    root = tmp_path_factory.mktemp("hub")
-    return {layout: download(server, root / layout, layout) for layout in {layout for _, layout in CASES}}
 
 
 @pytest.fixture(autouse=True)

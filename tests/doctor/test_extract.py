@@ -19,7 +19,7 @@ from zdoctor.doctor.model import CopyItem, ExtractFiles, Fix, Plan
 from zdoctor.doctor.probe.digests import Key
 from zdoctor.doctor.probe.live import STEADY_FILESYSTEMS, LiveWorld
 from zdoctor.doctor.receipts import Receipts
-from zdoctor.tests.hub_cases import BIG, MODEL, REPO, Cache, download
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, Cache, download
 from zdoctor.tests.hub_server import HubServer
 
 SHARD = next(name for name in MODEL if name.startswith("transformer/") and name.endswith(".safetensors"))

@@ -17,7 +17,7 @@ from zdoctor.doctor.apply import Applied, ApplyError, Busy, apply, diff, history
 from zdoctor.doctor.apply.part import files_of, finished, held, part_of
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import CopyItem, ExtractFiles
-from zdoctor.tests.hub_cases import BIG, MODEL, REPO, Cache, download
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, Cache, download
 from zdoctor.tests.hub_server import HubServer
 
 from .trees import plan, snapshot, without_parts

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,17 +16,10 @@ import pytest
 from zdoctor.doctor.cli import main
 from zdoctor.tests.configs_on_disk import write_config
 from zdoctor.tests.doctor.test_extract_refusals import environment, mounted, root_on_linux
-from zdoctor.tests.fixes.test_hub import picture
-from zdoctor.tests.hub_cases import BIG, MODEL, REPO, SHARD, Cache, download, load
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, download, load, picture
 from zdoctor.tests.hub_server import HubServer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and modes of POSIX")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[HubServer]:
-    with HubServer({REPO: MODEL}) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,50 +13,9 @@ from huggingface_hub import snapshot_download, try_to_load_from_cache
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.engine import prescribe
 from zdoctor.doctor.model import Plan, Report
-from zdoctor.tests.hub_cases import (
-    BIG,
-    CASES,
-    IDS,
-    LAYOUTS,
-    MODEL,
-    REPO,
-    SHARD,
-    SICK,
-    VAE,
-    Cache,
-    Sickness,
-    check,
-    download,
-    load,
-    run_with,
-    said,
-    share,
-)
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, VAE, Cache, download, load, picture, share
+from zdoctor.tests.hub_cases import CASES, IDS, SICK, Sickness, check, run_with, said
 from zdoctor.tests.hub_server import HubServer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[HubServer]:
-    with HubServer({REPO: MODEL}) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cache]:
-    root = tmp_path_factory.mktemp("hub")
-    return {layout: download(server, root / layout, layout) for layout in LAYOUTS}
-
-
-def picture(folder: Path) -> dict[str, object]:
-    """Every name below a folder with its link text or bytes."""
-    seen: dict[str, object] = {}
-    for root, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(root) / name
-            seen[str(path.relative_to(folder))] = (
-                path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
-            )
-    return seen
 
 
 @pytest.mark.parametrize(("sickness", "layout"), CASES, ids=IDS)

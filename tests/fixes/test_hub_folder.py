@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from zdoctor.doctor.engine import prescribe
 from zdoctor.doctor.extract import plan_extraction
 from zdoctor.doctor.model import Hub, Report
 from zdoctor.doctor.probe.hub import probe_hub
-from zdoctor.tests.fixes.test_hub import picture
-from zdoctor.tests.hub_cases import BIG, MODEL, REPO, SHARD, SICK, VAE, Cache, Sickness, check, run_with, said
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, VAE, Cache, picture
+from zdoctor.tests.hub_cases import SICK, Sickness, check, run_with, said
 from zdoctor.tests.hub_server import HubServer, etag
 
 NAMES = (
@@ -63,12 +62,6 @@ class Folder(Cache):
         self.manifest.unlink()
         shutil.rmtree(self.repo / "trees", ignore_errors=True)
         return self
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[HubServer]:
-    with HubServer({REPO: MODEL}) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from huggingface_hub import constants, snapshot_download
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.engine import prescribe
 from zdoctor.doctor.model import MakeLink, PlaceCopy, Report
-from zdoctor.tests.fixes.test_hub import picture
-from zdoctor.tests.hub_cases import BIG, MODEL, REPO, SHARD, VAE, Cache, check, download, load, run_with, said
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, VAE, Cache, download, load, picture
+from zdoctor.tests.hub_cases import check, run_with, said
 from zdoctor.tests.hub_server import Files, HubServer
 
 NEW_README: Files = {**MODEL, "README.md": b"# A tiny image model, described anew\n"}

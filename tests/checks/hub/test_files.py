@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,32 +24,8 @@ from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model
 from zdoctor.tests.configs_on_disk import write_config
-from zdoctor.tests.hub_cases import (
-    BIG,
-    CASES,
-    IDS,
-    LAYOUTS,
-    MODEL,
-    REPO,
-    SHARD,
-    VAE,
-    Cache,
-    Sickness,
-    check,
-    download,
-    load,
-    run_with,
-    said,
-    share,
-)
-from zdoctor.tests.hub_server import HubServer
-
-
-@pytest.fixture(scope="module")
-def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cache]]:
-    root = tmp_path_factory.mktemp("hub")
-    with HubServer({REPO: MODEL}) as server:
-        yield {layout: download(server, root / layout, layout) for layout in LAYOUTS}
+from zdoctor.tests.hub_cache import BIG, LAYOUTS, MODEL, REPO, SHARD, VAE, Cache, load, share
+from zdoctor.tests.hub_cases import CASES, IDS, Sickness, check, run_with, said
 
 
 @pytest.mark.parametrize(("sickness", "layout"), CASES, ids=IDS)

@@ -19,10 +19,10 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.reports.waste import Advice, advice, twins
 from zdoctor.tests.doctor.probe.test_hub import COMMIT, POSIX, cached, machine
 from zdoctor.tests.doctor.probe.test_hub import MODEL as SMALL
-from zdoctor.tests.hub_cases import BIG, CASES, IDS, MODEL, REPO, SHARD, Cache, Sickness, download, share
+from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, download, share
+from zdoctor.tests.hub_cases import CASES, IDS, Sickness
 from zdoctor.tests.hub_server import HubServer, etag
 
-LAYOUTS = tuple(dict.fromkeys(layout for _, layout in CASES))
 OTHER = {"config.json": b"{}", "model.safetensors": MODEL[BIG]}
 REVISED = {**MODEL, "README.md": b"# A newer image model\n"}
 
@@ -31,11 +31,6 @@ REVISED = {**MODEL, "README.md": b"# A newer image model\n"}
 def server() -> Iterator[HubServer]:
     with HubServer({REPO: MODEL, "acme/other": OTHER}) as hub:
         yield hub
-
-
-@pytest.fixture(scope="module")
-def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cache]:
-    return {layout: download(server, tmp_path_factory.mktemp(layout) / "hub", layout) for layout in LAYOUTS}
 
 
 def look(cache: Cache, *, deep: bool = False, repo: str | None = None) -> Inventory:
