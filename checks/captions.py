@@ -165,6 +165,8 @@ def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Ch
         dataset = next((one for one in run.datasets if one.key == folder.key), None)
         if dataset is None or dataset.captions != "files" or dataset.caption_extension.lower() != ".json":
             continue
+        if dataset.caption_dropout >= 1:
+            continue
         described = sum(image.caption for image in folder.images)
         if not described or run.written(f"{folder.key}/metadata_file") is not None:
             continue

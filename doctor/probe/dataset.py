@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -118,7 +118,7 @@ def _read(
         if isinstance(names, Unknown):
             seen.unlisted += 1
             continue
-        present = frozenset(names)
+        present = {_found_as(world, name): name for name in names}
         pictures = {_stem(name) for name in names if name.lower().endswith(kinds)}
         for name in names:
             path = paths.join(folder, name)
@@ -148,6 +148,11 @@ def _stem(name: str) -> str:
     return name.rpartition(".")[0]
 
 
+def _found_as(world: World, name: str) -> str:
+    """What the names of a file have in common under which the system finds it: not the case on Windows and macOS."""
+    return name.lower() if world.system.os in ("windows", "darwin") else name
+
+
 def _other(world: World, path: str, name: str, pictures: Container[str], seen: _Seen) -> bool:
     """Count what does not end like a picture; whether it is a folder to walk."""
     if name == "_controls":
@@ -164,7 +169,7 @@ def _other(world: World, path: str, name: str, pictures: Container[str], seen: _
     return False
 
 
-def _picture(world: World, paths: Paths, path: str, caption: str, present: Container[str], seen: _Seen) -> bool:
+def _picture(world: World, paths: Paths, path: str, caption: str, present: Mapping[str, str], seen: _Seen) -> bool:
     """Look at what ends like a picture, and at its caption of that name; whether it is a folder to walk."""
     if len(seen.images) + len(seen.unreadable) >= MOST_IMAGES:
         seen.more += 1
@@ -186,10 +191,10 @@ def _picture(world: World, paths: Paths, path: str, caption: str, present: Conta
     elif size is None:
         seen.more += 1
     else:
-        described = caption in present
-        seen.images.append(Image(path, *size, caption=described))
-        beside = paths.join(paths.parent(path), caption)
-        words = world.read(beside, 0, _CAPTION_LIMIT) if described else b"-"
+        name = present.get(_found_as(world, caption))
+        seen.images.append(Image(path, *size, caption=name is not None))
+        beside = paths.join(paths.parent(path), name or caption)
+        words = world.read(beside, 0, _CAPTION_LIMIT) if name is not None else b"-"
         if isinstance(words, bytes):
             seen.blank += not words.strip()
             seen.garbled.extend(_garbled(beside, words))

@@ -246,6 +246,8 @@ def test_captions_in_json_that_are_meant_so(tmp_path: Path) -> None:
     for architecture in ("ideogram4", "flux2"):
         other = replace(run, architecture=architecture)
         assert not list(captions_in_json(other, folders, None))
+    dropped = replace(run, datasets=(replace(run.datasets[0], caption_dropout=1.0),))
+    assert not list(captions_in_json(dropped, folders, None))
     old, new = (Checkout("/x", "", "B", json_captions=looked) for looked in (True, False))
     assert not list(captions_in_json(run, folders, old)) and list(captions_in_json(run, folders, new))
     assert list(captions_in_json(replace(run, trainer=OWN), folders, old))

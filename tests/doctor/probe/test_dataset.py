@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from PIL import Image as Pictures
 
-from zdoctor.doctor.model import DatasetFolder, Run
+from zdoctor.doctor.model import DatasetFolder, Run, System
 from zdoctor.doctor.probe import dataset
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.image import dimensions
@@ -95,3 +96,21 @@ def test_folders_that_are_not_there_are_left_to_the_path_rules(tmp_path: Path) -
     file = tmp_path / "list.json"
     file.write_text("{}")
     assert probe_datasets(LiveWorld(), run(file)) == ()
+
+
+@pytest.mark.parametrize("os", ["linux", "darwin"])
+def test_a_caption_in_other_case_is_found_where_the_system_finds_it(
+    os: Literal["linux", "darwin"], tmp_path: Path
+) -> None:
+    for name in ("a.txt", "b.TXT"):
+        (tmp_path / name).write_text("a cat")
+        Pictures.new("RGB", (8, 8)).save(tmp_path / f"{name[0]}.png")
+
+    class Elsewhere(LiveWorld):
+        @property
+        def system(self) -> System:
+            return replace(super().system, os=os)
+
+    seen = probe_datasets(Elsewhere(), run(tmp_path))
+    assert isinstance(seen, tuple)
+    assert [image.caption for image in seen[0].images] == [True, os != "linux"]
