@@ -46,6 +46,8 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     The card is the one that the run takes: the first that CUDA_VISIBLE_DEVICES leaves (for ai-toolkit whatever
     `device` says), and for `zdoctor train` the one that `device: cuda:1` names of these. CUDA counts unlike cards
     from the fastest on, unless CUDA_DEVICE_ORDER is PCI_BUS_ID; the one with the most room is taken for the first.
+    A run that takes none (`device: cpu` or `mps`, no GPU there) is held against the computer's memory: an error is
+    what exceeds all of it.
 
     Repair: Another card, where one has room: CUDA_VISIBLE_DEVICES chooses it. The settings that lower the peak, the
     harmless ones first; each says whether it changes the result.
@@ -54,7 +56,7 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     aborting training
     """
     peak = memory.peak
-    low, high = peak.total - memory.margin, peak.total + memory.margin
+    low, high = peak.total - memory.below, peak.total + memory.margin
     if high <= memory.free:
         return
     is_certain = low > (memory.total if memory.device == "cpu" else memory.free)

@@ -17,7 +17,7 @@ from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, Sys
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.families import OWN
 from .ladder import alternatives_of
-from .peaks import highest_of, phases_of
+from .peaks import error_of, highest_of, phases_of
 from .phases import GIB, HOST_BASE, blocks_of, buckets, weights_of
 from .runner import host_peak, runner_blocks
 
@@ -69,18 +69,23 @@ def predict(
         phases=phases,
         total=card.memory_total if card else system.memory_total,
         free=free,
-        budget_source=card.source if card else "measured: the system's available memory",
+        budget_source=card.source if card else f"{_seen(system)}: the system's available memory",
         assumptions=_assumptions(sizes, card, len(candidates) > 1, datasets),
         host_peak=host(run) if card else peak.total,
         host_free=system.memory_available,
         alternatives=tuple(alternatives_of(run, sizes, known, card, host, system.memory_available)),
         margin=highest_of(run, sizes, known, card) - peak.total,
+        below=error_of(run, sizes, known, card),
         cards=sharing(shown) if card and not offloaded_share(run) else 1,
         least_free=min((gpu.memory_free for place in shown for gpu in place), default=0),
         blocks=blocks,
         block=blocks // max(1, sizes.layers + 2 * sizes.refiners),
         elsewhere=_elsewhere(run, gpus, candidates, system, left) if card and left(card) < 0 else None,
     )
+
+
+def _seen(system: System) -> str:
+    return "measured" if system.recorded is None else "recorded"
 
 
 def _named(card: Gpu) -> str:

@@ -23,10 +23,21 @@ def peak_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
 
 def highest_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
     """The high end of the estimate: context, allocator and LoRA copies at their worst."""
+    is_wider = (
+        run.trainer == OWN and not card and run.dtype in ("bf16", "bfloat16")
+    )  # float32 where it has no bfloat16
+    return _highest(replace(run, dtype="fp32") if is_wider else run, sizes, datasets, card)
+
+
+def error_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+    """How far from the computed peak the true one may lie, where the run computes in the type that it names."""
+    return _highest(run, sizes, datasets, card) - peak_of(run, sizes, datasets, card)
+
+
+def _highest(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
     context = CONTEXT_RANGE if card else HOST_BASE // 2
-    if run.trainer == OWN:  # its LoRA was part of the traces; a processor without bfloat16 computes in float32
-        widest = run if card or run.dtype not in ("bf16", "bfloat16") else replace(run, dtype="fp32")
-        return int(1.03 * peak_of(widest, sizes, datasets, card)) + context
+    if run.trainer == OWN:  # its LoRA was part of the traces
+        return int(1.03 * peak_of(run, sizes, datasets, card)) + context
     copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.batch_size)
     return max(
         int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)

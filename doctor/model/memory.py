@@ -44,10 +44,10 @@ class Elsewhere:
 class Memory:
     """Predicted device memory, phase by phase, with the measured budget it is held against.
 
-    Each of the `alternatives` is applied on top of the ones before it. The true peak is expected within `margin`
-    bytes of the computed one. CUDA shows `cards` of the same kind, of which the fullest has `least_free` bytes left;
-    the transformer's blocks take `blocks` bytes, the largest of them `block`. `elsewhere` is where the run would fit,
-    when it does not fit here.
+    Each of the `alternatives` is applied on top of the ones before it. The true peak is expected from `below` bytes
+    under the computed one to `margin` above it. CUDA shows `cards` of the same kind, of which the fullest has
+    `least_free` bytes left; the transformer's blocks take `blocks` bytes, the largest of them `block`. `elsewhere` is
+    where the run would fit, when it does not fit here.
     """
 
     device: str
@@ -60,6 +60,7 @@ class Memory:
     host_free: int = 0
     alternatives: tuple[Alternative, ...] = ()
     margin: int = 0
+    below: int = 0
     cards: int = 1
     least_free: int = 0
     blocks: int = 0

@@ -67,6 +67,30 @@ def test_vram(run: Run, gpu: Gpu, severity: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("quantization", "trainer", "gib", "severity"),
+    [
+        (None, OWN, 8, "error"),  # the weights alone are 11.5 GiB, whatever the processor computes in
+        (None, OWN, 17, "warning"),  # a processor without bfloat16 takes twice as much
+        (None, OWN, 48, None),
+        ("qfloat8", OWN, 4, "error"),
+        ("qfloat8", OWN, 32, None),
+        ("qfloat8", "ai-toolkit", 8, "error"),
+        ("qfloat8", "ai-toolkit", 32, None),
+    ],
+)
+def test_the_memory_of_a_computer_without_a_gpu(
+    quantization: str | None, trainer: str, gib: int, severity: str | None
+) -> None:
+    run = zimage(trainer=trainer, device="cpu", quantization=quantization, text_encoder_quantization=quantization)
+    system = replace(SYSTEM, memory_total=gib * GIB, memory_available=int(0.9 * gib * GIB))
+    for device, here in (("cpu", system), ("mps", replace(system, os="darwin"))):
+        run = replace(run, device=device)
+        seen = predict(run, probed(run), (), here, ())
+        assert isinstance(seen, Memory)
+        assert [f.severity for f in vram_over_budget(run, seen)] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
     ("run", "gib", "names", "shared"),
     [
         (zimage(gradient_accumulation=2), (16, 16), "same", True),
