@@ -75,6 +75,7 @@ def run_training(job: Job) -> TrainResult:
             job.progress.note(f"The run goes on from step {state.step}.")
         job.ranks.exchange(None)
         job.stop.gentle = True
+        job.stop.heed()
         if not job.ranks.first:
             follow(trainer, preview, job.stop, job.output, identity, examples.held)
             return cast(TrainResult, job.ranks.share(None))

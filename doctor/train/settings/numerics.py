@@ -11,7 +11,7 @@ from .names import DTYPES
 
 @dataclass(frozen=True)
 class Numerics:
-    """`dtype` is that of all that is not quantized; with `half` the blocks multiply in float16 (see `half`)."""
+    """`dtype` is that of all that is not quantized; with `half` the blocks multiply in float16 (see base/half.py)."""
 
     dtype: torch.dtype
     half: bool = False

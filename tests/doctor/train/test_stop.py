@@ -6,9 +6,13 @@ import os
 import signal
 from contextlib import suppress
 
+from pathlib import Path
+
 import pytest
 
 from zdoctor.doctor.train.stop import interruptible
+
+from .patient import Recorder, go, run_with
 
 
 def test_an_interrupt_that_an_import_turned_into_an_error_is_one() -> None:
@@ -24,6 +28,22 @@ def test_one_that_was_swallowed_is_heeded_afterwards() -> None:
         with suppress(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
         stop.heed()
+
+
+def test_one_that_was_swallowed_while_the_model_was_loaded_begins_no_training(
+    tiny: Path, circles: Path, tmp_path: Path
+) -> None:
+    class Swallows(Recorder):
+        def phase(self, text: str) -> None:
+            super().phase(text)
+            if text.startswith("Loading the transformer"):
+                with suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+
+    recorder = Swallows()
+    with pytest.raises(KeyboardInterrupt):
+        go(run_with(), tiny, circles, tmp_path, progress=recorder)
+    assert recorder.phases[-1].startswith("Loading the transformer") and recorder.steps == []
 
 
 def test_errors_of_their_own_stay_what_they_are() -> None:
