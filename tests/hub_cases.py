@@ -18,6 +18,7 @@ from zdoctor.doctor.rules import Repair, Rule
 from zdoctor.fixes import hub as fixes
 from zdoctor.tests.hub_cache import BIG, LAYOUTS, MODEL, REPO, SHARD, VAE, Cache
 
+
 def run_with(model: str | None = REPO, extras: str | None = None, adapter: str | None = None) -> Run:
     """A run whose config names these, at line 7."""
     named = {"base_model": model, "extras_model": extras, "adapter": adapter}
