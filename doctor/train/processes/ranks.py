@@ -38,7 +38,7 @@ class Lost(TrainError):
 class Ranks:
     """This process is `rank` of `size`, `local` counts within its `node`. Alone, nothing here does anything.
 
-    With `sharded` the base is shared out (see base/shard.py): every call of the model is one of all processes together.
+    With `sharded` the base is shared out (base/shard.py): every call of the model is one of all processes together.
     What is exchanged within a step goes over `group`, torch's default one if None.
     """
 
