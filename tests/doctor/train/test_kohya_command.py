@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.cli import main
 from zdoctor.tests.part_files import flux_command
@@ -55,6 +55,11 @@ def test_numbered_folders_epochs_and_samples(
     Path("train.sh").write_text(flux_command(options))
     main(["check", "train.sh"])
     assert "own trainer" in capsys.readouterr().out
+    save_file({"lora_unet_x.lora_down.weight": torch.zeros(4, 8)}, "old.safetensors")
+    Path("other.sh").write_text(flux_command({**options, "network_weights": "old.safetensors"}))
+    main(["check", "other.sh"])
+    assert "own trainer" not in capsys.readouterr().out
+    assert main(["train", "other.sh"]) == 1 and "MDL009" in capsys.readouterr().err
     assert main(["train", "train.sh"]) == 0
     said = capsys.readouterr().out
     assert "Finished: 6 steps." in said and "Not as sd-scripts: all files of the run lie in out/cat." in said
