@@ -72,9 +72,9 @@ def disk_space(run: Run, room: tuple[Room, ...]) -> Iterator[Finding]:
     """Less room than the run will surely write.
 
     What: The free bytes of every file system that the run writes to, held against what goes there: missing files of
-    the model, latents and text embeddings cached to disk, LoRA files and the optimizer's state. Each is computed from
-    sizes that are known, as the least it can be; samples and logs count as nothing, and so does what an earlier run
-    left behind.
+    the model, latents and text embeddings cached to disk, LoRA files and the optimizer's state (zdoctor's runner:
+    the run's, of which the new one is written before the old one goes). Each is computed from sizes that are known,
+    as the least it can be; samples and logs count as nothing, and so does what an earlier run left behind.
     Why: The disk is full hours into the run, at the first save that does not fit, and that save is cut off.
     Repair: Make room, or let the run write to a larger disk (training_folder). Fewer saves: save_every,
     max_step_saves_to_keep. Latents can stay in memory: cache_latents in place of cache_latents_to_disk.

@@ -119,6 +119,10 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     width = WIDTHS.get(run.save_dtype, 0)
     what = f"{kept + 1} LoRA files of rank {run.rank}" if kept else f"the LoRA of rank {run.rank}"
     yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
-    if run.optimizer.startswith("adam"):
-        size = int(state_bytes(run.optimizer)) * parameters
-        yield Need("the state of the optimizer", output, size, "output_folder")
+    moments = int(state_bytes(run.optimizer)) if run.optimizer.startswith("adam") else 0
+    if run.trainer == OWN:  # with the weights in 32 bits; a new one is there as a whole before the old one goes
+        what = "the old and the new state of the run" if during else "the state of the run"
+        size = (4 + 4 * run.use_ema + moments) * parameters
+        yield Need(what, output, 2 * size if during else size, "output_folder")
+    elif moments:
+        yield Need("the state of the optimizer", output, moments * parameters, "output_folder")

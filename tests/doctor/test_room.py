@@ -12,9 +12,11 @@ from safetensors.torch import save_file
 
 from zdoctor.doctor.architectures.zimage import lora_linears
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown
+from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.room import probe_room
 from zdoctor.doctor.room import Need, needs
+from zdoctor.doctor.train.output.save import State, write_state
 from zdoctor.tests.models import healthy, probed, run_of
 
 NOTHING = Unknown("not looked at")
@@ -59,6 +61,27 @@ def test_the_state_of_the_optimizer_is_at_least_as_large(optimizer: str, tmp_pat
     stepped.step()
     torch.save(stepped.state_dict(), tmp_path / "optimizer.pt")
     assert wanted(asked)["the state of the optimizer"] <= (tmp_path / "optimizer.pt").stat().st_size
+
+
+@pytest.mark.parametrize("ema", [False, True])
+def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside_the_old(
+    ema: bool, tmp_path: Path
+) -> None:
+    asked = run(trainer=OWN, rank=64, optimizer="adamw", use_ema=ema, steps=10, save_every=0)
+    sizes = probed(asked).components["transformer"].needed or {}
+    shapes = [side for sides in lora_linears(sizes).values() for side in sides]
+    lora = {str(n): torch.nn.Parameter(torch.zeros(64, side)) for n, side in enumerate(shapes)}
+    stepped = torch.optim.AdamW(lora.values())
+    for parameter in lora.values():
+        parameter.grad = torch.zeros_like(parameter)
+    stepped.step()
+    weights = {name: parameter.detach().clone() for name, parameter in lora.items()}
+    average = {name: weight + 1 for name, weight in weights.items()} if ema else None
+    write_state(tmp_path / "state.pt", State({}, 0, 1, [], weights, stepped.state_dict(), average))
+    real = (tmp_path / "state.pt").stat().st_size
+    one = wanted(asked)["the state of the run"]
+    assert 0.8 * real < one < real
+    assert wanted(replace(asked, save_every=5))["the old and the new state of the run"] == 2 * one
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,7 @@ def atomic(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
             raise
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        more = (
-            " Make room there: what was saved before is whole, and the same command goes on from it." if full else ""
-        )
+        more = " Make room there and start again: what was saved before is whole." if full else ""
         raise TrainError(f"{file} cannot be written: {error.strerror or error}.{more}") from error
 
 
