@@ -156,6 +156,34 @@ def test_flux(
     assert expected[1] or not pointer
 
 
+# (in the dataset, in the subset, the options, what is said)
+GOES_BEFORE: list[tuple[str, str, dict[str, object], str]] = [
+    ("bucket_reso_steps = 64", "", {"bucket_reso_steps": 1}, ""),
+    ("", "", {"bucket_reso_steps": 1}, "/bucket_reso_steps"),
+    ("enable_bucket = false", "", {"bucket_reso_steps": 1}, ""),
+    ("bucket_reso_steps = 1", "", {"bucket_reso_steps": 64}, "/datasets/0/bucket_reso_steps"),
+    ("", "random_crop = false", {"random_crop": True}, ""),
+    ("random_crop = true", "random_crop = false", {}, ""),
+    ("random_crop = true", "", {}, "/datasets/0/random_crop"),
+]
+
+
+@pytest.mark.parametrize(("dataset", "subset", "options", "said"), GOES_BEFORE)
+def test_a_dataset_file_goes_before_the_options(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dataset: str,
+    subset: str,
+    options: dict[str, object],
+    said: str,
+) -> None:
+    (tmp_path / "data.toml").write_text(
+        f'[[datasets]]\nresolution = 512\n{dataset}\n[[datasets.subsets]]\nimage_dir = "d/10_cat"\n{subset}\n'
+    )
+    report = flux(tmp_path, monkeypatch, train_data_dir=None, dataset_config="data.toml", **options)
+    assert findings(report) == ([("KOH003", said)] if said else [])
+
+
 ZIMAGE_SICK: list[tuple[str, dict[str, object], str, tuple[str, str]]] = [
     ("no DiT", {"dit": "/nowhere.safetensors"}, DATA, ("KOH001", "/dit")),
     ("samples without a VAE", {"sample_prompts": "p.txt", "vae": None}, DATA, ("KOH001", "")),
