@@ -14,7 +14,7 @@ from zdoctor.doctor.train.base.attention import products
 from zdoctor.doctor.train.base.blocks import backward_blocks, blocks_of, suit_cpu
 from zdoctor.doctor.train.network.lora import targets
 
-from ..step.test_gradients import base, gradients
+from .test_gradients import base, gradients
 
 # The rounding of bfloat16.
 ERROR = 2.0**-8

@@ -12,7 +12,7 @@ from zdoctor.doctor.apply import ApplyError, apply, describe, undo
 from zdoctor.doctor.model import PlaceCopy
 from zdoctor.tests.hub_server import sha256
 
-from .trees import plan, snapshot
+from ..trees import plan, snapshot
 
 DATA = b"weights" * 100
 

@@ -13,7 +13,7 @@ import pytest
 from zdoctor.doctor.apply import ApplyError, apply, describe, diff, undo
 from zdoctor.doctor.model import FetchFile
 
-from .trees import plan, snapshot
+from ..trees import plan, snapshot
 
 DATA = b"weights" * 1000
 COMMIT = "c" * 40

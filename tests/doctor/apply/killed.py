@@ -1,4 +1,4 @@
-"""Driver of test_apply_kill: applies a plan in child processes that die, or fail, at every point where they write.
+"""Driver of test_kill: applies a plan in child processes that die, or fail, at every point where they write.
 
     python killed.py FOLDER MODE STRIDE
 

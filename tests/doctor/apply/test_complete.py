@@ -16,7 +16,7 @@ from zdoctor.doctor.apply import ApplyError, apply, describe, recover, undo
 from zdoctor.doctor.model import FetchFile, Quarantine
 from zdoctor.tests.hub_server import HubServer, git_sha1, sha256
 
-from .trees import plan, snapshot
+from ..trees import plan, snapshot
 
 REPO, NAME, SMALL = "o/n", "vae/model.safetensors", "config.json"
 DATA = bytes(range(256)) * 400

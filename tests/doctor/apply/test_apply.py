@@ -27,7 +27,7 @@ from zdoctor.doctor.model import (
     WriteText,
 )
 
-from .trees import plan, snapshot, without_parts
+from ..trees import plan, snapshot, without_parts
 
 Digest = Callable[[bytes], str | None]
 

@@ -30,7 +30,7 @@ from zdoctor.doctor.model import (
     WriteText,
 )
 
-from .trees import plan, snapshot, without_parts
+from ..trees import plan, snapshot, without_parts
 
 
 @pytest.fixture
