@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.earlier import EarlierSave, hides
 from ..doctor.rules import rule
 from .model.files import PROBLEMS
+from .model.starting_lora import NEVER_LEARN, rank_of
 
 
 @rule("TRN007", "warning", "resumed-with-another-rank", trainers=("ai-toolkit",))
@@ -27,18 +26,13 @@ def resumed_with_another_rank(run: Run, earlier: EarlierSave | None) -> Iterator
     """
     if earlier is None or not _resumes(run, earlier) or run.network_type != "lora":
         return
-    ranks = Counter(
-        tensor.shape[0]
-        for name, tensor in earlier.weights.tensors.items()
-        if re.search(r"\.lora_(A|down)\.weight$", name) and len(tensor.shape) == 2
-    )
-    rank = ranks.most_common(1)[0][0] if len(ranks) == 1 else run.rank
-    if rank == run.rank:
+    rank = rank_of(earlier.weights.tensors)
+    if rank is None or rank == run.rank:
         return
     yield found(
         run.where("rank"),
         "The run goes on from {path}, a LoRA of rank {rank}, and the config has rank {wanted}.",
-        otherwise="The ranks above {rank} start as zeros on both sides and stay so: they never learn."
+        otherwise=NEVER_LEARN
         if rank < run.rank
         else "The ranks above {wanted} are cut off, and the optimizer starts anew.",
         evidence={"path": earlier.weights.path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},

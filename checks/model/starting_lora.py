@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
 from ...doctor.model.earlier import EarlierSave
 from ...doctor.model.families import OWN, family_of
 from ...doctor.model.start import Start, misfit
@@ -14,6 +13,7 @@ from ...doctor.rules import Unestablished, rule
 from .contents import contents
 from .files import PROBLEMS
 
+NEVER_LEARN = "The ranks above {rank} start as zeros on both sides and stay so: they never learn."
 _KEY = "network/pretrained_lora_path"
 _PART = re.compile(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")
 
@@ -117,18 +117,17 @@ def starting_lora_of_another_size(
     names, path = _names(run), starting_lora.path
     transformer = model.components.get("transformer")
     needed = transformer.needed if transformer is not None else None
-    ranks: Counter[int] = Counter()
+    taken = {name: tensor for name, tensor in starting_lora.tensors.items() if re.match(names, name)}
+    rank = rank_of(taken)
     widths: list[tuple[str, int, int]] = []
-    for name, tensor in starting_lora.tensors.items():
-        part = _PART.match(name) if re.match(names, name) and len(tensor.shape) == 2 else None
-        if part is None:
+    for name, tensor in taken.items():
+        part = _PART.match(name)
+        if part is None or len(tensor.shape) != 2:
             continue
-        module, is_down = part[1], part[2] is not None
-        rank, width = tensor.shape if is_down else tensor.shape[::-1]
-        ranks[rank] += 1
-        shape = (needed or {}).get(f"{module}.weight", ())
+        is_down = part[2] is not None
+        shape = (needed or {}).get(f"{part[1]}.weight", ())
         if len(shape) == 2:
-            widths.append((name, width, shape[is_down]))
+            widths.append((name, tensor.shape[is_down], shape[is_down]))
     unfit = [one for one in widths if one[1] != one[2]]
     if unfit:
         yield found(
@@ -136,7 +135,7 @@ def starting_lora_of_another_size(
             "{path}, the LoRA to start from, was made for another model: {name} is {theirs} wide, and this "
             "transformer's layer {ours} (from the headers of both).",
             otherwise="The run ends with ValueError: Unhandled LoRA shape change, after the model has been loaded."
-            if set(ranks) == {run.rank}
+            if rank == run.rank
             else "The run ends with a size mismatch after the model has been loaded, or takes what fits by chance.",
             evidence={"names": [name for name, _, _ in unfit[:5]]},
             severity="error",
@@ -146,12 +145,11 @@ def starting_lora_of_another_size(
             ours=unfit[0][2],
         )
         return
-    rank = next(iter(ranks)) if len(ranks) == 1 else run.rank
-    if rank != run.rank:
+    if rank is not None and rank != run.rank:
         yield found(
             run.where("rank"),
             "{path}, the LoRA to start from, has rank {rank}, and the config has rank {wanted}.",
-            otherwise="The ranks above {rank} start as zeros on both sides and stay so: they never learn."
+            otherwise=NEVER_LEARN
             if rank < run.rank
             else "The ranks above {wanted} are cut off: the training starts from a part of it.",
             evidence={"path": path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
@@ -159,7 +157,7 @@ def starting_lora_of_another_size(
             rank=rank,
             wanted=run.rank,
         )
-    elif ranks and not widths:
+    elif taken and not widths:
         raise Unestablished("how wide the layers of the transformer are is not known")
 
 
@@ -199,6 +197,13 @@ def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
     elif reason := misfit(start.held, start.trained, file.tensors):
         template, values = reason
         yield found(place, template, otherwise=otherwise, path=file.path, **values)
+
+
+def rank_of(tensors: Mapping[str, Tensor]) -> int | None:
+    """The rank of a LoRA; None where its layers have several, or there are none."""
+    down = (tensor.shape for name, tensor in tensors.items() if re.search(r"\.lora_(A|down)\.weight$", name))
+    ranks = {shape[0] for shape in down if len(shape) == 2}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _is_read(run: Run, earlier: EarlierSave | None) -> bool:
