@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,13 +12,6 @@ from .errors import TrainError
 from .job import Job
 from .settings.names import wants_compile
 from .settings.numerics import Numerics, numerics
-
-# Whether PyTorch has such a device on this machine.
-SEES: dict[str, Callable[[], bool]] = {
-    "cpu": lambda: True,
-    "cuda": torch.cuda.is_available,
-    "mps": torch.backends.mps.is_available,
-}
 
 
 @dataclass(frozen=True)
@@ -69,10 +61,10 @@ def _device(job: Job) -> torch.device:
         name = f"cuda:{job.ranks.local}"
     try:
         device = torch.device(name)
-        sees = SEES[device.type]
-    except (RuntimeError, KeyError):
-        raise TrainError(f"{name!r} is no device of this runner; write cuda, cuda:1, mps or cpu.") from None
-    if not sees():
+        there = _is_there(device)
+    except RuntimeError:
+        raise TrainError(f"{name!r} is not a device; write cuda, cuda:1, mps or cpu.") from None
+    if not there:
         none = f"PyTorch {torch.__version__} sees no {device.type.upper()} device"
         if job.device is not None:
             raise TrainError(f"{job.device} was asked for, but {none}.")
@@ -85,3 +77,10 @@ def _device(job: Job) -> torch.device:
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)  # what asks for no device would take room for a context on the first one
     return device
+
+
+def _is_there(device: torch.device) -> bool:
+    """Whether PyTorch has such devices on this machine. Raises RuntimeError for what is none to compute on."""
+    if device.type == "mps":
+        return torch.backends.mps.is_available()
+    return device.type == "cpu" or bool(torch.get_device_module(device).is_available())
