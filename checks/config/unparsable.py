@@ -75,6 +75,8 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
     here = problem.where.path == config.path and problem.kind in ("syntax", "environment", "encoding")
     line = line_at(config, problem.where.line) if here else ""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.strip())
+    if 4 * shown.count("\N{REPLACEMENT CHARACTER}") > len(shown):  # of a binary file no line is worth reading
+        shown = ""
     # what a parser says is a clause of its own; everything else is said in sentences
     message = "The file does not parse: {problem}." if problem.kind == "syntax" else "{problem}"
     if shown:

@@ -54,7 +54,7 @@ def precheck(steps: list[Step]) -> int:
                 if not path.is_file():
                     raise ApplyError(f"{path} is not there any more. Nothing was done.")
                 if not os.access(path, os.W_OK):
-                    raise ApplyError(f"{path} cannot be written to. Nothing was done.")
+                    raise ApplyError(f"{path} cannot be written to. Nothing was done; a copy of it can be repaired.")
                 continue
         total += _need_room(step, path, needs)
     for folder, count, files in needs.values():

@@ -66,9 +66,9 @@ class Bar:
         from rich.progress import Progress as RichProgress
 
         self.console = Console(file=stream or sys.stderr, highlight=False)
+        drawn = (TextColumn("{task.description}"), BarColumn()) if self.console.width >= 60 else ()
         self.bar: Any = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            *drawn,  # a narrow terminal has room for the numbers only, and would cut them off
             MofNCompleteColumn(),
             TextColumn("loss {task.fields[loss]}"),
             TextColumn("{task.fields[speed]}"),
