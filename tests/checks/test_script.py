@@ -142,7 +142,6 @@ class Net(nn.Module):
         return hidden_states.requires_grad_(True)
 """
 )
-ZERO = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True}}
 
 
 def test_deepspeed_checkpoint_of_a_whole_model(tmp_path: Path) -> None:
@@ -166,9 +165,7 @@ def test_deepspeed_checkpoint_of_a_whole_model(tmp_path: Path) -> None:
         (None, 2, "cpu", False),
     ],
 )
-def test_a_deepspeed_that_hides_overflows(
-    version: str | None, stage: int, device: str, found: bool, tmp_path: Path
-) -> None:
+def test_a_deepspeed_that_hides_overflows(version: str | None, stage: int, device: str, found: bool) -> None:
     """SRC015. The config may be a JSON file beside the script, or a dictionary in it."""
     settings = {"zero_optimization": {"stage": stage, "offload_optimizer": {"device": device}}}
     packages = {} if version is None else {"deepspeed": version}

@@ -305,7 +305,7 @@ def test_training_is_offered_only_when_every_rule_was_asked(
 
 
 def test_a_narrow_terminal_gets_short_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a line of progress would break, and be written again below itself each time."""
     monkeypatch.setenv("COLUMNS", "40")

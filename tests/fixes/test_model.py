@@ -227,7 +227,7 @@ def test_parts_that_come_from_elsewhere_are_not_copied(tmp_path: Path) -> None:
     assert not any(item.name.startswith(("text_encoder/", "vae/", "tokenizer/")) for item in copy.items)
 
 
-def test_missing_parts_are_named_from_the_cached_family(tmp_path: Path) -> None:
+def test_missing_parts_are_named_from_the_cached_family() -> None:
     run = run_of(healthy() / "transformer")
     finding, _ = seen(run)
     turbo = cached(healthy(), "Tongyi-MAI/Z-Image-Turbo")

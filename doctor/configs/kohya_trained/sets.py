@@ -111,8 +111,8 @@ def with_sets(run: Run, folders: Folders) -> Run:
             continue
         seen.add(place)
         own = Own(run, dataset)
-        of_set = {name: _placed(run, own, name, value) for name, value in _settings(run, own).items()}
-        for one in _expanded(run, _words(run, own), folders):
+        of_set = {name: _placed(run, own, value) for name, value in _settings(run, own).items()}
+        for one in _expanded(_words(run, own), folders):
             made.append(one)
             for name, value in of_set.items():
                 settings |= with_leaves(f"{one.key}/{name}", value)
@@ -158,14 +158,14 @@ def _settings(run: Run, own: Own) -> dict[str, tuple[str, Any]]:
     return made
 
 
-def _placed(run: Run, own: Own, name: str, made: tuple[str, Any]) -> Value:
+def _placed(run: Run, own: Own, made: tuple[str, Any]) -> Value:
     source, value = made
     key = own.key(source)
     written = run.settings.get(key)
     return Value(value, run.where(key), 0, 0) if written is None else replace(written, value=value)
 
 
-def _expanded(run: Run, dataset: Dataset, folders: Folders) -> list[Dataset]:
+def _expanded(dataset: Dataset, folders: Folders) -> list[Dataset]:
     """The dataset, or what it stands for: the numbered folders ("10_a cat") in the folder that it names."""
     names = folders(dataset.folder) if dataset.key.endswith("_data_dir") and dataset.folder else None
     if names is None or dataset.folder is None:

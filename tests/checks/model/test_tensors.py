@@ -78,7 +78,7 @@ def test_a_cache_root_is_no_model_folder_but_its_snapshot_is(tmp_path: Path) -> 
     assert findings(Path(snapshot)) == {}
 
 
-def test_a_transformer_alone_needs_a_source_for_the_rest(tmp_path: Path) -> None:
+def test_a_transformer_alone_needs_a_source_for_the_rest() -> None:
     alone = healthy() / "transformer"
     with pytest.raises((OSError, ValueError)):
         AutoTokenizer.from_pretrained(alone, subfolder="tokenizer")
@@ -104,7 +104,7 @@ def test_pickles_are_a_warning_and_leave_completeness_open(tmp_path: Path) -> No
         list(missing_checkpoint_tensors(run, probed(run)))
 
 
-def test_nothing_here_is_unknown_never_green(tmp_path: Path) -> None:
+def test_nothing_here_is_unknown_never_green() -> None:
     run = run_of("Tongyi-MAI/Z-Image-Turbo")
     model = probed(run)
     assert model.layout == "absent" and model.repo == "Tongyi-MAI/Z-Image-Turbo"

@@ -229,9 +229,7 @@ def test_what_was_downloaded_before_a_kill_is_not_downloaded_again(
 
 
 @pytest.mark.usefixtures("salvaged")
-def test_a_full_disk_is_left_with_no_more_than_it_had(
-    hub: HubServer, blobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_left_with_no_more_than_it_had(hub: HubServer, blobs: Path, tmp_path: Path) -> None:
     before = snapshot(blobs.parent)
 
     def full(done: int, total: int, name: str) -> None:

@@ -223,7 +223,7 @@ def test_every_signature_compiles_and_every_known_failure_names_real_rules() -> 
     assert {known.rule for known in KNOWN} - {""} <= ids
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "train.log"
     log.write_text(traceback("AssertionError: no images found in data", "check()"), encoding="utf-16")
     (tmp_path / "data").mkdir()

@@ -99,7 +99,6 @@ FILES = {
     "toolkit/network_mixins.py": MIXINS,
     "toolkit/data_loader.py": DATA_LOADER,
 }
-Z_IMAGE = "extensions_built_in/diffusion_models/z_image/z_image.py"
 
 
 def write(root: Path, **changed: str) -> Path:

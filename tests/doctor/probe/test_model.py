@@ -64,7 +64,7 @@ def test_a_hub_id() -> None:
     assert probed(run, Hub((), (cached("acme/Z-Tiny", None),))).layout == "absent"
 
 
-def test_other_parts_come_from_the_extras(tmp_path: Path) -> None:
+def test_other_parts_come_from_the_extras() -> None:
     run = run_of(healthy() / "transformer", extras_name_or_path="acme/Z-Tiny")
     model = probed(run)
     assert (model.layout, list(model.components)) == ("transformer-only", ["transformer"])

@@ -14,11 +14,6 @@ from zdoctor.tests.part_files import flux_command, zimage_command
 
 from .. import parts as made
 
-REPOS = {
-    "openai/clip-vit-large-patch14": "tokenizer",
-    "google/t5-v1_1-xxl": "tokenizer_2",
-    "Tongyi-MAI/Z-Image": "tokenizer/tokenizer",
-}
 COMMIT = "c" * 40
 PLAIN = {
     "mixed_precision": "no",

@@ -41,7 +41,7 @@ def picture(folder: Path) -> Path:
 
 @pytest.mark.parametrize("strip", [300, 256 * 24, 1 << 17])
 def test_encoder_and_decoder_give_the_same_but_for_rounding(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strip: int
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, strip: int
 ) -> None:
     monkeypatch.setattr(strips, "STRIP", strip)
     vae = load_vae(tiny / "vae", CPU)
