@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
+from ...doctor.model.environment import release
 from ...doctor.model.families import OTHERS, OWN, family_of
 from ...doctor.rules import rule
 from .files import folder_of, used
@@ -30,7 +31,7 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
     version = hub.xet_version
     if hub.offline or _on(system, "HF_HUB_DISABLE_XET"):
         return
-    if version is not None and not HANGS_FROM <= _numbers(version) < HANGS_UNTIL:
+    if version is not None and not HANGS_FROM <= release(version) < HANGS_UNTIL:
         return
     for repo in used(hub):
         if repo.ref_state != "pinned" and not is_complete(repo, run):
@@ -162,10 +163,6 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     extras = family is None or family.extras
     elsewhere = extras and "extras_model" not in repo.used_by and run.extras_model not in (None, run.base_model)
     return (own if elsewhere else own | shared) <= folders
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:3])
 
 
 def _on(system: System, name: str) -> bool:
