@@ -7,6 +7,7 @@ the order turns round at the last block. A wrong guess of what comes next costs 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -167,9 +168,19 @@ def _at_home(parts: Sequence[_Part], device: torch.device) -> Tensor:
         assert value is not None
         home[part.start : part.end] = value.detach().contiguous().view(-1).view(torch.uint8)
     # pin_memory() would round the size up to a power of two.
-    if device.type == "cuda" and int(CUDA.cudart().cudaHostRegister(home.data_ptr(), home.numel(), 0)) != 0:
-        with suppress(RuntimeError):  # copies are slower then; the failure is told to the next launch, this one
-            torch.zeros(1, device=device)
+    if device.type == "cuda":
+        if int(CUDA.cudart().cudaHostRegister(home.data_ptr(), home.numel(), 0)) == 0:
+            weakref.finalize(home, _unpin, home.data_ptr(), device).atexit = False
+        else:
+            with suppress(RuntimeError):  # copies are slower then; the failure is told to the next launch, this one
+                torch.zeros(1, device=device)
     for part in parts:
         part.put(home)
     return home
+
+
+def _unpin(address: int, device: torch.device) -> None:
+    """Memory that is freed while it is pinned stays taken, and CUDA would copy it for what lies there next."""
+    with suppress(RuntimeError):  # of a card that has failed
+        CUDA.synchronize(device)
+        CUDA.cudart().cudaHostUnregister(address)

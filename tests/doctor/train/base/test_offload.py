@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,32 @@ def test_one_block_at_a_time_is_in_host_memory_twice(tiny: Path, monkeypatch: py
     monkeypatch.setattr(module, "_at_home", watched)
     offload(model, blocks, CPU)
     assert done[0] == len(blocks) > 1
+
+
+def test_what_was_pinned_is_let_go_before_its_memory_is(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the pages of an earlier run of the config stay taken, and CUDA copies them for what lies there next."""
+    story: list[tuple[str, int]] = []
+
+    class Card:
+        def cudart(self) -> Card:
+            return self
+
+        def cudaHostRegister(self, address: int, size: int, flags: int) -> int:
+            story.append(("pinned", address))
+            return 0
+
+        def cudaHostUnregister(self, address: int) -> int:
+            story.append(("let go", address))
+            return 0
+
+        def synchronize(self, device: torch.device) -> None: ...
+
+    monkeypatch.setattr(module, "CUDA", Card())
+    model, _, blocks = built(tiny, "int8")
+    homes = [module._at_home(module._parts(block), torch.device("cuda")) for block in blocks]
+    pinned = [("pinned", home.data_ptr()) for home in homes]
+    assert story == pinned
+    model.to("meta")
+    del model, blocks, homes
+    gc.collect()
+    assert sorted(story[len(pinned) :]) == sorted(("let go", address) for _, address in pinned)
