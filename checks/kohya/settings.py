@@ -178,7 +178,9 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
         yield _refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", _DATA)
     steps = anywhere(run, "bucket_reso_steps")
     least = _BUCKETS.get(run.process_type)
-    if steps is not None and least and anywhere(run, "enable_bucket") and number(run, steps) % least:
+    # nobody looks at them where masks lie beside the pictures
+    looked_at = anywhere(run, "enable_bucket") and not anywhere(run, "conditioning_data_dir")
+    if steps is not None and least and looked_at and number(run, steps) % least:
         yield _refused(
             run,
             steps,

@@ -162,6 +162,7 @@ GOES_BEFORE: list[tuple[str, str, dict[str, object], str]] = [
     ("", "", {"bucket_reso_steps": 1}, "/bucket_reso_steps"),
     ("enable_bucket = false", "", {"bucket_reso_steps": 1}, ""),
     ("bucket_reso_steps = 1", "", {"bucket_reso_steps": 64}, "/datasets/0/bucket_reso_steps"),
+    ("bucket_reso_steps = 1", 'conditioning_data_dir = "d/10_cat"', {"masked_loss": True}, ""),
     ("", "random_crop = false", {"random_crop": True}, ""),
     ("random_crop = true", "random_crop = false", {}, ""),
     ("random_crop = true", "", {}, "/datasets/0/random_crop"),
