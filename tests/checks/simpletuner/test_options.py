@@ -1,0 +1,152 @@
+"""Options that SimpleTuner loses, refuses or does not follow; those it follows are silent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.configs import read_config
+from zdoctor.doctor.rules import all_rules
+
+from .runs import HEALTHY, ids, looked_at
+
+
+def test_the_healthy_one_is_silent() -> None:
+    assert ids(looked_at(HEALTHY)) == []
+
+
+# what is written instead of the healthy value, the rule, a word of what is said
+SICK: Sequence[tuple[dict[str, Any], str, str]] = [
+    ({"gradient_checkpointing": "false"}, "SIM001", "stays on"),
+    ({"quantization_config": {"bits": 4}}, "SIM001", "mapping"),
+    ({"ramtorch_target_modules": ["a", "b"]}, "SIM001", "last entry, 'b'"),
+    ({"num_train_epochs": ...}, "SIM002", "its default is 1"),
+    ({"num_train_epochs": 3}, "SIM002", "only one of them"),
+    ({"num_train_epochs": "3"}, "SIM002", "only one of them"),
+    ({"max_train_steps": 1e3}, "SIM003", "whole number"),
+    ({"train_batch_size": "two"}, "SIM003", "whole number"),
+    ({"train_batch_size": "1e400"}, "SIM003", "whole number"),
+    ({"learning_rate": "1e-4x"}, "SIM003", "a number"),
+    ({"gradient_accumulation_steps": 0}, "SIM003", "at least 1"),
+    ({"model_type": "full"}, "SIM003", "only a LoRA"),
+    ({"mixed_precision": "fp8"}, "SIM003", "Use bf16"),
+    ({"base_model_precision": "int8-sdnq", "quantize_via": "pipeline"}, "SIM003", "pipeline"),
+    ({"base_model_precision": "int8-quanto", "fsdp_enable": True}, "SIM003", "Quanto"),
+    ({"deepspeed_config": {"zero_optimization": {"stage": 2}}}, "SIM003", "no LoRA with DeepSpeed"),
+    ({"ramtorch": True, "enable_group_offload": True}, "SIM003", "exclude each other"),
+    ({"ramtorch": True, "musubi_blocks_to_swap": 4}, "SIM003", "exclude each other"),
+    ({"maximum_image_size": 1024}, "SIM003", "target_downsample_size"),
+    (
+        {"maximum_image_size": 1024, "target_downsample_size": 1, "resolution_type": "area"},
+        "SIM003",
+        "counts megapixels",
+    ),
+    ({"lora_type": "lycoris"}, "SIM003", "lycoris_config"),
+    ({"model_family": "flux", "model_flavour": "schnell"}, "SIM003", "flux_fast_schedule"),
+    ({"text_encoder_1_precision": "int8-quanto"}, "SIM003", "already quantizes with torchao"),
+    ({"text_encoder_1_precision": "int8-sdnq"}, "SIM003", "does not go with"),
+    ({"group_offload_use_stream": True, "enable_group_offload": True}, "SIM004", "no effect"),
+    ({"group_offload_vae": True}, "SIM004", "never offloads"),
+    ({"use_dora": True, "base_model_precision": "int8-quanto"}, "SIM004", "switches it off"),
+    ({"enable_group_offload": True, "base_model_precision": "int8-quanto"}, "SIM005", "int8-quanto"),
+    (
+        {"model_flavour": "base", "pretrained_model_name_or_path": "Tongyi-MAI/Z-Image-Turbo"},
+        "SIM008",
+        "flavours turbo",
+    ),
+    ({"disable_assistant_lora": True}, "SIM008", "without its training adapter"),
+    # what the trainer's own guides say, and its parser refuses
+    ({"model_family": "z-image"}, "CFG004", "z_image"),
+    ({"base_model_precision": "int8"}, "CFG004", "Did you mean int8-torchao?"),
+    ({"base_model_precision": "nf4"}, "CFG004", "Did you mean nf4-bnb?"),
+    ({"text_encoder_precision": "int8-quanto"}, "CFG002", "text_encoder_1_precision"),
+]
+
+
+@pytest.mark.parametrize(("written", "rule", "said"), SICK, ids=range(len(SICK)))
+def test_sick(written: dict[str, Any], rule: str, said: str) -> None:
+    report = looked_at({**HEALTHY, **written})
+    found = [finding for finding in report.findings if finding.rule == rule]
+    assert found, ids(report)
+    assert any(said in finding.text() for finding in found), [finding.text() for finding in found]
+    assert all(finding.consequence() for finding in found)
+
+
+HARMLESS: Sequence[dict[str, Any]] = [
+    {"gradient_checkpointing": False, "use_ema": "false"},  # off is the default there
+    {"tread_config": {"routes": []}, "publishing_config": {"a": 1}},
+    {"max_train_steps": ..., "num_train_epochs": 5},
+    {"max_train_steps": 0, "num_train_epochs": 5},
+    {"learning_rate": "1e-4", "train_batch_size": "1", "seed": "7"},
+    {"base_model_precision": "int8-quanto", "quantize_via": "pipeline"},
+    {"model_type": "full", "base_model_precision": "no_change", "model_flavour": "base"},
+    {"ramtorch": True, "musubi_blocks_to_swap": 0, "enable_group_offload": False},
+    {"maximum_image_size": 1024, "target_downsample_size": 1024},
+    {"lora_type": "lycoris", "lycoris_config": "config/lycoris_config.json"},
+    {"model_family": "flux", "model_flavour": "schnell", "flux_fast_schedule": True},
+    {"group_offload_use_stream": True, "enable_group_offload": True, "gradient_checkpointing": False},
+    {"enable_group_offload": True, "base_model_precision": "int8-sdnq"},
+    {"model_flavour": "ostris-de-turbo"},
+    {"text_encoder_1_precision": "int8-torchao"},
+    {"text_encoder_1_precision": "int8-torchao", "base_model_precision": "int8-sdnq"},
+    {"text_encoder_1_precision": "int8-sdnq", "base_model_precision": "no_change"},
+    {"model_flavour": ...},
+    {"mixed_precision": "no", "base_model_precision": "no_change", "optimizer": "adamw_bf16"},
+    {"save_total_limit": 3, "checkpointing_steps": 50, "vae_cache_preprocess": True, "repeats": 3},
+    {"--seed": 3},
+]
+
+
+@pytest.mark.parametrize("written", HARMLESS, ids=range(len(HARMLESS)))
+def test_harmless(written: dict[str, Any]) -> None:
+    report = looked_at({**HEALTHY, **written})
+    assert ids(report) == [], [finding.text() for finding in report.findings]
+
+
+def test_the_web_interface_fills_in_the_epochs() -> None:
+    text = '{"_metadata": {}, "config": {"--model_family": "flux", "--max_train_steps": 5}}'
+    assert "SIM002" not in ids(looked_at({}, text=text))
+
+
+@pytest.mark.parametrize(
+    ("network", "missing"),
+    [
+        ({"algo": "lokr", "multiplier": 1.0, "linear_dim": 10000, "linear_alpha": 1}, []),
+        ({"algo": "lokr", "multiplier": 1.0, "full_matrix": True, "linear_alpha": 1}, []),
+        ({"algo": "lokr", "linear_alpha": 1}, ["multiplier", "linear_dim"]),
+        ([], ["algo", "multiplier", "linear_dim", "linear_alpha"]),
+        ({"algo": 3, "multiplier": 1, "linear_dim": "x", "linear_alpha": "y"}, []),
+    ],
+)
+def test_the_file_of_the_network(network: object, missing: list[str]) -> None:
+    config = {**HEALTHY, "lora_type": "lycoris", "lycoris_config": "config/lycoris.json"}
+    report = looked_at(config, network=network)
+    assert [finding.args["name"] for finding in report.findings if finding.rule == "SIM003"] == missing
+    assert all(f.where is not None and f.where.path == "/st/config/lycoris.json" for f in report.findings)
+
+
+def test_a_variable_that_the_trainer_does_not_look_at() -> None:
+    text = "MODEL_FAMILY=flux\nNUM_EPOCHS=1\nLORA_RANK=64\nMY_NOTE=x\nTRAINER_EXTRA_ARGS='--lora_alpha=64'\n"
+    found = looked_at({}, path="c/config.env", text=text).findings
+    lost = [finding for finding in found if finding.rule == "SIM001"]
+    assert [(finding.where and finding.where.line, finding.args["option"]) for finding in lost] == [(3, "lora_rank")]
+
+
+def test_samples_of_turbo() -> None:
+    drawn = {"validation_prompt": "a lantern", "validation_guidance": 5, "validation_num_inference_steps": 8}
+    reading = read_config("config.json", json.dumps({**HEALTHY, **drawn}, indent=1).encode(), {})
+    (rule,) = [rule for rule in all_rules() if rule.id == "TRN005"]
+    (finding,) = rule.check(reading.runs[0])
+    assert (finding.where and finding.where.line, finding.evidence["pointer"]) == (15, "/validation_guidance")
+
+
+def test_words_of_one_variable_are_not_edited() -> None:
+    text = "MODEL_FAMILY=flux\nTRAINER_EXTRA_ARGS='--max_train_steps=5 --num_train_epochs=2'\n"
+    report = looked_at({}, path="c/config.env", text=text)
+    found = next(finding for finding in report.findings if finding.rule == "SIM002")
+    assert found.where is not None
+    assert found.where.line == 2
+    assert found.fixes == ()
