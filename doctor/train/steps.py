@@ -95,6 +95,7 @@ class Steps:
             )
         self._save(saved(run, self.output, trainer.step))
         if trainer.step >= run.steps:
+            self._tell("Finished")  # the next start trains nothing, and would not write it
             painted(trainer, self.preview, stop)
         self._tell("Finished" if trainer.step >= run.steps else "Stopped")
         return "interrupted" if self.halted or stop.is_set() else "finished"

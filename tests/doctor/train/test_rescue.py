@@ -134,6 +134,21 @@ def test_what_fails_between_two_steps_loses_none(
         go(run, tiny, circles, tmp_path, held_out=1)
 
 
+def test_the_report_calls_a_run_finished_before_its_last_previews(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take minutes; the next start finds the LoRA and trains nothing, and would not write the report again."""
+
+    def stopped(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preview, "denoise", stopped)
+    run = run_with(steps=2, save_every=1, disable_sampling=False, samples=(SAMPLE,), skip_first_sample=True)
+    with pytest.raises(KeyboardInterrupt):
+        go(run, tiny, circles, tmp_path)
+    assert "Finished at step 2 of 2" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_a_lora_that_is_said_to_be_there_is_there(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
