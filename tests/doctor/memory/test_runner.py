@@ -1,0 +1,127 @@
+"""The memory of zdoctor's own runner, phase by phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from zdoctor.doctor.architectures import needed_tensors
+from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.model import (
+    Component,
+    Memory,
+    ModelFolder,
+    Run,
+    Value,
+    Where,
+)
+from zdoctor.doctor.model.families import OWN
+
+from .runs import A6000, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage
+
+# The same where zdoctor's runner multiplies in float16 on an int8 base: (run, resolution, batch size, checkpointing,
+# traced by benchmarks/trace.py).
+TRACED_HALF = [
+    (zimage, 512, 1, True, 7.44),
+    (zimage, 1024, 1, True, 10.13),
+    (zimage, 1024, 2, True, 13.93),
+    (zimage, 512, 1, False, 20.55),
+    (flux, 512, 1, True, 13.85),
+    (flux, 1024, 1, True, 16.86),
+    (flux, 1024, 2, True, 21.38),
+    (flux, 512, 1, False, 30.97),
+]
+
+
+@pytest.mark.parametrize(("made", "resolution", "batch", "checkpointing", "traced"), TRACED_HALF)
+def test_a_step_in_float16_is_predicted_within_three_percent(
+    made: Callable[..., Run], resolution: int, batch: int, checkpointing: bool, traced: float
+) -> None:
+    run = made(resolution, trainer=OWN, quantization="int8", batch_size=batch, gradient_checkpointing=checkpointing)
+    step = next(phase for phase in predicted(run, ROOMY_T4).phases if phase.name == "training step")
+    tensors = (step.total - step.items["CUDA context (assumed)"]) / GIB
+    assert tensors == pytest.approx(traced, rel=0.03)
+
+
+@pytest.mark.parametrize(("quantization", "resolution", "checkpointing", "traced"), TRACED)
+def test_a_step_of_the_runner_is_the_traced_one(
+    quantization: str | None, resolution: int, checkpointing: bool, traced: float
+) -> None:
+    run = zimage(resolution, trainer=OWN, quantization=quantization, gradient_checkpointing=checkpointing)
+    memory = predicted(run, A6000)
+    step = next(phase for phase in memory.phases if phase.name == "training step")
+    assert (step.total - step.items["CUDA context (assumed)"]) / GIB == pytest.approx(traced, rel=0.03)
+
+
+def test_the_runner_keeps_one_thing_at_a_time() -> None:
+    """Flux on 16 GB: ai-toolkit holds the whole transformer beside what it quantizes, zdoctor's runner a tensor."""
+    run = flux(512, quantization="nf4", text_encoder_quantization="qfloat8", samples=(SAMPLE,))
+    theirs, ours = (predicted(replace(run, trainer=trainer), T4) for trainer in ("ai-toolkit", OWN))
+    assert theirs.peak.total > T4.memory_free > ours.peak.total + ours.margin
+    early = [phase for phase in ours.phases if phase.name.startswith("encoding")]
+    assert len(early) == 2 and not any("transformer" in phase.items for phase in early)
+    late = [phase for phase in ours.phases if phase not in early]
+    assert late and not any("text encoder" in phase.items for phase in late)
+    # measured: 1.001 times the quantized weights and the largest tensor (benchmarks/load.py)
+    assert ours.host_peak == pytest.approx(0.6 * GIB + 2 * 56.6e6, rel=0.01)
+
+
+def test_loading_takes_what_was_measured() -> None:
+    """924 MiB anonymous above the imports for 0.930 billion parameters in int8 (benchmarks/load.py)."""
+    config = {"dim": 2304, "n_heads": 18, "n_kv_heads": 18, "n_layers": 12, "n_refiner_layers": 1}
+    needed = needed_tensors("ZImageTransformer2DModel", config)
+    part = Component("transformer", "/m/transformer", "ZImageTransformer2DModel", config, (), needed=needed)
+    run = zimage(trainer=OWN, quantization="int8", device="cpu")
+    memory = predict(run, ModelFolder("/m", "diffusers", "/m", {"transformer": part}), (), SYSTEM, ())
+    assert isinstance(memory, Memory)
+    (loading,) = [phase for phase in memory.phases if phase.name == "loading the transformer"]
+    assert (loading.total - loading.items["Python and its libraries"]) / 2**20 == pytest.approx(924, rel=0.02)
+
+
+def test_what_does_not_fit_is_encoded_in_host_memory() -> None:
+    small = replace(T4, memory_free=8 * GIB)
+    run = flux(512, trainer=OWN, quantization="nf4", text_encoder_quantization=None)
+    memory = predicted(run, small)
+    assert "encoding the captions" not in [phase.name for phase in memory.phases]
+    # T5 and CLIP: 4.63 billion weights of Linears in float16, the rest in float32
+    assert memory.host_peak / GIB == pytest.approx(0.6 + 9.6, rel=0.02)
+    assert predicted(run, ROOMY_T4).host_peak < GIB
+
+
+@pytest.mark.parametrize(("precision", "parts"), [("float8", 0.55), ("nf4", 0.35), ("none", 1.0)])
+def test_a_text_encoder_is_quantized_but_for_its_embeddings(precision: str, parts: float) -> None:
+    run = zimage(trainer=OWN, text_encoder_quantization=None if precision == "none" else precision)
+    (encoding,) = [phase for phase in predicted(run, A6000).phases if phase.name == "encoding the captions"]
+    assert encoding.items["text encoder"] / (2 * 4.022e9) == pytest.approx(parts, abs=0.02)
+
+
+def test_blocks_that_wait_in_host_memory_are_made_there() -> None:
+    on = {"model/layer_offloading": Value(True, Where("c"), 0, 4)}
+    plain = zimage(trainer=OWN, quantization="int8")
+    away, here = (predicted(run, T4) for run in (replace(plain, settings={**plain.settings, **on}), plain))
+    assert away.host_peak - here.host_peak == pytest.approx(6.16e9, rel=0.03)
+    steps = [next(p for p in memory.phases if p.name == "training step").total for memory in (away, here)]
+    assert steps[0] < steps[1] - 5 * GIB
+
+
+def test_an_adapter_waits_in_host_memory_until_it_is_merged() -> None:
+    for gpus in ((A6000,), ()):
+        plain = zimage(512, trainer=OWN, quantization="int8", adapter=None)
+        without, with_it = (predicted(run, *gpus) for run in (plain, replace(plain, adapter="a")))
+        more = {b.name: b.total - a.total for a, b in zip(without.phases, with_it.phases, strict=True)}
+        early = [more[name] for name in more if name.startswith(("encoding", "loading"))]
+        assert len(early) == 3 and more["training step"] == 0
+        # rank 16 on 30 layers of eight Linears, in float32
+        waits = pytest.approx(4 * 16 * 30 * (4 * 2 * 3840 + 3 * (3840 + 10240) + 256 + 15360), rel=0.01)
+        if gpus:
+            assert early == [0, 0, 0] and with_it.host_peak - without.host_peak == waits
+        else:
+            assert early == [waits] * 3
+
+
+def test_a_processor_may_have_to_compute_in_float32() -> None:
+    """bfloat16 arithmetic is not asked for here: unquantized weights may take twice as much."""
+    memory = predicted(zimage(512, trainer=OWN, quantization=None), *())
+    assert memory.margin > 10 * GIB
