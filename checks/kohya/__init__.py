@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from ...doctor.model import Run
@@ -13,12 +14,13 @@ _INSIDE = re.compile(r"datasets/\d+/(subsets/\d+/)?")  # what a setting of a dat
 
 
 def number(run: Run, key: str, default: float = 0.0) -> float:
-    """A number as the trainer's parser makes it, also of text."""
+    """A number as the trainer's parser makes it, also of text; `default` for what is none, or has no end."""
     written = run.setting(key)
     try:
-        return default if isinstance(written, bool) else float(written)
-    except (TypeError, ValueError):
+        found = default if isinstance(written, bool) else float(written)
+    except (TypeError, ValueError, OverflowError):
         return default
+    return found if math.isfinite(found) else default
 
 
 def on(run: Run, key: str) -> bool:

@@ -218,6 +218,11 @@ def test_zimage(
     assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
 
 
+def test_numbers_without_an_end_crash_no_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("inf", "nan", "1e999"):
+        findings(flux(tmp_path, monkeypatch, blocks_to_swap=value, bucket_reso_steps=value))
+
+
 def test_samples_need_the_encoders_and_training_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not findings(zimage(tmp_path, monkeypatch, vae=None, text_encoder=None))
 
