@@ -21,6 +21,7 @@ from .model.cards import sharing, visible
 from .model.run import Run
 from .model.shell import quoted
 from .probe.live import LiveWorld
+from .train.settings.refuse import refuse
 from .translate import differences
 
 if TYPE_CHECKING:
@@ -176,6 +177,9 @@ def _not_training(seen: Examination, why: str) -> int:
 
     console.emit(terminal.render(seen.report, width=console.width(), color=console.color()))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
+    refused = dict.fromkeys(reason for run in seen.reading.runs for reason in refuse(run))
+    if refused:
+        print(f"zdoctor: This runner could not train the config either way. {' '.join(refused)}", file=sys.stderr)
     return seen.report.exit_code or 3
 
 

@@ -106,7 +106,14 @@ def own_trainer(report: Report) -> str:
     """That zdoctor's own trainer does without what the errors are about; "" where it does not."""
     if not report.errors or not report.trainable or report.crashed:
         return ""
-    return f"zdoctor's own trainer can run it as it is: {report.typed('train')}"
+    return f"zdoctor's own trainer can run it as it is: {_train(report)[0]}"
+
+
+def _train(report: Report) -> tuple[str, str]:
+    """What starts zdoctor's own trainer, which stops at pictures that cannot be read unless it is told to go on."""
+    if any(finding.rule == "DAT002" for finding in report.findings):
+        return report.typed("train", "--skip-unreadable"), "leaves out the pictures that cannot be read"
+    return report.typed("train"), ""
 
 
 def next_step(report: Report) -> tuple[str, str]:
@@ -128,8 +135,10 @@ def next_step(report: Report) -> tuple[str, str]:
             f"zdoctor probe {quoted(f'{report.config}:build_model')}",
             "runs one step and says what of it is not trained",
         )
-    there = "on that machine" if report.machine else ""
-    return (report.typed("train"), there) if report.trainable and not report.crashed else ("", "")
+    if not report.trainable or report.crashed:
+        return "", ""
+    command, about = _train(report)
+    return command, "; ".join(filter(None, ("on that machine" if report.machine else "", about)))
 
 
 def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,27 @@ def test_not_green_says_why_and_does_not_train(
     captured = capsys.readouterr()
     assert "not training" in captured.err and "nowhere" in captured.out
     assert not (here / "out").exists()
+
+
+def test_what_it_could_not_train_anyway_is_said_with_what_is_not_green(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of another architecture the memory is not known, which by itself sounds as if that could be mended."""
+    file = Path(config(tiny, circles))
+    file.write_text(file.read_text().replace("arch: zimage", "arch: sdxl"))
+    assert main(["train", str(file)]) != 0
+    assert "could not train the config either way. The architecture sdxl is not" in capsys.readouterr().err
+
+
+def test_the_command_that_a_check_offers_starts_also_beside_a_broken_picture(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(circles, here / "pictures")
+    (here / "pictures" / "broken.png").touch()
+    assert main(["check", config(tiny, here / "pictures", steps=1)]) == 0
+    offered = capsys.readouterr().out.rpartition("next: zdoctor ")[2].partition("   ")[0].split()
+    assert offered == ["train", "config.yaml", "--skip-unreadable"]
+    assert main(offered) == 0
 
 
 def test_several_processes_train_one_after_the_other_unless_they_share_their_files(
