@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: at once while things are loaded, after the step and a checkpoint once training has begun.
+"""Ctrl-C, SIGTERM, a closed terminal: at once while things are loaded, later after the step and a checkpoint.
 
 A limit of minutes (`--max-minutes`) ends a run in the same way, early enough for the checkpoint.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -62,14 +63,20 @@ def limit(minutes: float) -> float:
     return time.monotonic() - max(0.0, time.time() - began) + 60.0 * minutes
 
 
+def stopping() -> list[signal.Signals]:
+    """The signals that ask to stop; that of a closed terminal not where it is ignored, as under nohup."""
+    closed = [] if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *closed]
+
+
 @contextmanager
 def interruptible(max_minutes: float | None = None) -> Iterator[Stop]:
-    """A Stop that SIGINT and SIGTERM reach until the end of the block. Only the main thread can take signals."""
+    """A Stop that these signals reach until the end of the block. Only the main thread can take signals."""
     stop = Stop(None if max_minutes is None else limit(max_minutes))
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop.ask) for number in stopping()}
     try:
         yield stop
     except Exception:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...model.run import Run
 from ..errors import TrainError
+from ..stop import stopping
 
 WANDB, REPORT_TO = "logging/use_wandb", "logging/report_to"
 EVERY = 100
@@ -130,8 +131,8 @@ def _without(run: Run, name: str) -> str:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ctrl-C and SIGTERM stay with the runner, which saves: SwanLab takes Ctrl-C for itself when it starts."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """What asks to stop stays with the runner, which saves: SwanLab takes Ctrl-C for itself when it starts."""
+    before = {number: signal.getsignal(number) for number in stopping()}
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-from ..stop import BEGAN
+from ..stop import BEGAN, stopping
 
 # How long the others may take to save after one has failed.
 GRACE = 900.0
@@ -42,7 +42,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
             for process in processes:
                 process.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, pass_on) for number in stopping()}
     try:
         for rank in range(count):
             own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,3 +50,24 @@ def test_errors_of_their_own_stay_what_they_are() -> None:
     with pytest.raises(ValueError, match="x"), interruptible() as stop:
         stop.heed()
         raise ValueError("x")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGHUP there")
+def test_a_terminal_that_is_closed_saves_the_run(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    def close(step: int) -> None:
+        if step == 2:
+            signal.raise_signal(signal.SIGHUP)
+
+    result = go(run_with(), tiny, circles, tmp_path, progress=Recorder(close))
+    assert (result.stopped, result.steps) == ("interrupted", 2) and Path(result.lora).is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGHUP there")
+def test_under_nohup_a_run_goes_on() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.raised and not stop.asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
