@@ -61,6 +61,9 @@ class Steps:
         self.kept = self.trainer.step
         try:
             return self._go()
+        except KeyboardInterrupt as error:  # of one who did not wait for the step to end
+            error.args = (_saved_words(self.run, self.output, self.kept, self.trainer.step),)
+            raise
         except Exception as error:
             failed = error
         # not in the handler: while that runs, the error keeps every tensor of the step that failed

@@ -134,6 +134,17 @@ def test_what_fails_between_two_steps_loses_none(
         go(run, tiny, circles, tmp_path, held_out=1)
 
 
+def test_a_second_ctrl_c_says_which_step_is_saved(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: Tensor) -> Any:
+        raise KeyboardInterrupt
+
+    fails_at(monkeypatch, 4, 1, stopped)
+    with pytest.raises(KeyboardInterrupt, match=r"The last good save is of step 2 .*; the same command goes on"):
+        go(run_with(steps=6, save_every=2), tiny, circles, tmp_path)
+
+
 def test_the_report_calls_a_run_finished_before_its_last_previews(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +155,7 @@ def test_the_report_calls_a_run_finished_before_its_last_previews(
 
     monkeypatch.setattr(preview, "denoise", stopped)
     run = run_with(steps=2, save_every=1, disable_sampling=False, samples=(SAMPLE,), skip_first_sample=True)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="All 2 steps are done and saved"):
         go(run, tiny, circles, tmp_path)
     assert "Finished at step 2 of 2" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
