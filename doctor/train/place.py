@@ -10,7 +10,7 @@ from ..architectures.network import offloaded_share
 from .base.blocks import cannot_compile
 from .errors import TrainError
 from .job import Job
-from .settings.names import wants_compile
+from .settings.names import KINDS, wants_compile
 from .settings.numerics import Numerics, numerics
 
 
@@ -37,6 +37,12 @@ def place_of(job: Job) -> Place:
     """What the config asks for, as far as this machine has it; notes say what it has not. Raises TrainError."""
     note, sharded = job.progress.note, job.ranks.sharded
     device = _device(job)
+    quantizations = (job.run.quantization, job.run.text_encoder_quantization)
+    if device.type == "mps" and "float8" in (KINDS.get(name) for name in quantizations):
+        raise TrainError(
+            "PyTorch keeps no float8 weights on MPS. Write qtype: int8 (and qtype_te: int8), which is as large and "
+            "more exact."
+        )
     arithmetic = numerics(job.run.dtype, device)
     if arithmetic.note:
         note(arithmetic.note)

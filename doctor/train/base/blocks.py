@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -61,7 +62,7 @@ def compile_blocks(model: nn.Module) -> None:
     kind of call: without gradients, without the network, with a mask for captions of unlike lengths. All blocks share
     one limit of such kernels, 8; what is beyond it would run uncompiled. 23 were counted (benchmarks/compiled.py).
     """
-    config: Any = torch._dynamo.config
+    config: Any = import_module("torch._dynamo.config")  # in a lean process torch has only a part of it
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # its older name
     setattr(config, name, max(KERNELS, getattr(config, name)))
     for block in blocks_of(model):

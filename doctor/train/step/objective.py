@@ -16,7 +16,6 @@ from ..data.items import Item
 from ..data.masks import Masks, balanced
 from ..encode.latents import Latents
 from ..encode.texts import Texts
-from ..errors import TrainError
 from ..families import family_of
 from ..network.lora import Network
 from ..processes.ranks import Ranks
@@ -61,8 +60,6 @@ class Objective:
         self.background = background_weight(run)
         self.embedded = float(run.setting("train/cfg_scale", 1.0))
         self.regular_weight = float(run.setting("train/reg_weight", 1.0))
-        if self.most is not None and ranks.size > 1:
-            raise TrainError("max_loss bounds the loss of a whole batch, which several processes share; take it out.")
 
     def parts(self, index: int, items: Sequence[Item]) -> Iterator[Tensor]:
         """This process's parts of the mean loss of batch `index`; none when it has no sample of it.

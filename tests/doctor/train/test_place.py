@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,10 @@ from zdoctor.doctor.train.stop import Stop
 from .patient import Recorder, run_with
 
 
-def job(written: str, asked: str | None = None) -> Job:
+def job(written: str, asked: str | None = None, **changes: Any) -> Job:
     here = Path()
     return Job(
-        run=run_with(device=written),
+        run=run_with(device=written, **changes),
         model=here,
         extras=None,
         parts={},
@@ -56,3 +57,11 @@ def test_a_device_that_is_not_here(name: str, monkeypatch: pytest.MonkeyPatch) -
     ]
     with pytest.raises(TrainError, match=f"{name} was asked for, but PyTorch .* sees no {kind} device"):
         place_of(job("cpu", name))
+
+
+@pytest.mark.parametrize("key", ["quantization", "text_encoder_quantization"])
+def test_float8_on_mps_is_refused_before_anything_is_loaded(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(TrainError, match=r"float8 weights on MPS\. Write qtype: int8"):
+        place_of(job("mps", **{key: "qfloat8"}))
+    assert place_of(job("mps", **{key: "int8"})).device.type == "mps"
