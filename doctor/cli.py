@@ -27,7 +27,9 @@ DEEP = "also read the cached model files as a whole and compare their sha256 (se
 class Parser(argparse.ArgumentParser):
     """argparse with our exit code, and instead of the usage block the word that was meant."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # it is of overloads
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:  # said by the command's own parser, which knows its options
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
