@@ -16,6 +16,19 @@ from zdoctor.doctor.train.network.lora import targets
 from .test_offload import built, gradients, passed
 
 
+def kept_bytes(model: torch.nn.Module) -> int:
+    """What a forward pass keeps for the backward one, but for what a checkpoint keeps to itself."""
+    sizes: list[int] = []
+
+    def pack(x: Tensor) -> Tensor:
+        sizes.append(x.nbytes)
+        return x
+
+    with saved_tensors_hooks(pack, lambda x: x):
+        passed(model, 0)
+    return sum(sizes)
+
+
 @pytest.mark.parametrize("interval", [2, 3])
 def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) -> None:
     kept: dict[int, int] = {}
@@ -25,14 +38,7 @@ def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) ->
         again = checkpointing(model, targets(model), each)
         model.enable_gradient_checkpointing(gradient_checkpointing_func=again)  # type: ignore[operator]
         found[each] = gradients(model, parameters)
-        kept[each] = 0
-
-        def pack(x: Tensor, each: int = each) -> Tensor:
-            kept[each] += x.nbytes
-            return x
-
-        with saved_tensors_hooks(pack, lambda x: x):
-            passed(model, 0)
+        kept[each] = kept_bytes(model)
     assert kept[interval] > 1.5 * kept[1]
     assert all(torch.equal(found[1][key], value) for key, value in found[interval].items())
 
@@ -41,14 +47,7 @@ def test_blocks_without_a_lora_behind_one_keep_no_more_than_others(tiny: Path) -
     kept: dict[str, int] = {}
     for without in ("", r"^layers\.[123]\."):
         model, _, _ = built(tiny, "int8", without)
-        kept[without] = 0
-
-        def pack(x: Tensor, without: str = without) -> Tensor:
-            kept[without] += x.nbytes
-            return x
-
-        with saved_tensors_hooks(pack, lambda x: x):
-            passed(model, 0)
+        kept[without] = kept_bytes(model)
     assert max(kept.values()) == kept[""]
 
 
@@ -61,14 +60,7 @@ def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(tiny: P
         if suited:
             suit_cpu(model, all_again=True)
         found[suited] = gradients(model, parameters)
-        kept[suited] = 0
-
-        def pack(x: Tensor, suited: bool = suited) -> Tensor:
-            kept[suited] += x.nbytes
-            return x
-
-        with saved_tensors_hooks(pack, lambda x: x):
-            passed(model, 0)
+        kept[suited] = kept_bytes(model)
     assert all(torch.equal(found[False][key], value) for key, value in found[True].items())
     last = [module for module in blocks_of(model)[-1].modules() if isinstance(module, QuantizedLinear)]
     assert 0 < kept[True] - kept[False] <= sum(4 * module.out_features * module.in_features for module in last)
