@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from zdoctor.tests.browser import Show
     from zdoctor.tests.hub_cache import Cache
     from zdoctor.tests.hub_server import HubServer
 
@@ -45,3 +46,12 @@ def caches(server: HubServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
     root = tmp_path_factory.mktemp("hub")
     return {layout: download(server, root / layout, layout) for layout in LAYOUTS}
+
+
+@pytest.fixture(scope="module")
+def show() -> Iterator[Show]:
+    """What a real browser makes of a page."""
+    from zdoctor.tests.browser import browser
+
+    with browser() as shown:
+        yield shown

@@ -11,6 +11,13 @@ from typing import Any
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 300, 56, 28, 12, 12
 MOST_POINTS = 400
+# Where the settings were found, and how: not what was trained.
+READING = frozenset(
+    (
+        *("config", "root", "index", "kind", "process_type", "name", "key"),
+        *("suffixes", "captions", "recursive", "first_line", "captionless"),
+    )
+)
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #fbfbfa; --text: #1d1d1b; --soft: #6b6a66; --line: #dddbd5;
@@ -18,19 +25,21 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ground: #191918; --text: #ecebe7; --soft: #a09e98; --line: #3a3936;
   --raw: #3d5063; --loss: #6fb1ec; --eval: #f0a05a; } }
 body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 900px; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.05rem; margin: 2.2rem 0 .6rem; }
+  max-width: 900px; padding: 0 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; margin: 0; } h2, summary { font-size: 1.05rem; margin: 2.2rem 0 .6rem; }
 p { margin: .3rem 0; } .soft, th, figcaption { color: var(--soft); font-weight: normal; }
-svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px; }
+summary { cursor: pointer; font-weight: bold; } summary:hover { text-decoration: underline; }
+svg { width: 100%; min-width: 700px; height: auto; } svg text { fill: var(--soft); font-size: 12px; }
 .grid { stroke: var(--line); } .raw { stroke: var(--raw); } .loss { stroke: var(--loss); stroke-width: 2; }
 .eval { stroke: var(--eval); stroke-width: 2; } polyline { fill: none; } circle { fill: var(--eval); }
 .key::before { content: ""; display: inline-block; width: 1.4em; border-top: 3px solid var(--raw); margin-right: .4em;
-  vertical-align: middle; } .key { margin-right: 1.4em; }
+  vertical-align: middle; } .key { display: inline-block; margin-right: 1.4em; }
 .key.smooth::before { border-color: var(--loss); } .key.held::before { border-color: var(--eval); }
 .row { display: flex; gap: 10px; overflow-x: auto; padding-bottom: 6px; } figure { margin: 0; flex: none; }
 figure img { height: 160px; display: block; border-radius: 3px; }
 table { border-collapse: collapse; width: 100%; } th { text-align: left; width: 15em; vertical-align: top; }
-td, th { border-top: 1px solid var(--line); padding: .25rem .5rem .25rem 0; overflow-wrap: anywhere; }
+td, th { border-top: 1px solid var(--line); padding: .25rem .5rem .25rem 0; }
+@media (max-width: 600px) { td, th { display: block; width: auto; } td { border: 0; padding-top: 0; } }
 """
 
 
@@ -115,7 +124,9 @@ def _svg(
     for step, loss in evaluations:
         x, y = place(step, loss).split(",")
         marks.append(f'<circle cx="{x}" cy="{y}" r="3.5"><title>step {step}: {loss:.4f}</title></circle>')
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Loss by step">{"".join(marks)}</svg>'
+    marks.append(f'<text x="{LEFT - 14}" y="{HEIGHT - 8}" text-anchor="end">step</text>')
+    drawing = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Loss by step">{"".join(marks)}</svg>'
+    return f'<div class="row">{drawing}</div>'
 
 
 def _samples(samples: Sequence[Sample]) -> Iterator[str]:
@@ -150,21 +161,30 @@ def _tables(record: Mapping[str, Any]) -> Iterator[str]:
         for part, peak in start.get("peak_memory", {}).items():
             sizes = ", ".join(f"{size / 2**30:.2f} GiB {of}" for of, size in peak.items())
             told[f"most GPU memory while {part}, {start['at']}"] = sizes
-    settings = {key.replace("_", " "): value for key, value in record.get("settings", {}).items()}
-    written = record.get("written", {})
-    for title, rows in (("What was trained", settings), ("As the config says it", written), ("With what", told)):
-        if not rows:
-            continue
-        yield f"<h2>{title}</h2><table>"
-        for key, value in rows.items():
-            if value not in (None, "", [], {}):
-                yield f"<tr><th>{escape(str(key))}</th><td>{escape(_words(value))}</td></tr>"
-        yield "</table>"
+    settings = {
+        key.replace("_", " "): value for key, value in record.get("settings", {}).items() if key not in READING
+    }
+    yield from _table("<h2>What was trained</h2>", "", settings)
+    yield from _table("<h2>With what</h2>", "", told)
+    yield from _table("<details><summary>As the config says it</summary>", "</details>", record.get("written", {}))
+
+
+def _table(before: str, after: str, rows: Mapping[str, Any]) -> Iterator[str]:
+    if not rows:
+        return
+    yield f"{before}<table>"
+    for key, value in rows.items():
+        if value not in (None, "", [], {}):
+            yield f"<tr><th>{escape(str(key))}</th><td>{escape(_words(value))}</td></tr>"
+    yield f"</table>{after}"
 
 
 def _words(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_words(part)}" for key, part in value.items() if part not in (None, "", [], {}))
+        told = (
+            (key, part) for key, part in value.items() if key not in READING and part not in (None, "", [], {}, False)
+        )
+        return ", ".join(f"{key.replace('_', ' ')}: {_words(part)}" for key, part in told)
     if isinstance(value, list):
         return "; ".join(_words(part) for part in value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,106 @@
+"""Pages as a real browser shows them: Chromium of the system, without a window. Where there is none, tests skip."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# WCAG 2.1, 1.4.3: the contrast that text of any size needs.
+CONTRAST = 4.5
+
+# Of each text its contrast with the ground behind it, by WCAG's formula, and its size.
+_TEXTS = """() => {
+  const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => channels(colour).slice(0, 3).map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const colour = getComputedStyle(e).backgroundColor;
+      if ((channels(colour)[3] ?? 1) > 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    const element = text.parentElement;
+    if (!text.data.trim() || !element.getClientRects().length || element.tagName === "TITLE") continue;
+    const style = getComputedStyle(element);
+    const one = light(element instanceof SVGElement ? style.fill : style.color), other = light(ground(element));
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    found.push([contrast, parseFloat(style.fontSize) * scale(element), text.data.trim().slice(0, 60)]);
+  }
+  function scale(element) {
+    const drawing = element.closest("svg");
+    return drawing ? drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width : 1;
+  }
+  return found;
+}"""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that is shown: its contrast with the ground, and the size of its letters in pixels of the screen."""
+
+    contrast: float
+    pixels: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a browser made of a page. `asked` are the addresses it went to beyond the page itself, `said` the lines of
+    its console, `overflow` the pixels by which the page is wider than the window.
+    """
+
+    title: str
+    texts: tuple[Text, ...]
+    overflow: int
+    images: int
+    broken: int
+    asked: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+Show = Callable[[Path, int, Literal["light", "dark"]], Shown]
+
+
+@contextmanager
+def browser() -> Iterator[Show]:
+    """Shows a file in a window of a width, with everything unfolded. Skips the test where no Chromium is."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no Chromium here; on Debian: apt-get install chromium")
+    with sync_playwright() as play, play.chromium.launch(executable_path=program, args=["--no-sandbox"]) as started:
+
+        def show(file: Path, width: int, scheme: Literal["light", "dark"]) -> Shown:
+            page = started.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+            asked: list[str] = []
+            said: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            page.on("console", lambda line: said.append(line.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.goto(file.as_uri())
+            page.evaluate("document.querySelectorAll('details').forEach((part) => part.open = true)")
+            shown = Shown(
+                title=page.title(),
+                texts=tuple(Text(*found) for found in page.evaluate(_TEXTS)),
+                overflow=page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"),
+                images=page.locator("img").count(),
+                broken=page.evaluate("[...document.images].filter((image) => !image.naturalWidth).length"),
+                asked=tuple(url for url in asked if url != file.as_uri() and not url.startswith("data:")),
+                said=tuple(said),
+            )
+            page.close()
+            return shown
+
+        yield show
