@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from ..architectures.network import offloaded_share
+from ..crash.known import card, packages
+from ..model.crashes import Failure
 from ..model.families import OWN
 from ..model.run import Run
 from .errors import TrainError
@@ -25,6 +29,7 @@ NO_ROOM = (
     "unable to find an engine to execute this computation",
     "MPS backend out of memory",
 )
+_CARD = re.compile(r"(CUDA|HIP)( driver)? error|Triton Error \[CUDA\]")
 LESS = "Lower the resolution or the batch size, keep gradient_checkpointing on, or quantize the model (qtype: int8)."
 
 
@@ -47,16 +52,16 @@ def in_words(error: BaseException, less: str = LESS) -> str | None:
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return f"The memory of this computer ran out ({_first(error)}). End other programs. {less}"
     if is_card_lost(error):
-        return (
-            f"The GPU failed ({_first(error)}). When nvidia-smi shows the card without an error (after a driver "
-            "reset or a restart of the machine), type the same command again."
-        )
+        failure = Failure(type(error).__name__, str(error), (), 0)
+        known = next((known for known in (*packages.KNOWN, *card.KNOWN) if known.matches(failure)), card.FAILED)
+        more = f" zdoctor explain {known.rule} says more." if known.rule else ""
+        return f"The GPU failed ({_first(error)}{_noticed(error)}). {known.cause} {known.do}{more}"
     return None
 
 
 def is_card_lost(error: BaseException) -> bool:
     """Whether a GPU failed otherwise than for want of room. CUDA says so late: amid what comes after."""
-    return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not _no_room(error)
+    return isinstance(error, RuntimeError) and _CARD.search(str(error)) is not None and not _no_room(error)
 
 
 def less_of(run: Run, error: BaseException) -> str:
@@ -97,3 +102,9 @@ def _no_room(error: BaseException) -> bool:
 
 def _first(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _noticed(error: BaseException) -> str:
+    """The line of Python at which a failure was noticed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"; {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""

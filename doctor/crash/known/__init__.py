@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import ai_toolkit, kohya, machine, memory, packages, scripts, simpletuner, weights
+from . import ai_toolkit, card, kohya, machine, memory, packages, scripts, simpletuner, weights
 
 KNOWN = (
     *ai_toolkit.KNOWN,
@@ -15,6 +15,7 @@ KNOWN = (
     *weights.KNOWN,
     *memory.KNOWN,
     *packages.KNOWN,
+    *card.KNOWN,
     *machine.KNOWN,
 )
 # What a trainer prints without an exception: it stops, or goes on and trains nothing of use.

@@ -42,12 +42,6 @@ KNOWN = (
         alone=True,
     ),
     Known(
-        "",
-        r"device-side assert triggered",
-        "An index was out of range on the card; the place that the traceback shows is later than the cause.",
-        "CUDA_LAUNCH_BLOCKING=1 makes it show the right one.",
-    ),
-    Known(
         "OverflowError",
         "",
         "A backslash path in double quotes holds \\U and eight digits, which YAML reads as a character.",

@@ -30,7 +30,7 @@ KNOWN = (
     Known(
         "",
         r"CUDA driver version is insufficient for CUDA runtime version|The NVIDIA driver on your system is too old"
-        r"|provided PTX was compiled with an unsupported toolchain",
+        r"|provided PTX was compiled with an unsupported toolchain|device kernel image is invalid",
         "The driver of the card is older than what this build of PyTorch needs.",
         "Update the driver, or install a PyTorch wheel for an older CUDA.",
         rule="PKG003",

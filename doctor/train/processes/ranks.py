@@ -7,6 +7,7 @@ gloo on the CPU, gradients over NCCL where the weights are on GPUs. Torch is imp
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -140,7 +141,7 @@ class Ranks:
             text = str(error)
             if not isinstance(error, dist.DistError) and "gloo" not in text:
                 raise
-            silent = "timed out" in text.lower()
+            silent = re.search(r"tim(ed|ing) out", text, re.I) is not None
             lost = Lost(
                 f"NCCL fails in process {self.rank} of {self.size} ({text.strip().splitlines()[-1]}). With the "
                 "environment variable NCCL_DEBUG=INFO it tells more; --processes 1 trains on one card without it."

@@ -15,7 +15,7 @@ from zdoctor.doctor.train.encode import text_encoder
 from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.encode.vae import moved
-from zdoctor.doctor.train.failures import explained, less_of, tried
+from zdoctor.doctor.train.failures import explained, is_card_lost, less_of, tried
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.settings.refuse import refuse
 
@@ -36,8 +36,6 @@ def test_memory_that_runs_out() -> None:
             RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
             "Lower the resol",
         ),
-        (torch.AcceleratorError("CUDA error: unspecified launch failure\nCUDA kernel errors might"), "nvidia-smi"),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"), "nvidia-smi"),
         (MemoryError(), "ran out"),
     ],
 )
@@ -45,6 +43,38 @@ def test_each_says_what_to_do(error: Exception, words: str) -> None:
     with pytest.raises(TrainError, match=words) as told, explained():
         raise error
     assert "\n" not in str(told.value)
+
+
+BLAMES_A_CALL = "\nCUDA kernel errors might be asynchronously reported at some other API call"
+OF_CARDS = [
+    ("CUDA error: unspecified launch failure", "Xid 79"),
+    ("CUDA error: unknown error", "Xid 79"),
+    ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb)`", "Xid 79"),
+    ("CUDA error: no kernel image is available for execution on the device", "zdoctor explain PKG002"),
+    ("CUDA error: device kernel image is invalid", "zdoctor explain PKG003"),
+    ("CUDA error: the provided PTX was compiled with an unsupported toolchain.", "zdoctor explain PKG003"),
+    ("CUDA error: device-side assert triggered", "index was out of range"),
+    ("CUDA error: an illegal memory access was encountered", "overclock"),
+    ("CUDA error: misaligned address", "overclock"),
+    ("Triton Error [CUDA]: an illegal memory access was encountered", "overclock"),
+    ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "Exclusive Process"),
+    ("CUDA error: uncorrectable ECC error encountered", "memory of the card"),
+    ("CUDA error: the launch timed out and was terminated", "its screen"),
+    ("CUDA error: invalid argument", "nvidia-smi"),  # whatever else CUDA says
+    ("HIP error: invalid device function", "nvidia-smi"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), OF_CARDS)
+@pytest.mark.parametrize("kind", [RuntimeError, torch.AcceleratorError])
+def test_each_failure_of_a_card_has_its_words(words: str, told: str, kind: type[Exception]) -> None:
+    with pytest.raises(TrainError) as error, explained():
+        raise kind(words + BLAMES_A_CALL)
+    text = str(error.value)
+    assert text.startswith(f"The GPU failed ({words}; test_failures.py, line ") and told in text
+    others = {other for _, other in OF_CARDS} - {told, "nvidia-smi", "Xid 79"}
+    assert not [other for other in others if other in text]
+    assert is_card_lost(kind(words))
 
 
 def test_bugs_stay_bugs() -> None:

@@ -108,6 +108,23 @@ CASES: dict[str, tuple[str, str, str]] = {
         "PKG003",
         "older than",
     ),
+    "a card in use": (
+        script("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
+        "",
+        "Exclusive Process",
+    ),
+    "a kernel out of bounds": (
+        script("RuntimeError: CUDA error: an illegal memory access was encountered"),
+        "",
+        "overclocked",
+    ),
+    "memory of the card": (
+        script("RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+        "",
+        "is faulty",
+    ),
+    "a card that fell off": (script("torch.AcceleratorError: CUDA error: unspecified launch failure"), "", "Xid 79"),
+    "an image for another driver": (script("RuntimeError: CUDA error: device kernel image is invalid"), "PKG003", ""),
     "no driver": (
         script("RuntimeError: Found no NVIDIA driver on your system. Please check"),
         "MEM003",
