@@ -85,7 +85,7 @@ def fix(options: argparse.Namespace) -> int:
     if done.after is None:
         if done.plan.fixes and not options.apply:
             console.emit(f"\nnext: {words.to_apply(done.before, options.allow, options.select)}\n")
-        elif done.before.errors and not done.plan.fixes and not done.plan.shown:
+        elif {f.rule for f in done.before.errors} - {fix.rule for fix in (*done.plan.fixes, *done.plan.shown)}:
             console.emit(f"\nnext: {done.before.typed('check')}   says what is wrong\n")
         return done.before.exit_code
     console.emit(

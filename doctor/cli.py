@@ -73,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _somewhere() -> bool:
+    if os.path.expanduser("~") == "~":
+        raise UserError("HOME is not set, and the system knows no home folder of this user.", "export HOME=/tmp")
     try:
         return bool(os.getcwd())
     except OSError:
@@ -170,8 +172,8 @@ def parser(name: str = "") -> argparse.ArgumentParser:
     with_words_of("schema_command", made, "schema")
 
     made = command("facts", answers.facts, "write what a check sees of this machine, redacted, as a machine file")
-    made.add_argument("config", nargs="?", metavar="CONFIG")
-    made.add_argument("-o", "--output", metavar="FILE")
+    made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file, whose files then count")
+    made.add_argument("-o", "--output", metavar="FILE", help="write it here instead of the terminal")
     made.add_argument("--about", default="a recorded machine", help="a line that says which machine this is")
 
     made = command("demo", answers.demo, "break a tiny model in seven ways, then check, fix and train it")
@@ -180,13 +182,12 @@ def parser(name: str = "") -> argparse.ArgumentParser:
 
 
 def trainer_argument(made: argparse.ArgumentParser) -> None:
-    from .configs.dialects import TRAINERS
+    from .configs.dialects import TRAINERS, trainer_called
 
-    names = {name.lower(): name for name in TRAINERS} | {"musubi": "musubi-tuner"}
     made.add_argument(
         "--trainer",
         metavar="NAME",
-        type=lambda word: names.get(word.lower(), word),
+        type=trainer_called,
         choices=TRAINERS,
         help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 USER_MISTAKE, OUR_BUG, INTERRUPTED = 2, 4, 130
 
@@ -83,7 +83,7 @@ def redacted(text: str) -> str:
     """`text` without the home folder and without anything that looks like a hub token."""
     import re
 
-    home = str(Path.home())
+    home = os.path.expanduser("~")
     if len(home) > 1:
         text = text.replace(home, "~")
     return re.sub(r"\bhf_[A-Za-z0-9]{10,}", "hf_***", text)

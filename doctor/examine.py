@@ -237,7 +237,8 @@ def select(rules: Sequence[Rule], chosen: Sequence[str], ignored: Sequence[str])
     """Rules by id, name or id prefix ("PTH"). Raises UserError for a word that names none."""
     for word in (*chosen, *ignored):
         if not any(_named(rule, word) for rule in rules):
-            near = difflib.get_close_matches(word, [r.id for r in rules] + [r.name for r in rules], 1)
+            near = difflib.get_close_matches(word.upper(), [r.id for r in rules], 1)
+            near = near or difflib.get_close_matches(word.lower(), [r.name for r in rules], 1)
             raise UserError(
                 f"there is no rule {word!r}.", f"Did you mean {near[0]}?" if near else "zdoctor rules lists them."
             )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from . import console
 from .errors import UserError
+from .model.shell import quoted
+from .run_command import config_in
 
 if TYPE_CHECKING:
     from .model.crashes import Explanation
@@ -53,6 +55,8 @@ def _log(options: argparse.Namespace) -> int:
         raise UserError(f"{name} is empty: there is no output of a run in it.", "zdoctor explain train.log")
     log = decode(data)
     told, text = explained(log, options.config, color=console.color(), part=len(data) >= MOST_BYTES)
+    if told.failure is None and config_in(("", options.what)):
+        raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
     console.emit(text)
     if options.diff is not None:
         from ..reports import crash as report

@@ -28,7 +28,10 @@ def world_of(
     try:
         if Path(machine).exists() and not Path(machine).is_file():
             raise MachineError("it is not a file")
-        record = json.loads(Path(machine).read_text(encoding="utf-8"))
+        text = Path(machine).read_text(encoding="utf-8")
+        if not text.strip():
+            raise MachineError("it is empty")
+        record = json.loads(text)
         if not isinstance(record, dict):
             raise MachineError("it is not a JSON object")
         return RecordedWorld(

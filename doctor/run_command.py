@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise UserError("no command was named.", "zdoctor run -- python run.py config.yaml")
+    if len(command) == 1 and config_in(("", *command)):
+        raise UserError(f"{command[0]} is a config, not a command.", f"zdoctor run -- python run.py {command[0]}")
     config, written = options.config or config_in(command), None
     if config is None:
         config = written = _command_file(command)
@@ -179,7 +181,7 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
         if told.failure is not None:
             break
     if told.failure is None:
-        _say("its output shows no failure that is known here." + (f" The log: {log}" if log else ""))
+        _say("its output shows no failure that is known here.")
         return ()
     _write(text)
     return told.rules

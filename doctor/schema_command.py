@@ -11,26 +11,16 @@ from . import console
 from .errors import UserError, printable
 from .model import Schema
 
-NAMES = {
-    "ai-toolkit": "ai-toolkit",
-    "simpletuner": "SimpleTuner",
-    "sd-scripts": "sd-scripts",
-    "musubi": "musubi-tuner",
-}
-
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    names = (*NAMES, "mine")
-    made.add_argument("what", metavar="TRAINER|mine", type=_short, choices=names, help=", ".join(names))
+    from .configs.dialects import TRAINERS, trainer_called
+
+    names = (*TRAINERS, "mine")
+    made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
     made.add_argument(
         "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"
     )
-    made.add_argument("-o", "--output", metavar="FILE")
-
-
-def _short(word: str) -> str:
-    """A trainer's name as --trainer takes it, too."""
-    return next((short for short, name in NAMES.items() if word.lower() == name.lower()), word.lower())
+    made.add_argument("-o", "--output", metavar="FILE", help="write it here instead of the terminal")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,8 +36,7 @@ def run(options: argparse.Namespace) -> int:
         from .schema.editor import editor_schema
         from .schema.tables import shipped
 
-        trainer = NAMES[options.what]
-        known = _mined(options.checkout, trainer) if options.checkout is not None else shipped(trainer)
+        known = _mined(options.checkout, options.what) if options.checkout is not None else shipped(options.what)
         assert known is not None  # every name has a table; a test holds that
         made = editor_schema(known)
     console.emit(json.dumps(made, ensure_ascii=True, separators=(",", ":")) + "\n", options.output)

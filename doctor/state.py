@@ -18,7 +18,7 @@ def state_folder() -> Path:
     """The absolute path of the state folder. It need not exist."""
     chosen = os.environ.get("ZDOCTOR_STATE")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return Path(os.path.expanduser(chosen)).absolute()
     from platformdirs import user_state_path
 
     return user_state_path("zdoctor", appauthor=False)

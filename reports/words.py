@@ -14,7 +14,11 @@ from ..doctor.rules import Rule
 
 PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
 SAFETY = {"safe": "safe", "ask": "your decision", "show": "by hand"}
-EFFECTS = {"none": "", "equivalent": ", same training", "changes-result": ", changes the training result"}
+EFFECTS = {
+    "none": "",
+    "equivalent": ", changes how the run trains, not its result",
+    "changes-result": ", changes the training result",
+}
 CRASHED = "crashed (our bug, please report)"
 # What no page, log or parser should get from a file name: control characters but tab and newline, overrides of the
 # writing direction, halves of characters, and what is no character.

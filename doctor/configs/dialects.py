@@ -60,6 +60,7 @@ DIALECTS = (
     ),
 )
 TRAINERS = tuple(dialect.trainer for dialect in DIALECTS)
+_CALLED = {name.lower(): name for name in TRAINERS} | {"musubi": "musubi-tuner"}
 _KEYS = {
     "json": re.compile(r'"(?:--)?([\w.-]+)"[ \t\r\n]*:'),
     "yaml": re.compile(r"^\ufeff?[\"']?([\w.-]+)[\"']?[ \t]*:", re.M),
@@ -67,6 +68,11 @@ _KEYS = {
     "shell": re.compile(r"(?:--|[\s/\\\"'.])([A-Za-z]\w+)(?=\.py|[\s=\"']|$)"),
     "env": re.compile(r"^\ufeff?[ \t]*(?:export[ \t]+)?(\w+)[ \t]*\+?=", re.M),
 }
+
+
+def trainer_called(word: str) -> str:
+    """The trainer that somebody means by `word`, in any case; the word itself where there is none."""
+    return _CALLED.get(word.lower(), word)
 
 
 def recognise(text: str, format: str) -> Dialect | None:

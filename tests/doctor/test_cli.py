@@ -44,6 +44,9 @@ def run(*words: str) -> int:
         (["check", "--select", "read-only-pth", *KAGGLE], 2, "Did you mean read-only-path?"),
         (["check", "--machine", "README.md", "examples/kaggle_zimage.yaml"], 2, "is no machine file"),
         (["check", "--machine", "no.json", "examples/kaggle_zimage.yaml"], 2, "there is no such file"),
+        (["check", "--machine", "py.typed", "examples/kaggle_zimage.yaml"], 2, "is no machine file: it is empty"),
+        (["run", "examples/kaggle_zimage.yaml"], 2, "is a config, not a command"),
+        (["schema", "musubi-tunr"], 2, "Did you mean musubi-tuner?"),
         (["check", "--formt", "json"], 2, "unrecognized arguments: --formt\n  Did you mean --format?"),
         (["train", "a.yaml", "--max-minuts=30"], 2, "Did you mean --max-minutes?"),
         (["check", "--nonsense"], 2, "zdoctor check --help shows every option."),
@@ -54,6 +57,8 @@ def run(*words: str) -> int:
         ([], 2, "required"),
         (["fix", "--apply", *KAGGLE], 2, "can be looked at, not repaired"),
         (["explain", "XYZ001"], 2, "there is no rule"),
+        (["explain", "pth03"], 2, "Did you mean PTH003?"),
+        (["explain", "examples/kaggle_zimage.yaml"], 2, "is a config, not a log.\n  zdoctor check examples/kagg"),
         (["explain", "training"], 2, "and no such file"),
         (["explain", "examples"], 2, "examples is a folder, not a log"),
         (["explain", "py.typed"], 2, "py.typed is empty"),
@@ -331,3 +336,23 @@ def test_a_decision_can_be_typed(
     capsys.readouterr()
     assert config.read_text(encoding="utf-8") == healthy
     assert run("check", config.name, *words) == 0
+
+
+@pytest.mark.parametrize("words", [["check", *KAGGLE], ["history"], ["fix", *KAGGLE]])
+def test_without_a_home_folder_nothing_is_guessed(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a container that runs under a number nobody gave a name."""
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert run(*words) == 2
+    assert capsys.readouterr().err.startswith("zdoctor: HOME is not set")
+
+
+def test_a_fix_says_where_the_errors_are_that_it_has_no_repair_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(Path(KAGGLE[0]).read_text(encoding="utf-8"), encoding="utf-8")
+    assert run("fix", str(config), "--select", "TRN001,PTH004") == 1
+    said = capsys.readouterr().out
+    assert "Left to you:" in said and f"next: zdoctor check {config}" in said

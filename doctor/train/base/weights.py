@@ -40,7 +40,7 @@ def cache_folder() -> Path:
     """Where weights are kept: below ZDOCTOR_CACHE, else below the user's cache folder. It need not exist."""
     chosen = os.environ.get("ZDOCTOR_CACHE")
     if chosen:
-        return Path(chosen).expanduser().absolute() / "weights"
+        return Path(os.path.expanduser(chosen)).absolute() / "weights"
     from platformdirs import user_cache_path
 
     return user_cache_path("zdoctor", appauthor=False) / "weights"
