@@ -8,7 +8,15 @@ from functools import partial
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
 from ..config.inert import without_effect
-from .options import TRAINER, on, text
+from .options import TRAINER, arriving, number, on, text
+
+# Their default, and what does the same without DeepSpeed.
+_DEEPSPEED = {
+    "adam_beta1": (0.9, "optimizer_beta1, together with optimizer_beta2,"),
+    "adam_beta2": (0.999, "optimizer_beta2, together with optimizer_beta1,"),
+    "adam_weight_decay": (0.01, "optimizer_config: weight_decay=…"),
+    "adam_epsilon": (1e-8, "optimizer_config: eps=…"),
+}
 
 
 @rule("SIM004", "note", "inert-option", trainers=TRAINER)
@@ -17,11 +25,13 @@ def inert_option(config: Config, run: Run) -> Iterator[Finding]:
 
     What: group_offload_use_stream while gradient checkpointing is on, which it is unless it is switched off;
     group_offload_vae and group_offload_text_encoder; use_dora on a model that Quanto quantized; LoftQ on a quantized
-    model.
+    model; adam_beta1, adam_beta2, adam_weight_decay and adam_epsilon without DeepSpeed; learning_rate with prodigy.
     Why: The flags stand in guides as one bundle. The trainer switches the streams off because recomputed layers come
     in another order than they were fetched in, and leaves the VAE and the text encoders out of the offloading always.
+    Its optimizers have settings of their own, which optimizer_config changes; those of prodigy hold a learning rate.
     Repair: Nothing has to change.
-    Upstream: SimpleTuner simpletuner/helpers/models/common.py configure_group_offload, helpers/utils/offloading.py
+    Upstream: SimpleTuner simpletuner/helpers/models/common.py configure_group_offload, helpers/utils/offloading.py,
+    helpers/training/optimizer_param.py
     Signature: Disabling group offload streams because gradient checkpointing replays layers during backward
     """
     inert = partial(without_effect, config, run)
@@ -35,6 +45,11 @@ def inert_option(config: Config, run: Run) -> Iterator[Finding]:
         yield inert("use_dora", "the trainer switches it off for a model that Quanto quantized")
     if text(run, "lora_init_type") == "loftq" and precision != "no_change":
         yield inert("lora_init_type", "LoftQ is replaced by the default for a quantized model")
+    for name, (default, instead) in _DEEPSPEED.items() if not arriving(run, "deepspeed_config") else ():
+        if arriving(run, name) is not None and number(run, name) != default:
+            yield inert(name, "only DeepSpeed looks at it. {instead} does what it says", instead=instead)
+    if text(run, "optimizer") == "prodigy" and number(run, "learning_rate", 1.0) != 1:
+        yield inert("learning_rate", "the trainer makes prodigy with a rate of 1")
 
 
 @rule(

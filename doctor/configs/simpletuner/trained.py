@@ -14,10 +14,11 @@ from ...model import Run, Schema, Value
 from ..defaults import same, short
 from ..written import with_leaves
 from .datasets import TRAINED
+from .optimizers import OBEYED, optimizer_of, rate_of, refused_optimizer
 from .options import Options
 from .run import KEYS
 
-_OBEYED = frozenset(KEYS.values()) | {
+_OBEYED = frozenset((*KEYS.values(), *OBEYED)) | {
     *(
         "model_type",
         "model_family",
@@ -46,7 +47,8 @@ AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
 _NO_ATTENTION = r"^(?!.*\.(?:attn|attention)\.)"
 # Their updates are bounded by themselves: the trainer clips nothing for them.
 _UNCLIPPED = ("optimi-stableadamw", "prodigy")
-# how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt
+# how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt. Those of adam_…
+# count with DeepSpeed only, which trains no LoRA.
 _WITHOUT_EFFECT = re.compile(
     r"(?:validation|validate|tracker|webhook|aws|disk_low|dynamo|sdnq|hub|model_card|ramtorch|group_offload|musubi"
     r"|vae_(?:batch|cache|enable)|text_cache|debug|print|dataloader_prefetch|gradient_checkpointing|offload|nsfw|wan"
@@ -58,6 +60,7 @@ _WITHOUT_EFFECT = re.compile(
     r"|preserve_data_backend_cache|read_batch_size|write_batch_size|text_encoder_batch_size|torch_num_threads"
     r"|set_grads_to_none|aspect_bucket_\w+|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
     r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
+    r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
     r"|maximum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
 )
 _OF_SETS = frozenset(
@@ -99,25 +102,13 @@ _OF_SETS = frozenset(
 )
 _CACHES = ("text_embeds", "image_embeds")
 _STRATEGIES = ("textfile", "instanceprompt", "filename")
-OPTIMIZERS = {
-    "adamw_bf16": "adamw",
-    "torch-adamw": "adamw",
-    "optimi-adamw": "adamw",
-    "bnb-adamw": "adamw",
-    "bnb-adamw8bit": "adamw8bit",
-    "torch-adam": "adam",
-    "optimi-lion": "lion",
-    "bnb-lion": "lion",
-    "bnb-lion8bit": "lion8bit",
-    "prodigy": "prodigy",
-}
 
 
 def refusals(run: Run, schema: Schema) -> list[str]:
     """Why the runner must not train this run, a sentence each with its place; empty when it may."""
     return [
         f"{what}{'' if (where := run.where(name)).line is None else f' ({where.path}:{where.line})'}."
-        for name, what in (*_options(run, schema), *_numbers(run), *_sets(run))
+        for name, what in (*_options(run, schema), *_numbers(run), *refused_optimizer(run), *_sets(run))
     ]
 
 
@@ -186,8 +177,12 @@ def differences(run: Run) -> list[str]:
         made.append("pictures have sides in steps of 16 pixels (SimpleTuner: 64), and small ones are not enlarged")
     if run.steps < 1 and run.batch_size > 1:
         made.append("the batches of an epoch are counted by these sizes")
-    if run.optimizer in OPTIMIZERS and run.optimizer != OPTIMIZERS[run.optimizer]:
-        made.append(f"the optimizer is {OPTIMIZERS[run.optimizer]}, with zdoctor's settings, for {run.optimizer}")
+    name = optimizer_of(run)[0]
+    if run.optimizer == "prodigy":
+        made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
+    elif name != run.optimizer:
+        first = " (whose first twenty steps are smaller)" if run.optimizer == "adamw_bf16" else ""
+        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {run.optimizer}{first}")
     if Options(run.settings).number("lora_dropout", 0.1) > 0:
         made.append(
             "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
@@ -224,9 +219,12 @@ def as_trained(run: Run) -> Run:
             settings[f"{dataset.key}/square_crop"] = replace(crop, value=True)
             random = own.text("crop_style", "random") == "random"
             settings[f"{dataset.key}/random_crop"] = replace(crop, value=random)
+    optimizer, optimizer_settings = optimizer_of(run)
     return replace(
         run,
-        optimizer=OPTIMIZERS.get(run.optimizer, run.optimizer),
+        optimizer=optimizer,
+        optimizer_settings=optimizer_settings,
+        learning_rate=rate_of(run),
         scheduler_settings=_schedule(run, options),
         timestep_type="drawn",
         max_grad_norm=0.0 if run.optimizer in _UNCLIPPED else run.max_grad_norm,

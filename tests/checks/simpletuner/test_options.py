@@ -51,6 +51,9 @@ SICK: Sequence[tuple[dict[str, Any], str, str]] = [
     ({"group_offload_use_stream": True, "enable_group_offload": True}, "SIM004", "no effect"),
     ({"group_offload_vae": True}, "SIM004", "never offloads"),
     ({"use_dora": True, "base_model_precision": "int8-quanto"}, "SIM004", "switches it off"),
+    ({"adam_weight_decay": 0.0}, "SIM004", "optimizer_config: weight_decay=… does what it says"),
+    ({"adam_beta2": "0.99"}, "SIM004", "only DeepSpeed looks at it"),
+    ({"optimizer": "prodigy", "learning_rate": 1e-4}, "SIM004", "with a rate of 1"),
     ({"enable_group_offload": True, "base_model_precision": "int8-quanto"}, "SIM005", "int8-quanto"),
     (
         {"model_flavour": "base", "pretrained_model_name_or_path": "Tongyi-MAI/Z-Image-Turbo"},
@@ -97,6 +100,9 @@ HARMLESS: Sequence[dict[str, Any]] = [
     {"mixed_precision": "no", "base_model_precision": "no_change", "optimizer": "adamw_bf16"},
     {"save_total_limit": 3, "checkpointing_steps": 50, "vae_cache_preprocess": True, "repeats": 3},
     {"--seed": 3},
+    {"adam_weight_decay": 0.01, "adam_epsilon": 1e-08, "adam_beta1": 0.9, "adam_beta2": 0.999},
+    {"optimizer": "prodigy", "learning_rate": 1},
+    {"optimizer_config": "weight_decay=0.0,eps=1e-8", "optimizer_beta1": 0.9, "optimizer_beta2": 0.99},
 ]
 
 

@@ -1,0 +1,1 @@
+"""What the runner makes of SimpleTuner configs, part by part."""
