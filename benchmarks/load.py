@@ -48,7 +48,8 @@ def build(folder: Path, config: Mapping[str, Any] = CONFIG, shard: int = SHARD) 
     """Write a transformer; returns its parameters, its bytes when quantized in eight bits, the largest tensor's."""
     import torch
 
-    from zdoctor.doctor.train.base.load import build_empty, linears
+    from zdoctor.doctor.train.base.install import linears
+    from zdoctor.doctor.train.base.load import build_empty
     from zdoctor.doctor.train.families import zimage
 
     (folder / "config.json").write_text(json.dumps(config))
@@ -116,7 +117,7 @@ def diffusers(folder: Path, quantizer: str) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
 
-    from zdoctor.doctor.train.base.load import linears, replace
+    from zdoctor.doctor.train.base.install import linears, replace
     from zdoctor.doctor.train.base.quantize import QuantizedLinear, quantize_rows
     from zdoctor.doctor.train.families import zimage
 

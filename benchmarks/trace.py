@@ -27,8 +27,8 @@ from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
 from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.train.base.blocks import checkpointing, use_half
-from zdoctor.doctor.train.base.load import linears
-from zdoctor.doctor.train.base.load import replace as put
+from zdoctor.doctor.train.base.install import linears
+from zdoctor.doctor.train.base.install import replace as put
 from zdoctor.doctor.train.base.quantize import QuantizedLinear
 from zdoctor.doctor.train.families import flux, zimage
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable

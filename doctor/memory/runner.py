@@ -28,7 +28,7 @@ from .phases import (
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
 ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))
 LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/encode/strips.py
-# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/base/load.py, quantize.py.
+# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/base/install.py, quantize.py.
 COPIES, PIECE = 3, 1 << 26
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .allocator import free_memory, keep_memory, return_memory
 from .base.blocks import compile_blocks, suit_cpu, use_half
-from .base.load import check_no_meta
+from .base.install import check_no_meta
 from .base.offload import offload_share
 from .base.opened import Base, identity_of, load_weights, open_base
 from .data.epochs import counted

@@ -19,7 +19,8 @@ from ..output.save import file_digest
 from ..place import Place
 from ..settings.names import KINDS
 from .adapter import Delta, read_adapter
-from .load import build_empty, fill, linears, sources, transformer_entries
+from .install import linears
+from .load import build_empty, fill, sources, transformer_entries
 from .part import check_parts, component
 from .quantize import Kind
 from .shard import Shares, told

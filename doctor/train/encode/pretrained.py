@@ -35,7 +35,7 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
 
 def load_file(make: Any, file: Path, dtype: torch.dtype) -> Any:
     """The diffusers model of class `make` that a file of its own holds, frozen, on the CPU. Raises TrainError."""
-    from ..base.load import install_tensors, read_tensors
+    from ..base.install import install_tensors, read_tensors
 
     with torch.device("meta"):
         model = make.from_config(config_of(file, make.__name__))

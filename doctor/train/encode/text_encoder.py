@@ -39,7 +39,7 @@ def load_streamed(make: Any, place: Path, kind: Kind, dtype: torch.dtype, device
 
     `place` is its folder, or the file that holds it.
     """
-    from ..base.load import install_tensors, linears, read_tensors
+    from ..base.install import install_tensors, linears, read_tensors
 
     of = make.config_class
     config = of(**config_of(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...architectures.network import lokr_shapes
-from ..base.load import device_of
+from ..base.install import device_of
 
 
 class LokrLinear(nn.Module):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...architectures.network import lokr_factor, lokr_rank
 from ...model.run import Run
 from ..base.adapter import Delta
-from ..base.load import device_of, linears, replace
+from ..base.install import device_of, linears, replace
 from ..base.quantize import QuantizedLinear
 from ..families import family_of
 from .lokr import LokrLinear

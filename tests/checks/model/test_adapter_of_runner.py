@@ -14,7 +14,8 @@ from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.load import build_empty, linears
+from zdoctor.doctor.train.base.install import linears
+from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.errors import TrainError
 from zdoctor.tests.flux import healthy_flux
 from zdoctor.tests.models import NO_HUB, probed, run_of

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.load import build_empty, fill, linears
+from zdoctor.doctor.train.base.install import linears
+from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.families import flux as family

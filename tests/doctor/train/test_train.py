@@ -21,7 +21,8 @@ from torch import Tensor
 from zdoctor.doctor.model.run import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.load import build_empty, fill, linears
+from zdoctor.doctor.train.base.install import linears
+from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
 from zdoctor.doctor.train.output.sample import denoise

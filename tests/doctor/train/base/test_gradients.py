@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.train.base.blocks import checkpointing
-from zdoctor.doctor.train.base.load import build_empty, fill, replace
+from zdoctor.doctor.train.base.install import replace
+from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
 from zdoctor.doctor.train.families import family_of
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable

@@ -14,7 +14,8 @@ from torch import nn
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.load import build_empty, check_no_meta, fill, linears, transformer_folder
+from zdoctor.doctor.train.base.install import check_no_meta, linears
+from zdoctor.doctor.train.base.load import build_empty, fill, transformer_folder
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear, dequantize, quantize_rows
 from zdoctor.doctor.train.families import zimage
 

@@ -20,7 +20,8 @@ from torch import Tensor
 from zdoctor.doctor.model.run import Run, SamplePrompt
 from zdoctor.doctor.train import TrainError, TrainResult, train
 from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.load import build_empty, fill, linears
+from zdoctor.doctor.train.base.install import linears
+from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.base.quantize import Kind
 from zdoctor.doctor.train.base.shard import Shares, part
 from zdoctor.doctor.train.base.tensorfiles import Entry
