@@ -168,7 +168,7 @@ def fill(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The small pieces of `read_tensors` gain nothing from threads; waiting for those made a busy CPU 16 times as slow."""
+    """The pieces of `read_tensors` gain nothing from threads; waiting for them made a busy CPU 16 times as slow."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
