@@ -25,8 +25,9 @@ def keep_memory() -> None:
 def free_memory() -> None:
     """Give back what a dropped model held."""
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    device = torch.accelerator.current_accelerator()  # of the kind that this PyTorch was built for
+    if device is not None and (device.type != "mps" or torch.backends.mps.is_available()):
+        torch.get_device_module(device).empty_cache()
 
 
 def _mallopt(mmap_threshold: int, trim_threshold: int, *, trim: bool = False) -> None:

@@ -30,6 +30,13 @@ def explained_imports() -> Iterator[None]:
         raise TrainError(
             f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
         ) from error
+    except ValueError as error:
+        if "AttentionBackendName" not in str(error):
+            raise
+        raise TrainError(
+            f"The environment variable DIFFUSERS_ATTN_BACKEND names no attention of this diffusers ({error}). Remove "
+            "it; the runner's attention is PyTorch's own."
+        ) from error
     except RuntimeError as error:  # diffusers' own for whatever went wrong in a package that it imports
         raise TrainError(
             f"The import of diffusers fails: {_first(error)} A package in this environment does not fit the others, "

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .allocator import free_memory, keep_memory, return_memory
+from .base.attention import VARIABLE, use_kernel
 from .base.blocks import compile_blocks, suit_cpu, use_half
 from .base.install import check_no_meta
 from .base.offload import offload_share
@@ -44,7 +45,8 @@ def run_training(job: Job) -> TrainResult:
     began = time.monotonic()
     return_memory()
     free_memory()  # an earlier run of the config: the text encoder's process needs the room on the GPU
-    place = place_of(job)
+    with explained():
+        place = place_of(job)
     job.progress.phase("Checking the model files")
     base = open_base(job)
     if place.device.type == "cpu" and max(columns for _, columns in targets(base.model).values()) <= SMALL:
@@ -130,6 +132,8 @@ def _made(
     """The loaded model with its network, and what trains and paints with it. Raises TrainError."""
     run, model, progress = job.run, base.model, job.progress
     shapes = targets(model, left_out(run))
+    if other := use_kernel(model):
+        progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
     if place.arithmetic.half:
         use_half(model)
     elif place.device.type == "cpu" and not place.compiled:

@@ -7,6 +7,8 @@ scores and softmax are float32 here too.
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,23 @@ kernel = functional.scaled_dot_product_attention
 KEPT = 16 << 20
 # So many scores are computed at a time: what they are made into next finds them in the cache.
 PART = 1 << 20
+# Names the kernel of all of diffusers' attention; some of them have no backward pass and say nothing of it.
+VARIABLE, NATIVE = "DIFFUSERS_ATTN_BACKEND", "native"
+
+
+def use_kernel(model: Any) -> str:
+    """Let the blocks call torch's attention, or what stands for it; another one that the environment asks for, or "".
+
+    Others would go past the scaled products of float16, and of SageAttention no gradient comes back.
+    """
+    about = logging.getLogger("diffusers.models.modeling_utils")  # it warns that this is an experimental feature
+    before, about.disabled = about.disabled, True
+    try:
+        model.set_attention_backend(NATIVE)
+    finally:
+        about.disabled = before
+    asked = os.environ.get(VARIABLE, NATIVE)
+    return "" if asked == NATIVE else asked
 
 
 def attend_by(attention: Callable[..., Tensor], block: nn.Module) -> None:

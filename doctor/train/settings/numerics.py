@@ -34,6 +34,8 @@ def numerics(wanted: str, place: torch.device) -> Numerics:
         return on_cpu(dtype, brain=has_bfloat16(), half=has_float16())
     if place.type == "cuda":
         return on_cuda(dtype, torch.cuda.get_device_name(place), torch.cuda.get_device_capability(place))
+    if place.type == "mps" and dtype == torch.bfloat16 and not torch.backends.mps.is_macos_or_newer(14, 0):
+        return Numerics(torch.float32, note="PyTorch has bfloat16 on MPS from macOS 14 on: float32 is used.")
     return Numerics(torch.float32, half=True) if dtype == torch.float16 else Numerics(dtype)
 
 

@@ -3,8 +3,8 @@
     python -m zdoctor.tests.doctor.train.card  < [{"run": {…}, "model": …, "adapter": …, "images": …, "output": …}]
 
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
-changes of RUN; the answer, the last line, is for each the losses, the evaluations, the files of the samples and
-how many tensors were on the card as each phase began.
+changes of RUN; the answer, the last line, is for each the losses, the evaluations, the files of the samples, how many
+tensors were on the card as each phase began, and how often it gave free memory back.
 With "fails", (a step, what CUDA says), the card works no more after that step, and the answer is its error.
 """
 
@@ -30,6 +30,7 @@ from .patient import Recorder, run_with
 
 CARD = "card:0"
 COPIES = ("aten::_to_copy", "aten::copy_")
+emptied: list[None] = []  # one for each time that the card gave back what is free
 failed: list[str] = []  # what the card says to whatever is asked of it
 
 
@@ -118,6 +119,9 @@ class _Module:
 
     def manual_seed_all(self, seed: int) -> None: ...
 
+    def empty_cache(self) -> None:
+        emptied.append(None)
+
     def _is_in_bad_fork(self) -> bool:
         return False
 
@@ -144,6 +148,7 @@ def main() -> None:
         samples = tuple(SamplePrompt(**sample) for sample in one["run"].pop("samples", ()))
         at, words = one.get("fails", (0, ""))
         failed.clear()
+        emptied.clear()
 
         def fail(step: int, at: int = at, words: str = words) -> None:
             failed.extend([words] * (step == at))
@@ -161,7 +166,7 @@ def main() -> None:
                     held_out=1,
                     progress=watch,
                 )
-            answers.append([result.losses, result.evaluations, result.samples, watch.there])
+            answers.append([result.losses, result.evaluations, result.samples, watch.there, len(emptied)])
         except TrainError as error:
             answers.append(str(error))
     print(json.dumps(answers))

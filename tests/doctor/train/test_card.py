@@ -54,8 +54,9 @@ def test_a_run_on_a_card_is_that_on_the_cpu(
     assert done.returncode == 0, done.stderr
     *runs, gone = json.loads(done.stdout.splitlines()[-1])
     assert "GPU failed" in gone and f"save is of step 1 ({tmp_path / 'gone/circles_000000001.safetensors'})" in gone
-    for result, (losses, evaluations, samples, there) in zip(here, runs, strict=True):
+    for result, (losses, evaluations, samples, there, emptied) in zip(here, runs, strict=True):
         loading = next(phase for phase in there if phase.startswith("Loading the transformer"))
+        assert emptied >= 2 + bool(samples)  # as it starts, after the VAE has encoded, and after it has painted
         before = there["Checking the model files"]  # some of an earlier run
         assert there["Reading the dataset"] == there[loading] == before  # the adapter waits on the CPU
         assert losses == pytest.approx(result.losses, rel=1e-5)

@@ -29,6 +29,12 @@ def test_a_torchvision_for_another_pytorch_is_named(tmp_path: Path) -> None:
     assert "torchvision, xformers or torchao" in done.stdout
 
 
+def test_an_attention_that_diffusers_does_not_know_is_named() -> None:
+    environment = {**os.environ, "DIFFUSERS_ATTN_BACKEND": "fastest"}
+    done = subprocess.run([sys.executable, "-c", TRAIN], env=environment, capture_output=True, text=True, check=True)
+    assert "DIFFUSERS_ATTN_BACKEND names no attention of this diffusers ('fastest' is not" in done.stdout
+
+
 LEAN = """
 import sys
 from zdoctor.doctor.train.imports import import_lean

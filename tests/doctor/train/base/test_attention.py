@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from diffusers.models.attention_dispatch import AttentionBackendName, _AttentionBackendRegistry
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from zdoctor.doctor.train.base import attention, blocks
-from zdoctor.doctor.train.base.attention import products
+from zdoctor.doctor.train.base.attention import VARIABLE, products, use_kernel
 from zdoctor.doctor.train.base.blocks import backward_blocks, blocks_of, suit_cpu
 from zdoctor.doctor.train.network.lora import targets
 
+from ..patient import Recorder, go, run_with
 from .test_gradients import base, gradients
 
 # The rounding of bfloat16.
@@ -99,3 +102,29 @@ def test_it_stands_in_the_place_of_the_kernel_in_every_block(
     with pytest.raises(TypeError):
         blocks_of(model)[0]()
     assert scaled_dot_product_attention is torch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.mark.parametrize("name", ["tiny", "flux"])
+def test_another_attention_of_diffusers_is_not_asked_for(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable makes diffusers take FlashAttention, here without its package: the model itself then fails."""
+    folder = request.getfixturevalue(name)
+    plain = gradients(base(folder, "int8"))
+    monkeypatch.setenv(VARIABLE, "flash")
+    monkeypatch.setattr(_AttentionBackendRegistry, "_active_backend", AttentionBackendName.FLASH)
+    with pytest.raises(TypeError, match="not callable"):
+        gradients(base(folder, "int8"))
+    model = base(folder, "int8")
+    assert use_kernel(model) == "flash"
+    found = gradients(model)
+    assert found.keys() == plain.keys() and all(torch.equal(found[key], plain[key]) for key in plain)
+
+
+def test_a_run_says_that_it_is_not(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "sage")
+    said = Recorder()
+    go(run_with(steps=1, batch_size=1), tiny, circles, tmp_path, progress=said)
+    assert any(f"{VARIABLE}=sage has no effect" in note for note in said.notes)

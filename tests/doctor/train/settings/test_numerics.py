@@ -49,6 +49,22 @@ def test_processors(wanted: torch.dtype, brain: bool, half: bool, dtype: torch.d
     assert bool(found.note) == (wanted != FULL and (found.dtype, found.half) == (FULL, False))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "new", "dtype", "half"),
+    [
+        ("bf16", True, BRAIN, False),
+        ("bf16", False, FULL, False),
+        ("fp16", False, FULL, True),
+        ("fp32", False, FULL, False),
+    ],
+)
+def test_a_mac(wanted: str, new: bool, dtype: torch.dtype, half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By torch's sources it refuses bfloat16 on MPS before macOS 14."""
+    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: new or major < 14)
+    found = numerics.numerics(wanted, torch.device("mps"))
+    assert (found.dtype, found.half, "macOS 14" in found.note) == (dtype, half, wanted == "bf16" and not new)
+
+
 def test_every_name_is_a_type_of_torch() -> None:
     assert {getattr(torch, name) for name in DTYPES.values()} == {FULL, BRAIN, HALF}
 
