@@ -17,6 +17,7 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def rewrite(journal: Journal, n: int, path: Path, temporary: Path, data: bytes) 
 
 def _take_after(descriptor: int, path: Path, temporary: Path, info: os.stat_result) -> None:
     """Give the temporary file the owner, mode and extended attributes of the file it will replace."""
-    if hasattr(os, "fchown") and (info.st_uid, info.st_gid) != (os.geteuid(), os.getegid()):
+    if sys.platform != "win32" and (info.st_uid, info.st_gid) != (os.geteuid(), os.getegid()):
         os.fchown(descriptor, info.st_uid, info.st_gid)
     shutil.copystat(path, temporary)
     os.utime(temporary)

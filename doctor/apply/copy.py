@@ -6,6 +6,7 @@ import errno
 import hashlib
 import mmap
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,7 +167,7 @@ def is_steady(path: Path) -> bool:
 def _past_the_cache(writer: IO[bytes], wanted: bool) -> bool:
     """Let what is written go to the disk by itself (O_DIRECT), which saves a copy in memory and does not push out of
     it what others cached; or no longer. Returns whether that changed anything: not every file system can."""
-    if not hasattr(os, "O_DIRECT"):
+    if sys.platform != "linux":
         return False
     import fcntl
 
@@ -193,10 +194,10 @@ def _write_all(writer: IO[bytes], block: memoryview) -> None:
 
 def reflink(source: int, target: int) -> bool:
     """Let an empty file share the blocks of another; False where the system or the file system cannot."""
-    try:
-        import fcntl
-    except ImportError:
+    if sys.platform != "linux":
         return False
+    import fcntl
+
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError as error:
@@ -208,7 +209,7 @@ def reflink(source: int, target: int) -> bool:
 
 def can_reflink(source: Path, folder: Path) -> bool:
     """Whether a copy of `source` in `folder` would share its blocks. Tried on a file without a name."""
-    if not hasattr(os, "O_TMPFILE"):
+    if sys.platform != "linux":
         return False
     try:
         reader = os.open(source, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place would never open

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -186,19 +187,19 @@ def locked(state: Path) -> Iterator[None]:
 
 def take_lock(descriptor: int) -> None:
     """Lock an open file without waiting; OSError when another process holds it."""
-    try:
-        import fcntl
-    except ImportError:
+    if sys.platform == "win32":
         import msvcrt
 
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         return
+    import fcntl
+
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def sync_folder(folder: Path) -> None:
     """Force the names in a folder to disk, where the system can: Windows cannot, some file systems refuse."""
-    if os.name == "nt":
+    if sys.platform == "win32":
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY)

@@ -216,12 +216,12 @@ def _peak() -> int:
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         import psutil
 
-        return int(psutil.Process().memory_info().rss)
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
     return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 

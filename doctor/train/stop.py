@@ -65,7 +65,9 @@ def limit(minutes: float) -> float:
 
 def stopping() -> list[signal.Signals]:
     """The signals that ask to stop; that of a closed terminal not where it is ignored, as under nohup."""
-    closed = [] if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    if sys.platform == "win32":
+        return [signal.SIGINT, signal.SIGTERM, signal.SIGBREAK]
+    closed = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, *closed]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from zdoctor.doctor.run_command import _explained, config_in
-from zdoctor.doctor.stream import Ended
+from zdoctor.doctor.stream import Ended, _in_pipes, as_a_shell_finds, as_in_a_console
 from zdoctor.tests.configs_on_disk import write_config
 
 posix = pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")
@@ -271,3 +272,21 @@ def test_in_a_terminal_the_program_has_one_too(tmp_path: Path) -> None:
             break
     status = os.waitpid(pid, 0)[1]
     assert os.waitstatus_to_exitcode(status) == 130
+
+
+def test_through_a_pipe_python_writes_what_a_console_of_windows_takes() -> None:
+    """Without UTF-8 a snowman ends the trainer, which in the console itself would have shown it."""
+    code_page = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    words = [sys.executable, "-c", "print(chr(0x2603))"]
+    plain = {name: value for name, value in code_page.items() if name != "PYTHONIOENCODING"}
+    assert b"UnicodeEncodeError" in _in_pipes(words, plain).errors
+    assert _in_pipes(words, as_in_a_console(plain)).tail.strip() == "\u2603".encode()
+    assert as_in_a_console({"PYTHONIOENCODING": "gbk"})["PYTHONIOENCODING"] == "gbk"
+
+
+def test_programs_are_those_that_a_shell_would_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / Path(sys.executable).name
+    shutil.copy(sys.executable, mine)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert as_a_shell_finds([mine.name, "run.py"]) == [str(mine), "run.py"]
+    assert as_a_shell_finds(["no-such-program"]) == ["no-such-program"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -63,23 +64,25 @@ def mount_of(path: str, mounts: Sequence[MountLine]) -> MountLine | None:
     return next((m for m in mounts if path == m.point or path.startswith(m.point.rstrip("/") + "/")), None)
 
 
-def device_of(path: str, mounts: Sequence[MountLine], sys: str = "/sys", layers: int = MOST_LAYERS) -> Device | None:
+def device_of(
+    path: str, mounts: Sequence[MountLine], sysfs: str = "/sys", layers: int = MOST_LAYERS
+) -> Device | None:
     """What a file or folder lies on, None where that cannot be told (ZFS, a layer outside of this container)."""
-    if layers <= 0:
+    if sys.platform == "win32" or layers <= 0:
         return None
     mount = mount_of(path, mounts)
     try:
         number = os.stat(path).st_dev
         if os.major(number):
-            return _of_number(f"{os.major(number)}:{os.minor(number)}", mounts, sys, layers)
+            return _of_number(f"{os.major(number)}:{os.minor(number)}", mounts, sysfs, layers)
         if mount is None:
             return None
         if mount.filesystem == "overlay":
             below = _below_overlay(path, mount)
-            return device_of(os.path.realpath(below), mounts, sys, layers - 1) if below else None
+            return device_of(os.path.realpath(below), mounts, sysfs, layers - 1) if below else None
         if mount.source.startswith("/dev/"):  # btrfs: the numbers of its files are no disk's
             number = os.stat(mount.source).st_rdev
-            return _of_number(f"{os.major(number)}:{os.minor(number)}", mounts, sys, layers)
+            return _of_number(f"{os.major(number)}:{os.minor(number)}", mounts, sysfs, layers)
     except OSError:
         return None
     return None
@@ -99,15 +102,15 @@ def _below_overlay(path: str, mount: MountLine) -> str | None:
     return None
 
 
-def _of_number(number: str, mounts: Sequence[MountLine], sys: str, layers: int) -> Device | None:
-    folder = os.path.realpath(f"{sys}/dev/block/{number}")
+def _of_number(number: str, mounts: Sequence[MountLine], sysfs: str, layers: int) -> Device | None:
+    folder = os.path.realpath(f"{sysfs}/dev/block/{number}")
     if not os.path.isdir(folder):
         return None
     found: list[tuple[str, str, Device]] = []
     for disk in _disks(folder, layers):
         backing = _text(f"{disk}/loop/backing_file")
         if backing is not None:
-            below = device_of(os.path.realpath(backing), mounts, sys, layers - 1)
+            below = device_of(os.path.realpath(backing), mounts, sysfs, layers - 1)
             if below is None:
                 return None
             through_memory = _text(f"{disk}/loop/dio") != "1"

@@ -35,6 +35,8 @@ def _libc() -> ctypes.CDLL:
 
 def _mincore(handle: int, offset: int, length: int) -> int | None:
     """Mapping a file reads nothing of it."""
+    if sys.platform == "win32":
+        return None
     libc, page = _libc(), os.sysconf("SC_PAGESIZE")
     start = offset // page * page
     length += offset - start

@@ -6,6 +6,7 @@ import json
 import math
 import mmap
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import FileIO
@@ -196,7 +197,7 @@ def view(buffer: bytearray | mmap.mmap, entry: Entry, offset: int = 0) -> Tensor
 
 def _forget(descriptor: int, entry: Entry) -> None:
     """Drop the pages just read from the page cache, where the system offers it."""
-    if hasattr(os, "posix_fadvise"):
+    if sys.platform == "linux":
         os.posix_fadvise(descriptor, entry.start, entry.size, os.POSIX_FADV_DONTNEED)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -63,7 +64,7 @@ def _begin(stream: BinaryIO, offset: int, size: int) -> None:
 
     The advice is to drop them from memory, which the system does only with what the disk has already: nearly nothing.
     """
-    if hasattr(os, "posix_fadvise"):
+    if sys.platform == "linux":
         stream.flush()
         with suppress(OSError):
             os.posix_fadvise(stream.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
