@@ -7,6 +7,19 @@ WIDTHS = {
     **dict.fromkeys(("fp16", "half", "float16", "bf16", "bfloat16"), 2),
     **dict.fromkeys(("8bit", "e4m3fn", "float8"), 1),
 }
+# What zdoctor's own runner stores the frozen weights as, by the names of trainers.
+KINDS: dict[str | None, str] = {
+    None: "none",
+    "none": "none",
+    "int8": "int8",
+    "qint8": "int8",
+    "float8": "float8",
+    "qfloat8": "float8",
+    "qfloat8_e4m3fn": "float8",
+    "nf4": "nf4",
+    "uint4": "nf4",
+    "qint4": "nf4",
+}
 # Optimizer state in bytes per trained parameter.
 _STATES = {
     "adamw8bit": 2.1,

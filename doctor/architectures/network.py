@@ -20,6 +20,34 @@ def lokr_rank(run: Run) -> int | None:
     return None if run.setting("network/lokr_full_rank", True) else run.rank
 
 
+def scale(run: Run) -> float:
+    """What B @ A is multiplied by: 1, as in ai-toolkit, or alpha / rank where the config's own trainer does that."""
+    return float(run.setting("network/scale", 1.0))
+
+
+def left_out(run: Run) -> str:
+    """A pattern of the Linears that the config's own trainer leaves out, "" where it takes them all."""
+    return str(run.setting("network/left_out", ""))
+
+
+def plus(run: Run) -> float:
+    """How many times the learning rate B has (LoRA+)."""
+    return float(run.setting("network/plus", 1.0))
+
+
+def described(run: Run) -> str:
+    """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
+    if run.network_type != "lokr":
+        words = {
+            f"alpha {scale(run) * run.rank:g}": scale(run) != 1.0,
+            f"LoRA+ {plus(run):g}": plus(run) != 1.0,
+            f"without {left_out(run)}": bool(left_out(run)),
+        }
+        return ", ".join([str(run.rank), *(word for word, said in words.items() if said)])
+    rank = lokr_rank(run)
+    return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)})"
+
+
 def offloaded_share(run: Run) -> float:
     """Which share of the blocks' frozen weights stays in host memory: ai-toolkit's layer_offloading."""
     never = run.trainer == "ai-toolkit" and run.architecture in NEVER_OFFLOADED

@@ -29,10 +29,3 @@ def hides(path: str, name: str) -> str:
     part = next((part for part in PASSED_OVER if part in path and part not in name), "")
     brackets = re.search(r"\[[^\]]+\]", path)  # glob takes them for one of several letters
     return part or (brackets.group() if brackets else "")
-
-
-def own_state(name: str) -> str:
-    """The file from which zdoctor's own runner goes on. The dot is for ai-toolkit, which goes on from the newest
-    `<name>*` of a folder, whatever that is.
-    """
-    return f".{name}.state.pt"

@@ -19,6 +19,7 @@ from .hub import Hub
 from .memory import Memory
 from .microstep import MicroStep
 from .record import dataclass
+from .remains import Remains
 from .run import Config, Run
 from .schema import Schema
 from .script import Script
@@ -137,6 +138,7 @@ class Facts:
     starting_lora: WeightFile | Unknown | None = NOT_ASKED
     start: Start | Unknown | None = NOT_ASKED
     earlier: EarlierSave | Unknown | None = NOT_ASKED
+    remains: Remains | Unknown = NOT_ASKED
     hub: Hub | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED

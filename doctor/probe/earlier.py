@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from ..model import Run, Unknown
 from ..model.earlier import EarlierSave, hides
@@ -35,12 +36,25 @@ def probe_earlier(world: World, run: Run) -> EarlierSave | Unknown | None:
 
 def _step(world: World, path: str, name: str) -> int | None:
     """Where it was saved: by its metadata, else by the number in its name."""
-    start = world.read(path, 0, 8)
-    length = int.from_bytes(start, "little") if isinstance(start, bytes) else 0
-    header = world.read(path, 8, length) if 0 < length < 1 << 24 else Unknown("")
     try:
-        metadata = json.loads(header)["__metadata__"] if isinstance(header, bytes) else {}
-        return int(json.loads(metadata["training_info"])["step"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return int(metadata_of(world, path)["training_info"]["step"])
+    except (ValueError, KeyError, TypeError):
         number = re.search(r"_(\d{9})\.safetensors$", name)
         return int(number.group(1)) if number else None
+
+
+def metadata_of(world: World, path: str) -> dict[str, Any]:
+    """What the header of a LoRA says of it, its JSON texts read; {} where it cannot be read."""
+    start = world.read(path, 0, 8)
+    length = int.from_bytes(start, "little") if isinstance(start, bytes) else 0
+    header = world.read(path, 8, length) if 0 < length < 1 << 24 else b""
+    told = _json(header) if isinstance(header, bytes) else None
+    metadata = told.get("__metadata__") if isinstance(told, dict) else None
+    return {key: _json(text) for key, text in metadata.items()} if isinstance(metadata, dict) else {}
+
+
+def _json(text: object) -> Any:
+    try:
+        return json.loads(text) if isinstance(text, str | bytes) else text
+    except (ValueError, RecursionError):
+        return text

@@ -21,6 +21,7 @@ from .hub import claimed, probe_hub
 from .logins import probe_logins
 from .model import probe_adapter, probe_model
 from .packages import probe_environment
+from .remains import probe_remains
 from .room import probe_room
 from .schema import probe_schema
 from .skeletons import with_skeletons
@@ -91,6 +92,7 @@ PROBES: Mapping[str, Probe] = {
     "starting_lora": probe_starting_lora,
     "start": probe_start,
     "earlier": probe_earlier,
+    "remains": probe_remains,
     "datasets": probe_datasets,
     "room": probe_room,
     "storage": probe_storage,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..architectures.start import network_shapes, shape_of, sources, target_linears
 from ..model import ModelFolder, Run, Unknown
-from ..model.earlier import own_state
+from ..model.remains import own_state
 from ..model.start import Start, start_of
 from .safetensors import read_weight_file
 from .world import Paths, World

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..model.remains import own_lock
 from .errors import TrainError
 
 
@@ -20,7 +21,7 @@ def alone(folder: Path, name: str, *, held: bool = True) -> Iterator[None]:
     if not held:
         yield
         return
-    file = folder / f".{name}.lock"
+    file = folder / own_lock(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = file.open("ab")

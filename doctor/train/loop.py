@@ -11,6 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ..architectures.network import left_out
 from .allocator import free_memory, keep_memory, return_memory
 from .base.attention import VARIABLE, use_kernel
 from .base.blocks import compile_blocks, suit_cpu, use_half
@@ -21,7 +22,7 @@ from .data.epochs import counted
 from .data.examples import Encoded, Examples, encode_examples, read_examples
 from .failures import explained
 from .job import Job
-from .network.lora import add_network, add_removal, left_out, targets
+from .network.lora import add_network, add_removal, targets
 from .network.start import begin, read_start
 from .output.journal import Journal
 from .output.preview import Preview, previews
@@ -90,7 +91,7 @@ def _earlier(job: Job, identity: dict[str, str]) -> tuple[State | None, bool]:
     """The state that an earlier start of this run has left, and whether its LoRA is there. Raises TrainError."""
     if not job.ranks.first:
         return None, False
-    check_owner(job.output, job.run.name)
+    check_owner(job.output, job.run)
     sweep(job.output, job.run.name)
     state = read_state(state_file(job.output, job.run.name), identity)
     return state, final_file(job.output, job.run.name).is_file()

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import nn
 
+from ...architectures.network import described
 from ..encode.vae import vae_divisor
 from ..families import Family, family_of
 from ..job import Job
-from ..network.lora import described
 from ..output.save import file_digest
 from ..place import Place
 from ..settings.names import KINDS

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...architectures.network import lokr_factor, lokr_rank
+from ...architectures.network import lokr_factor, lokr_rank, plus, scale
 from ...model.run import Run
 from ..base.adapter import Delta
 from ..base.install import device_of, linears, replace
@@ -142,21 +142,6 @@ def dropout(run: Run) -> Dropout:
     return Dropout(*(float(run.setting(key, 0.0)) for key in keys))
 
 
-def scale(run: Run) -> float:
-    """What B @ A is multiplied by: 1, as in ai-toolkit, or alpha / rank where the config's own trainer does that."""
-    return float(run.setting("network/scale", 1.0))
-
-
-def left_out(run: Run) -> str:
-    """A pattern of the Linears that the config's own trainer leaves out, "" where it takes them all."""
-    return str(run.setting("network/left_out", ""))
-
-
-def plus(run: Run) -> float:
-    """How many times the learning rate B has (LoRA+)."""
-    return float(run.setting("network/plus", 1.0))
-
-
 def groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
     """What the optimizer is given: the parameters, or, for LoRA+, those of B apart, `times` as fast."""
     if plus(run) == 1.0:
@@ -170,19 +155,6 @@ def groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
 def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
     """A LoRA's tensors by their keys in the file with the scale in B, so that every program reads them alike."""
     return {key: value * scale if key.endswith(FILE_NAMES["lora_B"]) else value for key, value in values.items()}
-
-
-def described(run: Run) -> str:
-    """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
-    if run.network_type != "lokr":
-        words = {
-            f"alpha {scale(run) * run.rank:g}": scale(run) != 1.0,
-            f"LoRA+ {plus(run):g}": plus(run) != 1.0,
-            f"without {left_out(run)}": bool(left_out(run)),
-        }
-        return ", ".join([str(run.rank), *(word for word, said in words.items() if said)])
-    rank = lokr_rank(run)
-    return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)})"
 
 
 def trainable(network: Network, prefix: str) -> dict[str, nn.Parameter]:

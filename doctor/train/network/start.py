@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ...architectures.network import scale
 from ...architectures.start import is_kohya, network_shapes, sources
 from ...model.run import Run
 from ...model.start import misfit, start_of
 from ..errors import TrainError
-from .lora import Network, at_scale_one, scale, trainable
+from .lora import Network, at_scale_one, trainable
 
 
 def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, class_name: str) -> dict[str, Tensor]:

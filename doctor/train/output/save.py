@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...architectures.network import lokr_rank
-from ...model.earlier import own_state
+from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, own_state, taken
 from ...model.run import Run
 from ..errors import TrainError
 from ..settings.names import CACHE
@@ -96,45 +95,41 @@ def state_file(folder: Path, name: str) -> Path:
     return folder / own_state(name)
 
 
-def check_owner(folder: Path, name: str) -> None:
+def check_owner(folder: Path, run: Run) -> None:
     """Raise TrainError when a LoRA of this name is not zdoctor's: this run would overwrite it, or prune it."""
+    saves = (_save(file) for file in sorted(folder.iterdir()) if is_own_save(file.name, run.name))
+    if reason := taken(run, tuple(saves)):
+        template, values = reason
+        raise TrainError(template.format(**values))
+
+
+def _save(file: Path) -> Save:
     from safetensors import SafetensorError, safe_open
 
-    for file in sorted(folder.iterdir()):
-        if file.name != f"{name}.safetensors" and not _step_files(name).fullmatch(file.name):
-            continue
-        try:
-            with safe_open(str(file), framework="pt") as opened:
-                software = json.loads((opened.metadata() or {}).get("software", "{}"))
-        except (SafetensorError, OSError) as error:
-            raise TrainError(
-                f"{file} is no LoRA that can be opened: it is cut off or damaged ({error}). This run would write or "
-                "remove files of that name; move it away."
-            ) from error
-        except ValueError:
-            software = {}
-        author = software.get("name") if isinstance(software, dict) else None
-        if author != "zdoctor":
-            raise TrainError(
-                f"{file} was not written by zdoctor (but by {author or 'an unknown program'}), and this run would "
-                "write or remove files of that name. Move it away, or give the run another name or training_folder."
-            )
+    try:
+        with safe_open(str(file), framework="pt") as opened:
+            told = opened.metadata() or {}
+        software = json.loads(told.get("software", "{}"))
+    except (SafetensorError, OSError) as error:
+        return Save(str(file), problem=str(error))
+    except ValueError:
+        software = {}
+    return Save(str(file), author_of({"software": software}), modified_ns=file.stat().st_mtime_ns)
 
 
 def sweep(folder: Path, name: str) -> None:
     """Remove what a killed run had begun to write. Call it while nobody else writes there."""
-    for part in (*folder.glob(f".{escape(name)}*.part"), *(folder / CACHE).glob(".*.part")):
+    own = (f".{escape(name)}*.part", ".run.json.*.part", ".report.html.*.part")
+    begun = [part for pattern in own for part in folder.glob(pattern)]
+    for part in (*begun, *(folder / CACHE).glob(".*.part")):
         with suppress(OSError):
             part.unlink()
 
 
-def _step_files(name: str) -> re.Pattern[str]:
-    return re.compile(re.escape(name) + r"_\d{9}\.safetensors")
-
-
 def prune(folder: Path, name: str, keep: int) -> None:
     """Remove all but the `keep` newest step files of this run (0 or less keeps all)."""
-    saves = sorted(path for path in folder.iterdir() if _step_files(name).fullmatch(path.name))
+    final = final_file(folder, name).name
+    saves = sorted(path for path in folder.iterdir() if is_own_save(path.name, name) and path.name != final)
     if keep > 0:
         for path in saves[:-keep]:
             with suppress(OSError):  # Windows keeps what a program has open; it goes with the next save
@@ -142,6 +137,8 @@ def prune(folder: Path, name: str, keep: int) -> None:
 
 
 def write_state(file: Path, state: State) -> None:
+    name = file.name.removeprefix(".").removesuffix(".state.pt")
+    write_atomic(file.with_name(own_identity(name)), json.dumps(state.identity).encode(), durable=False)
     with atomic(file) as stream:  # never as a whole in memory
         try:
             torch.save({"version": STATE_VERSION, **vars(state)}, stream)
@@ -163,20 +160,16 @@ def read_state(file: Path, identity: Mapping[str, str]) -> State | None:
             f"The training state {file} cannot be read: it is cut off, damaged or of another version of zdoctor "
             f"({type(error).__name__}). Move it away to start from step 0.{_newest(file)}"
         ) from error
-    for key, value in identity.items():
-        if state.identity.get(key) != value:
-            raise TrainError(
-                f"{file} is the state of a run with {key} {state.identity.get(key)}; this run has {key} {value}. "
-                "Give the run another name or output folder, or move the state away to start from step 0."
-            )
+    if reason := of_another_run(str(file), state.identity, identity):
+        template, values = reason
+        raise TrainError(template.format(**values))
     return state
 
 
 def _newest(state: Path) -> str:
     """How to keep what was learnt when the state is lost; "" when there is no LoRA of the run."""
     name = state.name.removeprefix(".").removesuffix(".state.pt")
-    saves = [path for path in state.parent.iterdir() if _step_files(name).fullmatch(path.name)]
-    saves += [path for path in (final_file(state.parent, name),) if path.is_file()]
+    saves = [path for path in state.parent.iterdir() if is_own_save(path.name, name)]
     if not saves:
         return ""
     newest = max(saves, key=lambda path: path.stat().st_mtime_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...architectures.bytes import KINDS as KINDS
 from ...model.run import Run
 
 # Networks by the names of ai-toolkit.
@@ -18,20 +19,6 @@ DTYPES: dict[str, str] = {
     "fp16": "float16",
     "half": "float16",
     "float16": "float16",
-}
-
-# Storage of the frozen weights by the names trainers use.
-KINDS: dict[str | None, str] = {
-    None: "none",
-    "none": "none",
-    "int8": "int8",
-    "qint8": "int8",
-    "float8": "float8",
-    "qfloat8": "float8",
-    "qfloat8_e4m3fn": "float8",
-    "nf4": "nf4",
-    "uint4": "nf4",
-    "qint4": "nf4",
 }
 
 _ADAM = ("weight_decay", "betas", "eps")

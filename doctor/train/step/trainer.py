@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...architectures.network import scale
 from ...model.run import Run
 from ..base.blocks import checkpointing
 from ..data.changes import pictures_of
 from ..data.items import Item
 from ..data.order import Order
 from ..errors import TrainError
-from ..network.lora import at_scale_one, dropout, groups, scale, trainable
+from ..network.lora import at_scale_one, dropout, groups, trainable
 from ..output.save import State
 from ..progress import Progress
 from ..settings.names import INTERVAL, OPTIMIZERS

@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.model.starting_lora import starting_lora_refused
+from zdoctor.doctor.architectures.network import left_out
 from zdoctor.doctor.architectures.start import is_kohya, network_shapes, target_linears
 from zdoctor.doctor.model import Finding, Run, Unknown
-from zdoctor.doctor.model.earlier import own_state
 from zdoctor.doctor.model.families import OWN
+from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start
@@ -24,7 +25,7 @@ from zdoctor.doctor.rules import Unestablished
 from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.errors import TrainError
 from zdoctor.doctor.train.families import Family, family_of
-from zdoctor.doctor.train.network.lora import left_out, targets
+from zdoctor.doctor.train.network.lora import targets
 from zdoctor.doctor.train.network.start import read_start
 from zdoctor.tests.doctor.train.network.test_kohya_lora import RANK, kohya
 from zdoctor.tests.flux import healthy_flux

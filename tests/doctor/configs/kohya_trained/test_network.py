@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor.architectures.network import left_out
 from zdoctor.doctor.train.base.load import build_empty
-from zdoctor.doctor.train.network.lora import left_out, targets
+from zdoctor.doctor.train.network.lora import targets
 from zdoctor.tests.doctor.train.conftest import flux, tiny
 
 from .runs import run_of, trained

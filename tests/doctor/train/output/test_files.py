@@ -37,7 +37,7 @@ def test_a_disk_that_fills_up_leaves_the_last_good_checkpoint(tmp_path: Path) ->
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, former)
-    assert [path.name for path in tmp_path.iterdir()] == ["state.pt"]
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".json"] == ["state.pt"]
     found = read_state(file, {"rank": "8"})
     assert found is not None and found.step == 3 and torch.equal(found.lora["a"], STATE.lora["a"])
     write_state(file, larger)
