@@ -25,8 +25,9 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
 
     What: ai-toolkit takes files that end in .jpg, .jpeg, .png or .webp, in upper or lower case, from the folder and
     the folders inside it; hidden files and folders, linked folders and `_controls` are passed over. Nothing of that
-    kind is there, or no decoder opens what is there, or this user may not read the folder. In place of a folder they
-    take a JSON file, an object whose keys are the pictures; another file there is none.
+    kind is there, or no decoder opens what is there, or this user may not read the folder, or all of it is smaller
+    than SimpleTuner's minimum_image_size allows. In place of a folder they take a JSON file, an object whose keys are
+    the pictures; another file there is none.
     Why: The dataset is read after the model was downloaded, loaded and quantized.
     Repair: Put the pictures there, or name the folder they are in. HEIC, AVIF, GIF, BMP and TIFF pictures have to be
     converted, archives unpacked. For a folder that may not be read the command is shown that its owner can type.
@@ -35,6 +36,8 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
     """
     unsure = ""
     for folder in _of_pictures(run, datasets):
+        if folder.images and not folder.more and not folder.unlisted and not _taken(run, folder):
+            yield _all_too_small(run, folder)
         if folder.images or folder.more:
             continue
         if folder.is_file:
@@ -128,6 +131,29 @@ def _of_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Data
         several = run.setting(f"{folder.key}/num_frames") not in (0, 1, None)
         if not several and not run.setting(f"{folder.key}/auto_frame_count"):
             yield folder
+
+
+def _taken(run: Run, folder: DatasetFolder) -> bool:
+    """Whether a picture is large enough for its dataset, or may be: a size of 0 was not read."""
+    dataset = next((one for one in run.datasets if one.key == folder.key), None)
+    return dataset is None or any(dataset.takes(i.width, i.height) or not i.width for i in folder.images)
+
+
+def _all_too_small(run: Run, folder: DatasetFolder) -> Finding:
+    largest = max(folder.images, key=lambda image: image.width * image.height)
+    return found(
+        run.where(f"{folder.key}/minimum_image_size"),
+        "None of the {count} pictures in {folder} is as large as minimum_image_size asks; the largest is {width} x "
+        "{height} pixels."
+        if len(folder.images) > 1
+        else "The only picture in {folder} is smaller than minimum_image_size asks: {width} x {height} pixels.",
+        otherwise=_ends(run),
+        evidence={"count": len(folder.images)},
+        folder=folder.path,
+        count=len(folder.images),
+        width=largest.width,
+        height=largest.height,
+    )
 
 
 def _in_place_of_a_folder(run: Run, folder: DatasetFolder) -> Finding:

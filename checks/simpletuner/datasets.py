@@ -33,6 +33,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "crop_aspect": ("square", "preserve", "random", "closest"),
     "crop_style": ("random", "corner", "center", "centre", "face"),
 }
+_MOST_AREA = 5_000_000  # pixels: metadata/backends/base.py meets_resolution_requirements
 _PICTURES = ("image", "video", "conditioning", "eval")
 
 
@@ -181,6 +182,7 @@ def _sizes(run: Run, key: str) -> Iterator[Finding]:
         elif kind == "pixel" and size < 512:
             why = "{key} is {value}, but with resolution_type: pixel it counts pixels, 512 or more."
             yield bad(run, f"{key}/{name}", why, LATE)
+    yield from _least(run, key, kind)
     size = run.setting(f"{key}/resolution")
     if kind == "pixel_area" and size is not None and not (type(size) is int or str(size).isdigit()):
         why = "{key} is {value!r}, but with resolution_type: pixel_area it is a whole number of pixels."
@@ -190,6 +192,22 @@ def _sizes(run: Run, key: str) -> Iterator[Finding]:
     if run.setting(f"{key}/crop_aspect") in ("random", "closest") and not shapes:
         why = "{key} is {value}, but crop_aspect_buckets does not list the shapes to crop to."
         yield bad(run, f"{key}/crop_aspect", why, LATE)
+
+
+def _least(run: Run, key: str, kind: str) -> Iterator[Finding]:
+    dataset = next((one for one in run.datasets if one.key == key), None)
+    if dataset is None or dataset.least_area <= _MOST_AREA:
+        return
+    own = f"{key}/minimum_image_size"
+    of_run = run.setting(own) is None
+    why = (
+        "minimum_image_size is {value}, which asks for {megapixels:g} megapixels; above 5 the trainer logs an error "
+    )
+    why += "for each picture and takes none."
+    if of_run and kind == "pixel_area":
+        why += " It is an edge in pixels only where the dataset itself says it."
+    at = "minimum_image_size" if of_run else own
+    yield bad(run, at, why, LATE, megapixels=dataset.least_area / 1e6)
 
 
 def _together(run: Run, active: list[str]) -> Iterator[Finding]:

@@ -30,8 +30,8 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
     """A dataset with fewer pictures than one step takes.
 
     What: Pictures times (repeats + 1) are fewer than train_batch_size times gradient_accumulation_steps, counted for
-    one card. repeats: 0 uses each picture once. The trainer asks the same of every aspect bucket by itself, so a
-    folder of mixed shapes needs more than is said here.
+    one card. repeats: 0 uses each picture once, and those below minimum_image_size are left out. The trainer asks the
+    same of every aspect bucket by itself, so a folder of mixed shapes needs more than is said here.
     Why: train_batch_size is 4 where it is not written. The pictures are counted after the models were loaded.
     Repair: As many repeats as one step needs, or a smaller batch. allow_dataset_oversubscription: true helps only
     where repeats is not written.
@@ -46,7 +46,8 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
         if folder.more or folder.unlisted:
             unsure = f"{folder.path} was not read as a whole"
             continue
-        count = len(folder.images) + len(folder.unreadable)
+        large = [image for image in folder.images if dataset.takes(image.width, image.height)]
+        count = len(large) + len(folder.unreadable)
         if any(folder.others.get(suffix) for suffix in CONVERTIBLE):  # the trainer takes all that Pillow opens
             unsure = f"{folder.path} holds pictures of kinds that were not counted"
             continue
@@ -54,8 +55,10 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
         key = f"{dataset.key}/repeats"
         if not count:
             yield found(
-                run.where(f"{dataset.key}/folder_path"),
-                "{folder} holds no picture.",
+                run.where(f"{dataset.key}/{'minimum_image_size' if folder.images else 'folder_path'}"),
+                "No picture in {folder} is as large as minimum_image_size asks."
+                if folder.images
+                else "{folder} holds no picture.",
                 otherwise="The trainer stops {when}.",
                 folder=folder.path,
                 when=LATE,
@@ -102,14 +105,15 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         cropped = run.setting(f"{dataset.key}/crop") and run.setting(f"{dataset.key}/crop_aspect") != "preserve"
         if folder is None or folder.more or cropped or run.setting(f"{dataset.key}/dataset_type") == "video":
             continue
-        if len(folder.images) * dataset.repeats < each:  # too few at all is another rule's
+        large = [image for image in folder.images if dataset.takes(image.width, image.height)]
+        if len(large) * dataset.repeats < each:  # too few at all is another rule's
             continue
         kind = str(run.setting(f"{dataset.key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
         alignment = min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
         rounding = min(max(0, int(number(run, "aspect_bucket_rounding", 2))), 9)
         shapes = Counter(
             _shape(image.width, image.height, dataset.resolutions[0], kind, alignment, rounding)
-            for image in folder.images
+            for image in large
             if image.width and image.height
         )
         small = {shape: count for shape, count in shapes.items() if count * dataset.repeats < each}
@@ -129,7 +133,7 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             else "They are left out of the training.",
             evidence={"shapes": {str(shape): count for shape, count in small.items()}, "needed": needed},
             count=sum(small.values()),
-            all=len(folder.images),
+            all=len(large),
             folder=folder.path,
             each=each,
             shapes=", ".join(f"{shape:g}" for shape in sorted(small)[:6]),

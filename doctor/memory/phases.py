@@ -75,7 +75,8 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
     read = {folder.key: folder for folder in datasets}
     for dataset in run.datasets:
         folder = read.get(dataset.key)
-        pictures = [(image.width, image.height) for image in folder.images] if folder and not folder.more else []
+        read_whole = folder.images if folder and not folder.more else ()
+        pictures = [(image.width, image.height) for image in read_whole if dataset.takes(image.width, image.height)]
         if (sizes := run.setting(f"{dataset.key}/bucket_sizes")) is not None:
             how = Buckets(**sizes)
             of_pictures = [bucket_size(how, *size) for size in pictures]

@@ -84,6 +84,7 @@ class Dataset:
     `captions` says whether a picture is described by the file beside it, by its own name, or by `default_caption`.
     `suffixes` are those of its pictures, `recursive` says whether these may lie in folders inside, `first_line`
     whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken.
+    Pictures with a side below `least_side` or fewer pixels than `least_area` are left out.
     """
 
     key: str
@@ -105,6 +106,12 @@ class Dataset:
     recursive: bool = True
     first_line: bool = False
     captionless: bool = True
+    least_side: float = 0.0
+    least_area: float = 0.0
+
+    def takes(self, width: int, height: int) -> bool:
+        """Whether a picture of this size in pixels is large enough."""
+        return min(width, height) >= self.least_side and width * height >= self.least_area
 
 
 @dataclass(frozen=True)

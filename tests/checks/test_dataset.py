@@ -17,7 +17,8 @@ from PIL import Image as Pictures
 from PIL import ImageOps
 
 from zdoctor.checks.dataset import no_images, unreadable_images
-from zdoctor.doctor.model import DatasetFolder, Finding, Run, Unknown, Value, Where
+from zdoctor.doctor.model import DatasetFolder, Finding, Image, Run, Unknown, Value, Where
+from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished
@@ -252,3 +253,29 @@ def test_a_file_in_place_of_a_folder_must_be_a_list(name: str, content: bytes, t
     except (ValueError, AttributeError):
         assert not taken
     assert [finding.rule or finding.args["folder"] for finding in findings(file)] == ([] if taken else [str(file)])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "more", "said"),
+    [
+        (
+            [(64, 64), (100, 80)],
+            0,
+            "None of the 2 pictures in /p is as large as minimum_image_size asks; the largest is",
+        ),
+        ([(64, 64)], 0, "The only picture in /p is smaller than minimum_image_size asks: 64 x 64 pixels."),
+        ([(64, 64), (128, 128)], 0, ""),
+        ([(64, 64)], 3, ""),  # those that were not looked into may be large
+        ([(0, 0)], 0, ""),
+        ([(16, 1024)], 0, ""),
+    ],
+)
+def test_pictures_that_are_all_too_small(sizes: list[tuple[int, int]], more: int, said: str) -> None:
+    run = run_of("model")
+    asked = replace(run.datasets[0], least_area=128 * 128)
+    images = tuple(Image(f"/p/{number}.png", *size, caption=True) for number, size in enumerate(sizes))
+    folder = DatasetFolder(asked.key, "/p", images, more=more)
+    for trainer in ("ai-toolkit", OWN):
+        found = list(no_images(replace(run, trainer=trainer, datasets=(asked,)), (folder,)))
+        assert [finding.text().startswith(said) for finding in found] == ([True] if said else [])
+    assert not list(no_images(run, (folder,)))

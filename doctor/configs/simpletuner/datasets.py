@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import floor, sqrt
 from typing import Literal
 
 from ...model import Config, Dataset, Value
 from .options import Options
 
 TRAINED = ("image", "video")
+# With more megapixels as minimum_image_size the trainer leaves every picture out, with an error for each.
+MOST_MEGAPIXELS = 5.0
 Captions = Literal["files", "names", "default"]
 
 
@@ -42,6 +44,7 @@ def _dataset(key: str, own: Options, options: Options) -> Dataset:
     if strategy != "textfile":
         captions = "default" if strategy == "instanceprompt" else "names"
     cached = not (own.flag("vae_cache_disable") or options.flag("vae_cache_disable"))
+    least_side, least_area = _least(own, options)
     return Dataset(
         key=key,
         folder=folder.replace("{id}", own.text("id")) or None if local else None,
@@ -54,7 +57,35 @@ def _dataset(key: str, own: Options, options: Options) -> Dataset:
         cache_latents_to_disk=cached,
         cache_latents=cached,
         is_regularisation=own.flag("is_regularisation_data") or own.flag("is_regularization_data"),
+        least_side=least_side,
+        least_area=least_area,
     )
+
+
+def minimum(own: Options, options: Options) -> tuple[str, float]:
+    """minimum_image_size, 0 where nothing is asked for, and its unit: "pixel" of a side, or "area" in megapixels.
+
+    Of a dataset with the resolution_type pixel_area it is the edge of a square, but only where the dataset itself
+    says it: the option of the whole run is not converted (factory.py _handle_resolution_conversion).
+    """
+    kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
+    if own.raw("minimum_image_size") is None:
+        size = options.number("minimum_image_size", 0.0)
+    else:
+        size = own.number("minimum_image_size", 0.0)
+        size = size * size / 1_000_000 if kind == "pixel_area" and size > 0 else size
+    return "pixel" if kind == "pixel" else "area", size
+
+
+def _least(own: Options, options: Options) -> tuple[float, float]:
+    """The least side and the least number of pixels (metadata/backends/base.py meets_resolution_requirements)."""
+    unit, size = minimum(own, options)
+    if size <= 0:
+        return 0.0, 0.0
+    if unit == "pixel":
+        return size, 0.0
+    square = own.flag("crop") and own.text("crop_aspect", "square") == "square"
+    return float(floor(sqrt(size * 1_000_000))) if square else 0.0, size * 1_000_000
 
 
 def _edge(own: Options, options: Options) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from ...model import Run, Schema, Value
 from ..defaults import same, short
 from ..written import with_leaves
-from .datasets import TRAINED
+from .datasets import MOST_MEGAPIXELS, TRAINED, minimum
 from .optimizers import OBEYED, optimizer_of, rate_of, refused_optimizer
 from .options import Options
 from .run import KEYS
@@ -36,6 +36,7 @@ _OBEYED = frozenset((*KEYS.values(), *OBEYED)) | {
         "checkpointing_steps",
         "save_total_limit",
         "validation_steps",
+        "minimum_image_size",
     ),
     *("flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale", "flow_use_uniform_schedule"),
     *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial looks at them
@@ -94,6 +95,7 @@ _OF_SETS = frozenset(
         *(
             "shorten_filenames",
             "vae_cache_ondemand",
+            "minimum_image_size",
             "maximum_image_size",
             "target_downsample_size",
             "only_instance_prompt",
@@ -155,6 +157,7 @@ def _sets(run: Run) -> Iterator[tuple[str, str]]:
                 f"{key}/caption_strategy",
                 f"caption_strategy {strategy} is not supported; use {', '.join(_STRATEGIES)}",
             )
+        yield from _too_large(run, key, own)
         if own.flag("crop"):
             if own.text("crop_aspect", "square") != "square":
                 yield f"{key}/crop_aspect", f"crop_aspect {own.text('crop_aspect')} is not supported; use square"
@@ -166,6 +169,21 @@ def _sets(run: Run) -> Iterator[tuple[str, str]]:
         for name, value in own.settings.items():
             if "/" not in name and name not in _OF_SETS and value.value not in (None, False, 0, "", [], {}):
                 yield f"{key}/{name}", f"{name} {short(value.value)} is not supported; leave it out"
+
+
+def _too_large(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
+    """A least size above which SimpleTuner leaves every picture out."""
+    unit, size = minimum(own, Options(run.settings))
+    if unit == "pixel" or size <= MOST_MEGAPIXELS:
+        return
+    if own.raw("minimum_image_size") is None:
+        what = f"minimum_image_size {size:g} of the whole run counts megapixels; write one of pixels in the dataset"
+        yield "minimum_image_size", what
+    else:
+        what = (
+            f"minimum_image_size asks for {size:g} megapixels; SimpleTuner takes no picture above {MOST_MEGAPIXELS:g}"
+        )
+        yield f"{key}/minimum_image_size", what
 
 
 def differences(run: Run) -> list[str]:

@@ -54,7 +54,7 @@ def read_examples(job: Job, divisor: int, state: State | None) -> Examples:
     sized = sizes.read()
     known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
-    items = read_items(job.run, job.datasets, divisor, known, skip)
+    items = read_items(job.run, job.datasets, divisor, known, skip, job.progress.note)
     for note in uncaptioned(items):
         job.progress.note(note)
     if known != sized:

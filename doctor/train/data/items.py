@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...model.buckets import Buckets, bucket_size, scaled_size
 from ...model.run import Dataset, Run
 from ..errors import TrainError
-from .pictures import SUFFIXES, Picture, is_opaque, opened, read_pictures, with_controls
+from .pictures import SUFFIXES, Picture, is_opaque, large_enough, opened, read_pictures, with_controls
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -84,24 +84,27 @@ def read_items(
     divisor: int,
     known: dict[str, tuple[int, int]] | None = None,
     skip: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> list[Item]:
     """All items of all datasets in a fixed order. Raises TrainError for empty folders, bad images, bad captions.
 
-    With `skip` pictures that cannot be read are left out, and it is told which. `known` holds the shown size of
+    With `skip` pictures that cannot be read are left out, and it is told which. `tell` is told of those that are too
+    small for their dataset. `known` holds the shown size of
     pictures that were decoded before, by the sha256 of their bytes; new ones are decoded and added to it.
     """
     known = {} if known is None else known
     items: list[Item] = []
     for dataset in run.datasets:
-        pictures = read_pictures(Path(folders[dataset.key]), dataset, known, skip)
+        place = Path(folders[dataset.key])
+        pictures = large_enough(read_pictures(place, dataset, known, skip), place, dataset, tell)
         pictures = with_controls(pictures, dataset, known, skip)
         for resolution in dataset.resolutions or (512,):
             for flip_x, flip_y in _flips(dataset):
                 for picture in pictures:
                     item = replace(_item(run, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
                     for copy in range(max(1, dataset.repeats)):
-                        place = _place(picture, item, copy) if run.setting(f"{dataset.key}/random_crop") else None
-                        items.append(replace(item, place=place))
+                        crop = _place(picture, item, copy) if run.setting(f"{dataset.key}/random_crop") else None
+                        items.append(replace(item, place=crop))
     if not items:
         raise TrainError("The run has no dataset, so there is nothing to train on.")
     return items

@@ -100,6 +100,22 @@ def read_pictures(
     return pictures
 
 
+def large_enough(
+    pictures: list[Picture], place: Path, dataset: Dataset, tell: Callable[[str], None] | None
+) -> list[Picture]:
+    """Those that are not too small for their dataset; the others are told. Raises TrainError where none is left."""
+    left = [picture for picture in pictures if dataset.takes(picture.width, picture.height)]
+    if len(left) == len(pictures):
+        return left
+    small = _some([f"{p.file} ({p.width} x {p.height})" for p in pictures if not dataset.takes(p.width, p.height)])
+    if not left:
+        raise TrainError(f"No image in {place} is as large as minimum_image_size asks: {small}")
+    if tell is not None:
+        count = len(pictures) - len(left)
+        tell(f"minimum_image_size leaves out {count} of {len(pictures)} images in {place}: {small}")
+    return left
+
+
 def with_controls(
     pictures: list[Picture], dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
 ) -> list[Picture]:

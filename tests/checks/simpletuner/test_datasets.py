@@ -32,6 +32,8 @@ SICK_DATA: Sequence[tuple[object, str]] = [
     ([{**SET, "resolution_type": "area", "maximum_image_size": 2048, "target_downsample_size": 1}], "megapixels"),
     ([{**SET, "resolution_type": "pixel", "maximum_image_size": 4, "target_downsample_size": 512}], "pixels"),
     ([{**SET, "resolution": 1024.5}], "whole number of pixels"),
+    ([{**SET, "resolution_type": "area", "minimum_image_size": 512}], "asks for 512 megapixels"),
+    ([{**SET, "minimum_image_size": 2400}], "asks for 5.76 megapixels"),
     ([{**SET, "disable_vae_cache": True}], "vae_cache_disable"),
     ([SET, {**SET, "cache_dir_vae": "other"}], "have the id lanterns"),
     ([SET, {**SET, "id": "two", "cache_dir_vae": "cache/vae/lanterns"}], "same folder"),
@@ -56,6 +58,9 @@ HARMLESS_DATA: Sequence[list[dict[str, Any]]] = [
     [{**SET, "caption_strategy": "instanceprompt", "instance_prompt": "a lantern"}],
     [{**SET, "type": "huggingface", "caption_strategy": "huggingface", "instance_data_dir": None}],
     [{**SET, "resolution": 1, "resolution_type": "area", "maximum_image_size": 4, "target_downsample_size": 2}],
+    [{**SET, "minimum_image_size": 1000}],
+    [{**SET, "minimum_image_size": 1, "resolution_type": "area", "resolution": 1}],
+    [{**SET, "minimum_image_size": 512, "resolution_type": "pixel"}],
     [{**SET, "crop_aspect": "closest", "crop_aspect_buckets": [0.5, 1.0]}],
     [SET, {"id": "canny", "type": "local", "dataset_type": "conditioning"}, TEXT],
 ]
@@ -65,6 +70,13 @@ HARMLESS_DATA: Sequence[list[dict[str, Any]]] = [
 def test_harmless_datasets(data: list[dict[str, Any]]) -> None:
     report = looked_at(HEALTHY, data)
     assert ids(report) == [], [finding.text() for finding in report.findings]
+
+
+def test_the_least_size_of_the_whole_run_counts_megapixels() -> None:
+    found = looked_at({**HEALTHY, "minimum_image_size": 512}, [SET, TEXT]).findings
+    (finding,) = (one for one in found if one.rule == "SIM006")
+    assert finding.text().endswith("It is an edge in pixels only where the dataset itself says it.")
+    assert ids(looked_at({**HEALTHY, "minimum_image_size": 512}, [{**SET, "minimum_image_size": 512}, TEXT])) == []
 
 
 def test_the_file_of_datasets_is_said_with_its_line() -> None:

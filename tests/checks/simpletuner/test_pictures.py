@@ -35,6 +35,22 @@ def test_too_few_images(images: int, written: dict[str, Any], of_set: dict[str, 
 
 
 @pytest.mark.parametrize(
+    ("sizes", "of_set", "said"),
+    [
+        ([(512, 512)] * 3 + [(1024, 1024)] * 4, {"minimum_image_size": 600}, None),
+        ([(512, 512)] * 3 + [(1024, 1024)] * 2, {"minimum_image_size": 600}, "2 pictures with repeats: 0 make 2"),
+        ([(512, 512)] * 8, {"minimum_image_size": 600}, "No picture in /data/lanterns is as large"),
+        ([(400, 1200)] * 4, {"minimum_image_size": 600}, None),  # as many pixels
+        ([(400, 1200)] * 4, {"minimum_image_size": 600, "crop": True}, "No picture in"),
+    ],
+)
+def test_small_pictures_do_not_count(sizes: list[tuple[int, int]], of_set: dict[str, Any], said: str | None) -> None:
+    report = looked_at({**HEALTHY, "train_batch_size": 4}, [{**SET, **of_set}], sizes=sizes)
+    assert ids(report) == ([] if said is None else ["SIM007"])
+    assert said is None or said in report.findings[0].text()
+
+
+@pytest.mark.parametrize(
     ("sizes", "written", "of_set", "left"),
     [
         ([(1024, 1024)] * 4, {}, {}, None),

@@ -1,0 +1,89 @@
+"""minimum_image_size leaves out the pictures that SimpleTuner leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.data.items import read_items
+
+from .runs import SET, said, trained
+
+PIXEL, AREA = {"resolution_type": "pixel"}, {"resolution_type": "area"}
+SQUARE = {"crop": True}
+
+
+@pytest.mark.parametrize(
+    ("of_set", "written", "size", "taken"),
+    [
+        # _handle_resolution_conversion and meets_resolution_requirements of bc8e6ab7, run for these
+        ({"minimum_image_size": 512}, {}, (512, 512), True),
+        ({"minimum_image_size": 512}, {}, (511, 512), False),
+        ({"minimum_image_size": 512}, {}, (256, 1024), True),  # as many pixels
+        ({"minimum_image_size": 512, **SQUARE}, {}, (256, 1024), False),  # a square is cut from it
+        ({"minimum_image_size": 512, "crop": True, "crop_aspect": "square"}, {}, (512, 513), True),
+        ({"minimum_image_size": 512, **PIXEL}, {}, (256, 1024), False),
+        ({"minimum_image_size": 512, **PIXEL}, {}, (512, 1024), True),
+        ({"minimum_image_size": 0.5, **AREA}, {}, (708, 708), True),
+        ({"minimum_image_size": 0.5, **AREA}, {}, (707, 707), False),
+        ({"minimum_image_size": 0.5, **AREA, **SQUARE}, {}, (706, 1000), False),
+        ({"minimum_image_size": 0.5, **AREA, **SQUARE}, {}, (707, 1000), True),
+        ({"minimum_image_size": 512}, PIXEL, (256, 1024), False),
+        ({}, {"minimum_image_size": 512, **PIXEL}, (512, 511), False),
+        ({}, {"minimum_image_size": 0.25}, (500, 500), True),
+        ({}, {"minimum_image_size": 0.25}, (500, 499), False),
+        ({"minimum_image_size": 0}, {"minimum_image_size": 4}, (1, 1), True),
+        ({}, {"minimum_image_size": 0}, (1, 1), True),
+        ({"minimum_image_size": 2236}, {}, (2236, 2236), True),
+    ],
+)
+def test_a_picture_is_taken_or_not(
+    of_set: dict[str, Any], written: dict[str, Any], size: tuple[int, int], taken: bool
+) -> None:
+    (dataset,) = trained(written, {**SET, **of_set}).datasets
+    assert dataset.takes(*size) == taken
+
+
+@pytest.mark.parametrize(
+    ("of_set", "written", "place", "why"),
+    [
+        ({}, {"minimum_image_size": 512}, "config.json:", "of the whole run counts megapixels; write one of pixels"),
+        ({"minimum_image_size": 512, **AREA}, {}, "data.json:", "minimum_image_size asks for 512 megapixels"),
+        ({"minimum_image_size": 2400}, {}, "data.json:", "minimum_image_size asks for 5.76 megapixels"),
+    ],
+)
+def test_a_size_that_leaves_out_every_picture_is_refused(
+    of_set: dict[str, Any], written: dict[str, Any], place: str, why: str
+) -> None:
+    told = said(written, {**SET, **of_set})
+    assert why in told
+    assert place in told
+
+
+def pictures(folder: Path, *sizes: tuple[int, int]) -> None:
+    for number, size in enumerate(sizes):
+        Image.new("RGB", size).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text("a lantern", encoding="utf-8")
+
+
+def test_those_left_out_are_told(tmp_path: Path) -> None:
+    run = trained({}, {**SET, "minimum_image_size": 64})
+    pictures(tmp_path, (64, 64), (60, 60), (32, 128))
+    told: list[str] = []
+    items = read_items(run, {"datasets/0": str(tmp_path)}, 16, tell=told.append)
+    assert [item.picture.file.name for item in items] == ["0.png", "2.png"]
+    (note,) = told
+    assert "minimum_image_size leaves out 1 of 3 images" in note
+    assert "1.png (60 x 60)" in note
+
+
+def test_a_dataset_of_small_pictures_only_ends_the_run(tmp_path: Path) -> None:
+    pictures(tmp_path, (60, 60))
+    with pytest.raises(
+        TrainError, match=r"No image in .* is as large as minimum_image_size asks: .*0\.png \(60 x 60"
+    ):
+        read_items(trained({}, {**SET, "minimum_image_size": 64}), {"datasets/0": str(tmp_path)}, 16)
