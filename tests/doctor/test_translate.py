@@ -122,7 +122,6 @@ def test_what_is_refused(schema: Schema, written: dict[str, Any], said: str) -> 
         ({"caption_strategy": "parquet"}, "caption_strategy parquet"),
         ({"crop": True, "crop_aspect": "preserve"}, "crop_aspect preserve"),
         ({"crop": True, "crop_style": "face"}, "crop_style face"),
-        ({"minimum_image_size": 512}, "minimum_image_size 512"),
         ({"prepend_instance_prompt": True}, "prepend_instance_prompt true"),
         ({"dataset_type": "conditioning"}, "type conditioning"),
         ({"probability": 0.5}, "probability 0.5"),
