@@ -13,7 +13,7 @@ def explain(run: Run) -> Iterator[str]:
     """What the user should know before the run starts, a sentence or two each."""
     if run.network_type == "lokr" and lokr_rank(run) is None:
         yield f"rank {run.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
-    elif run.alpha != run.rank and run.written("network/scale") is None:
+    elif run.alpha != run.rank and run.setting("network/scale") is None:
         yield (
             f"alpha {run.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with alpha = rank = "
             f"{run.rank}."
