@@ -107,11 +107,11 @@ class Objective:
         guess = predict(texts)
         if self.differential != 1.0:
             target = guess.detach() + self.differential * (target - guess.detach())
-        misses = miss(run, guess, target, mask)
-        if masks is not None and self.background is not None:
+        misses = miss(run, guess, target, mask) * weight.to(self.device)
+        if masks is not None and self.background is not None:  # by itself, whatever the picture and its noise weigh
             whole = torch.stack([masks[place] for place in mine]).to(self.device)
             misses = misses + self.background * background(run, guess, before, whole)
-        loss = (misses * weight.to(self.device)).sum()
+        loss = misses.sum()
         yield share * (loss if self.most is None else loss.clamp(max=self.most * len(items)))
         kept = [preserved_prompt(run, items[place], captions[place]) for place in mine]
         prompts = [prompt for prompt in kept if prompt is not None]

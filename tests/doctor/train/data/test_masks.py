@@ -163,6 +163,21 @@ def test_outside_the_mask_the_model_is_held(tiny: Path, circles: Path, tmp_path:
     assert next(parts(held, 0)).item() == pytest.approx(next(parts(plain, 0)).item(), rel=1e-6)
 
 
+def test_what_holds_the_model_weighs_as_much_for_every_picture(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """ai-toolkit adds it after the weights of the noise and of the dataset."""
+    for file in circles.glob("*.png"):
+        picture(tmp_path / "masks" / file.name, "black", "white", Image.open(file).size)
+    settings = {"datasets__0__mask_path": str(tmp_path / "masks"), "train__linear_timesteps": True}
+    added = []
+    for weight in (1.0, 0.125):
+        losses = []
+        for prior in (False, True):
+            of_all = {**settings, "datasets__0__loss_multiplier": weight, "train__inverted_mask_prior": prior}
+            losses.append(next(parts(trainer(tiny, circles, tmp_path, settings=written(**of_all)), 0)).item())
+        added.append(losses[1] - losses[0])
+    assert added[0] > 1e-4 and added[1] == pytest.approx(added[0], rel=1e-3)
+
+
 def test_a_masked_run_from_end_to_end(tiny: Path, circles: Path, tmp_path: Path) -> None:
     for file in circles.glob("*.png"):
         picture(tmp_path / "masks" / file.name, "gray", "white", Image.open(file).size)
