@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from ...model.run import SamplePrompt
 from ..allocator import free_memory
 from ..encode.strips import LARGE, in_strips
-from ..errors import TrainError
 from ..failures import tried
 from ..families import Embedding, family_of
+from .files import atomic
 
 
 @torch.no_grad()
@@ -61,7 +61,7 @@ def denoise(
 
 @torch.no_grad()
 def decode(vae: Any, latent: Tensor, file: Path) -> None:
-    """Turn a latent into a PNG file. Raises TrainError when it cannot be written.
+    """Turn a latent into a PNG file, whole or not at all. Raises TrainError when it cannot be written.
 
     Where a picture does not fit on the GPU in strips either, it and all after it are painted on the CPU.
     """
@@ -75,11 +75,8 @@ def decode(vae: Any, latent: Tensor, file: Path) -> None:
     pixels = torch.nan_to_num(pixels).div(2).add(0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
     rows = pixels.permute(1, 2, 0).contiguous().cpu()
     image = Image.frombytes("RGB", (rows.shape[1], rows.shape[0]), rows.numpy().tobytes())
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        image.save(file)
-    except OSError as error:
-        raise TrainError(f"The preview {file} cannot be written: {error.strerror or error}.") from error
+    with atomic(file, durable=False) as stream:
+        image.save(stream, "PNG")
 
 
 def _decoded(vae: Any, latent: Tensor) -> Tensor:
