@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -76,7 +77,9 @@ def _write_out(text: str) -> None:
         # what is still buffered would fail once more at the end of the process
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
+        # Windows says of a pipe that nobody reads: invalid argument
+        gone = isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL)
+        if not gone:
             raise UserError(f"The output cannot be written: {error.strerror}.") from None
 
 

@@ -45,7 +45,8 @@ class Receipts:
         line = _line(key, kind, digest, started_ns)
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            binary = getattr(os, "O_BINARY", 0)
+            handle = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o600)
             try:
                 size = os.fstat(handle).st_size
                 if size == 0:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..renaming import rename, replace
 from .errors import ApplyError
 from .journal import Journal, Record, sync_folder
 from .part import close
@@ -126,7 +127,7 @@ def rewrite(journal: Journal, n: int, path: Path, temporary: Path, data: bytes) 
                 file.flush()
                 _take_after(file.fileno(), path, temporary, info)
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            replace(temporary, path)
             sync_folder(path.parent)
             return
         except OSError as error:
@@ -158,7 +159,7 @@ def move(journal: Journal, source: Path, target: Path) -> None:
     if lies(target):
         raise ApplyError(f"{target} is in the way; move it and try again")
     journal.begin("move", **{"from": str(source), "to": str(target)})
-    source.rename(target)
+    rename(source, target)
     sync_both(source, target)
 
 
@@ -192,7 +193,7 @@ def put(journal: Journal, part: Path, path: Path) -> None:
     if lies(path):
         raise ApplyError(f"{path} has appeared in the meantime; it was left alone")
     journal.begin("place", **{"from": str(part), "to": str(path), "contents": contents(part)})
-    part.rename(path)
+    rename(part, path)
     sync_both(part, path)
 
 

@@ -8,6 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from ..renaming import rename, replace
 from .actions import contents, lies, remove_if_empty, rewrite, sha, sync_both
 from .journal import Journal, Record
 from .part import discard, has_manifest, settle
@@ -46,7 +47,7 @@ def _salvage(record: Record) -> None:
     source, target = Path(record["path"]) / salvage["from"], Path(salvage["to"])
     if source.stat().st_size > salvage["size"]:
         target.parent.mkdir(exist_ok=True)
-        source.replace(target)
+        replace(source, target)
         sync_both(source, target)
 
 
@@ -107,7 +108,7 @@ def _revert_move(record: Record) -> str | None:
     if lies(source):
         return f"{source} exists again; its former contents are at {target}"
     source.parent.mkdir(parents=True, exist_ok=True)
-    target.rename(source)
+    rename(target, source)
     sync_both(target, source)
     return None
 
@@ -121,7 +122,7 @@ def _revert_place(record: Record) -> str | None:
     if objection is not None:
         return objection
     part.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(part)
+    rename(path, part)
     sync_both(path, part)
     return None
 

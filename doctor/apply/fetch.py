@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..model import FetchFile
+from ..renaming import rename
 from .actions import aside, hub_root, scratch
 from .copy import Meter, copy_file, digest_of, require
 from .errors import ApplyError, reason
@@ -30,12 +31,9 @@ def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callab
     def build(part: Path) -> None:
         folder = scratch(journal, aside(path, journal.id, "download"), _salvage(step, path))
         got = _stream(step, folder, meter) or _whole(step, folder, meter)
-        descriptor = os.open(got, os.O_RDWR)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        got.rename(part)
+        with got.open("r+b") as file:  # os.open would open it as text on Windows, and cut off a Ctrl-Z at its end
+            os.fsync(file.fileno())
+        rename(got, part)
 
     return build
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_PLAIN = frozenset("/._-+@%=:,")
+_PLAIN = frozenset("/._-+%=:")  # a comma and a leading @ mean something to PowerShell
 
 
 def quoted(word: str) -> str:

@@ -113,7 +113,7 @@ class TextProcess:
             )
             try:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", __name__],
+                    [sys.executable, "-m", __name__, str(os.getpid())],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self.errors,
@@ -140,7 +140,7 @@ class TextProcess:
 
 
 def main() -> int:
-    """Encode what one request on stdin asks for."""
+    """Encode what one request on stdin asks for, for the process whose number is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other one ends this one
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
@@ -149,7 +149,7 @@ def main() -> int:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     try:
         with explained_imports():
             import torch
@@ -174,13 +174,15 @@ def main() -> int:
 
 
 def _end_with(other: int) -> None:
-    """End this process soon after the other has ended, which began this one."""
+    """End this process soon after the other has ended.
+
+    That need not be the parent: in a virtual environment of Windows python.exe starts the real one, and waits for it.
+    """
     import psutil
 
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(other)
-        # Windows keeps the number of a parent that is gone; elsewhere a dead one may still count as running.
-        while os.getppid() == other and process.is_running():
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(WATCH_SECONDS)
     os._exit(0)
 

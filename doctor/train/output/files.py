@@ -6,16 +6,13 @@ import errno
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from ...renaming import replace
 from ..errors import TrainError
-
-# Windows replaces no file while another program reads it, as virus scanners do right after it was written.
-TRIES, TRY_SECONDS = 20, 0.1
 
 
 @contextmanager
@@ -34,7 +31,7 @@ def atomic(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
                 if durable:
                     os.fsync(stream.fileno())
             Path(name).chmod(0o644)
-            _move(Path(name), file)
+            replace(Path(name), file)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -68,14 +65,3 @@ def _begin(stream: BinaryIO, offset: int, size: int) -> None:
         stream.flush()
         with suppress(OSError):
             os.posix_fadvise(stream.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
-
-
-def _move(source: Path, target: Path) -> None:
-    for left in reversed(range(TRIES)):
-        try:
-            source.replace(target)
-            return
-        except PermissionError:
-            if not left:
-                raise
-            time.sleep(TRY_SECONDS)

@@ -84,7 +84,7 @@ def git_state(config: Path) -> dict[str, Any] | None:
         done = subprocess.run(
             ["git", "-c", "core.fsmonitor=false", "-C", str(config.absolute().parent), *words],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             timeout=GIT_SECONDS,
             check=True,

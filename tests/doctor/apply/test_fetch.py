@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from zdoctor.doctor.model import FetchFile
 
 from ..trees import plan, snapshot
 
-DATA = b"weights" * 1000
+DATA = b"weights" * 999 + b"weight\x1a"
 COMMIT = "c" * 40
 DIGEST = "sha256:" + hashlib.sha256(DATA).hexdigest()
 NAME = "vae/model.safetensors"
@@ -88,6 +90,22 @@ def test_exactly_the_damaged_file_is_fetched_and_undone(home: Path, tmp_path: Pa
     assert len(left) == 2, left
     undo(state=tmp_path / "state")
     assert snapshot(home) == before
+
+
+def test_its_last_byte_is_not_taken_for_the_end_of_a_text(
+    home: Path, tmp_path: Path, hub: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Windows opens for reading and writing, and not as binary, loses a Ctrl-Z at its end (UCRT, open.cpp)."""
+    plain = os.open
+
+    def as_text(path: Any, flags: int, *mode: Any, **folder: Any) -> int:
+        if flags & os.O_RDWR and os.path.isfile(path) and Path(path).read_bytes().endswith(b"\x1a"):
+            os.truncate(path, os.path.getsize(path) - 1)
+        return plain(path, flags, *mode, **folder)
+
+    monkeypatch.setattr(os, "open", as_text)
+    apply(plan(step(home)), state=tmp_path / "state")
+    assert (home / "models--o--n" / "blobs" / "damaged").read_bytes() == DATA
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ PATHS = {
     'a"b': "'a\"b'",
     "-x.yaml": "./-x.yaml",
     "": '""',
+    "a,b.yaml": '"a,b.yaml"',
     "配置.yaml": "配置.yaml",
 }
 

@@ -115,6 +115,22 @@ def test_it_ends_with_the_one_that_started_it() -> None:
     assert psutil.wait_procs([left], timeout=60)[1] == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the launcher is a shell script")
+def test_it_ends_also_behind_a_launcher(tmp_path: Path) -> None:
+    """In a virtual environment of Windows, python.exe starts the real one and outlives who started it."""
+    launcher = tmp_path / "python"
+    launcher.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\n')
+    launcher.chmod(0o755)
+    code = f"import sys; sys.executable = {str(launcher)!r}{STARTER}"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdin is not None and starter.stdout is not None
+        left = psutil.Process(int(starter.stdout.readline()))
+        while not left.children():
+            assert left.is_running()
+        starter.kill()
+    assert psutil.wait_procs([left], timeout=60)[1] == []
+
+
 TRAIN = """
 import sys
 from zdoctor.doctor.cli import main

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from zdoctor.doctor import renaming
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.output import files
 from zdoctor.doctor.train.output.files import atomic
 from zdoctor.doctor.train.output.journal import Journal
 from zdoctor.doctor.train.output.save import State, prune, read_state, write_state
@@ -76,11 +76,12 @@ def test_a_file_that_is_being_read_is_replaced_in_time(tmp_path: Path, monkeypat
         return plain(self, target)
 
     monkeypatch.setattr(Path, "replace", hindered)
-    monkeypatch.setattr(files, "TRY_SECONDS", 0.0)
+    monkeypatch.setattr(renaming, "TRIES", 3)
+    monkeypatch.setattr(renaming, "TRY_SECONDS", 0.0)
     with atomic(tmp_path / "a") as stream:
         stream.write(b"new")
     assert (tmp_path / "a").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1
-    left[0] = files.TRIES
+    left[0] = 3
     with pytest.raises(TrainError, match="Permission denied"), atomic(tmp_path / "a") as stream:
         stream.write(b"newer")
     assert (tmp_path / "a").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1
