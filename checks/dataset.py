@@ -26,8 +26,8 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
     What: ai-toolkit takes files that end in .jpg, .jpeg, .png or .webp, in upper or lower case, from the folder and
     the folders inside it; hidden files and folders, linked folders and `_controls` are passed over. Nothing of that
     kind is there, or no decoder opens what is there, or this user may not read the folder, or all of it is smaller
-    than SimpleTuner's minimum_image_size allows. In place of a folder they take a JSON file, an object whose keys are
-    the pictures; another file there is none.
+    than SimpleTuner's minimum_image_size allows. In place of a folder ai-toolkit takes a JSON file, an object whose
+    keys are the paths of the pictures, and no other file.
     Why: The dataset is read after the model was downloaded, loaded and quantized.
     Repair: Put the pictures there, or name the folder they are in. HEIC, AVIF, GIF, BMP and TIFF pictures have to be
     converted, archives unpacked. For a folder that may not be read the command is shown that its owner can type.

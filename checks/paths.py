@@ -94,7 +94,8 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             "{adapter} is a folder; {trainer} opens it as one safetensors file." + _inside(weights),
             otherwise="The run ends before anything is loaded."
             if run.trainer == OWN
-            else "The run ends with OSError: No such device (os error 19), after the transformer was loaded.",
+            else "The run ends when it opens the folder, after the transformer was loaded "
+            "(on Linux with OSError: No such device, os error 19).",
             evidence={"safetensors_inside": weights},
             adapter=run.adapter,
             trainer=run.trainer,

@@ -12,14 +12,19 @@ from zdoctor.doctor.cli import parser
 from zdoctor.doctor.rules import all_repairs, all_rules
 
 ROOT = Path(__file__).parent.parent
+FAMILIES = """\
+CFG is about keys and values of the config, DAT datasets, DSK disks, HUB the hub cache, MDL model files, MEM memory,
+PKG packages, PTH paths, TRN training sense and earlier runs, SRC the trainer's source and your own script; KOH is for
+sd-scripts and musubi-tuner alone, SIM for SimpleTuner."""
 
 
 def rules_page() -> str:
-    lines = ["# Rules", "", "Made from the rules themselves; `zdoctor explain ID` prints the same.", ""]
+    lines = ["# Rules", "", "Made from the rules themselves; `zdoctor explain ID` prints the same.", "", FAMILIES, ""]
     for rule in all_rules():
         cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
         body = rule.doc.partition("\n")[2].strip()
         body = re.sub(r"^(What|Why|Repair|Upstream|Signature):", r"\n**\1.**", body, flags=re.M).strip()
+        body = re.sub(r"\n{3,}", "\n\n", body)
         lines += [f"## {rule.id} {rule.name} ({rule.severity})", "", f"{rule.title}", "", body, ""]
         lines += [f"*Repairs: {cures or 'none'}.*", ""]
     return "\n".join(lines)
@@ -30,6 +35,10 @@ def test_the_rules_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--golden"):
         file.write_text(rules_page(), encoding="utf-8")
     assert file.read_text(encoding="utf-8") == rules_page(), "python -m pytest tests/test_docs.py --golden"
+
+
+def test_the_rules_page_names_every_family() -> None:
+    assert {rule.id[:3] for rule in all_rules()} == set(re.findall(r"\b[A-Z]{3}\b", FAMILIES))
 
 
 def test_the_changelog_knows_this_version() -> None:

@@ -73,7 +73,7 @@ def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
                 "An interrupted download of {repo} takes {size}; the hub client never resumes it."
                 if len(stale) == 1
                 else "Interrupted downloads of {repo} take {size}: {count} files that the hub client never resumes.",
-                otherwise="They stay until somebody deletes them.",
+                otherwise="The space stays taken until somebody deletes what is left over.",
                 evidence={"paths": [path for path, _ in stale], "bytes": sum(size for _, size in stale)},
                 repo=repo.repo,
                 cache=repo.cache,

@@ -101,7 +101,7 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
 
     What: caption_extension is looked for beside each picture. sd-scripts looks for .caption unless it is told
     otherwise, while most captions end in .txt. musubi-tuner has no default at all, and leaves out pictures without a
-    caption.
+    caption; an ending without a dot it puts behind the name as it is, where sd-scripts adds the dot.
     Why: sd-scripts trains such pictures with the class tokens of the folder (the words behind the number) or with an
     empty caption, after one warning among hundreds of lines. musubi-tuner opens a file without a name, or caches
     nothing and says that it succeeded.
@@ -126,14 +126,18 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
                 )
             continue
         if not extension.startswith("."):
+            musubi = run.trainer == "musubi-tuner"
             yield _captions(
                 run,
                 key,
                 folder,
                 "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
                 "cat{extension}.",
-                "No caption is found.",
-                severity=None,
+                "Caching ends with FileNotFoundError: No such file or directory."
+                if musubi
+                else "No caption is found.",
+                severity="error" if musubi else None,
+                new=f".{extension}" if musubi else None,
                 extension=extension,
             )
             continue

@@ -213,6 +213,8 @@ def _dataset(w: Options, at: str, folder_key: str, *above: str) -> Dataset:
 
     extension = w.text(".caption", *names("caption_extension"))
     extension = w.text(extension, "caption_extention")
+    if extension and not extension.startswith("."):  # as DreamBoothSubset does
+        extension = f".{extension}"
     to_disk = w.flag("cache_latents_to_disk")
     return Dataset(
         key=at.rstrip("/") or folder_key,

@@ -133,7 +133,6 @@ FLUX_SICK: list[tuple[str, dict[str, object], tuple[str, str]]] = [
     ("fused with AdamW", {"fused_backward_pass": True}, ("KOH003", "/fused_backward_pass")),
     ("the folder of the pictures", {"train_data_dir": "d/10_cat"}, ("KOH004", "/train_data_dir")),
     ("the default caption ending", {"caption_extension": None}, ("KOH005", "")),
-    ("a caption ending without a dot", {"caption_extension": "txt"}, ("KOH005", "/caption_extension")),
     ("guidance as in the parser", {"guidance_scale": None}, ("KOH007", "")),
     ("prediction as in the parser", {"model_prediction_type": None}, ("KOH007", "")),
     ("no rate", {"learning_rate": None}, ("KOH010", "")),
@@ -197,6 +196,7 @@ ZIMAGE_SICK: list[tuple[str, dict[str, object], str, tuple[str, str]]] = [
     ("no picture", {}, DATA.replace('"cats"', '"cache"'), ("KOH004", "/datasets/0/image_directory")),
     ("no caption ending", {}, DATA.replace("caption_extension", "# "), ("KOH005", "/datasets/0")),
     ("another caption ending", {}, DATA.replace(".txt", ".caption"), ("KOH005", "/datasets/0")),
+    ("an ending without a dot", {}, DATA.replace('".txt"', '"txt"'), ("KOH005", "/datasets/0")),
     ("no rate", {"learning_rate": None}, DATA, ("KOH010", "")),
     ("no datasets", {"dataset_config": "nowhere.toml"}, DATA, ("KOH012", "/dataset_config")),
     ("no optimizer", {"optimizer_type": None}, DATA, ("KOH013", "")),
@@ -216,6 +216,10 @@ def test_zimage(
 ) -> None:
     ((rule, pointer),) = findings(zimage(tmp_path, monkeypatch, data, **changed))
     assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
+
+
+def test_sd_scripts_adds_the_dot_of_a_caption_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not findings(flux(tmp_path, monkeypatch, caption_extension="txt"))
 
 
 def test_numbers_without_an_end_crash_no_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
