@@ -136,4 +136,4 @@ def test_errors_and_notes_of_the_runner_are_sentences(file: Path) -> None:
                 str(part.value) if isinstance(part, ast.Constant) else "" for part in (parts[0], parts[-1])
             )
             assert not first or not PLAIN_WORD.match(first) or NAMES.match(first), f"{file.name}: {first}"
-            assert not last or last.endswith((".", "?", "'zdoctor[train]'")), f"{file.name}: {last}"
+            assert not last or last.endswith((".", "?", '"zdoctor[train]"')), f"{file.name}: {last}"

@@ -41,7 +41,7 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
-            f"the demo trains for real and needs {', '.join(missing)}.", "python -m pip install 'zdoctor[train]'"
+            f"the demo trains for real and needs {', '.join(missing)}.", 'python -m pip install "zdoctor[train]"'
         )
     started = time.perf_counter()
     root = _room(folder)
@@ -168,12 +168,20 @@ def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, se
         good &= ok
         print(f"  {'ok ' if ok else 'NO '} {text}")
     print(f"\n{seconds:.0f} s in all. Look around in {folder}. The last of its two repairs is taken back with")
-    print(f"  ZDOCTOR_STATE={shlex.quote(str(folder / 'state'))} zdoctor undo")
+    print(f"  {_undo(folder)}")
     return 0 if good else 1
 
 
 def _delete(folder: Path) -> str:
-    return f'rmdir /s "{folder}"' if os.name == "nt" else f"rm -r {shlex.quote(str(folder))}"
+    """For cmd and PowerShell on Windows, where they have few words in common."""
+    return f'cmd /c rmdir /s "{folder}"' if sys.platform == "win32" else f"rm -r {shlex.quote(str(folder))}"
+
+
+def _undo(folder: Path) -> str:
+    state = str(folder / "state")
+    if sys.platform == "win32":
+        return f'cmd /c "set ZDOCTOR_STATE={state}&& zdoctor undo"'
+    return f"ZDOCTOR_STATE={shlex.quote(state)} zdoctor undo"
 
 
 def _state(seen: Sequence[str], gone: bool) -> str:

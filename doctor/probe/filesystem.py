@@ -9,11 +9,12 @@ import errno
 import os
 import stat as modes
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
 from ..model import Unknown
-from .device.windows import PLACEHOLDER, is_placeholder
+from .device.windows import PLACEHOLDER, WRITE_PROTECT, is_marked_read_only, is_placeholder
 from .world import Stat
 
 READ_LIMIT = 32 << 20  # bytes, where no length is asked for
@@ -75,21 +76,41 @@ def open_files() -> frozenset[str]:
 
 
 def refusal(folder: str) -> str | Unknown | None:
+    if sys.platform == "win32":
+        from .device.windows import open_for_new_files
+
+        return refused(folder, open_for_new_files)
     try:
-        if sys.platform != "win32":
-            state = os.statvfs(folder)
-            if state.f_flag & os.ST_RDONLY:
-                return "read-only file system"
-            if state.f_bavail == 0 and state.f_blocks:
-                return "no space left"
-            if state.f_files and state.f_favail == 0:
-                return "no inodes left"
-            flag = _immutable(folder)
-            if flag is not None:
-                return flag
+        state = os.statvfs(folder)
+        if state.f_flag & os.ST_RDONLY:
+            return "read-only file system"
+        if state.f_bavail == 0 and state.f_blocks:
+            return "no space left"
+        if state.f_files and state.f_favail == 0:
+            return "no inodes left"
+        flag = _immutable(folder)
+        if flag is not None:
+            return flag
         effective = os.access in os.supports_effective_ids
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
             return "permission denied"
+    except OSError as error:
+        return Unknown(f"{folder}: {reason(error)}")
+    return None
+
+
+def refused(folder: str, open_it: Callable[[str], None]) -> str | Unknown | None:
+    """`refusal` on Windows, by opening the folder as who makes a file in it must.
+
+    os.access knows nothing of access control lists there, and calls every folder writable.
+    """
+    try:
+        open_it(folder)
+    except PermissionError as error:
+        if getattr(error, "winerror", None) == WRITE_PROTECT:
+            return "read-only file system"
+        # Explorer's mark, which "Documents" has, hinders nobody; whether it hinders this way of asking is not known
+        return None if is_marked_read_only(os.stat(folder)) else "permission denied"
     except OSError as error:
         return Unknown(f"{folder}: {reason(error)}")
     return None

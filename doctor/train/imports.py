@@ -28,7 +28,7 @@ def explained_imports() -> Iterator[None]:
         if (error.name or "").partition(".")[0] == __name__.partition(".")[0]:
             raise  # a mistake of zdoctor's own
         raise TrainError(
-            f"Training needs packages that are not here ({error}). Install them: pip install 'zdoctor[train]'"
+            f'Training needs packages that are not here ({error}). Install them: pip install "zdoctor[train]"'
         ) from error
     except ValueError as error:
         if "AttentionBackendName" not in str(error):

@@ -151,6 +151,24 @@ def test_wheels_cards_and_drivers(
         )
 
 
+@pytest.mark.parametrize(
+    ("python", "command"),
+    [
+        ("this Python", 'python -m pip install -U "diffusers>=0.36"'),
+        ("/home/a b/bin/python", '"/home/a b/bin/python" -m pip install -U "diffusers>=0.36"'),
+        ("C:\\venv\\python.exe", 'C:\\venv\\python.exe -m pip install -U "diffusers>=0.36"'),
+        (
+            "C:\\Al O'Neil\\python.exe",
+            "powershell -Command \"& 'C:\\Al O''Neil\\python.exe' -m pip install -U 'diffusers>=0.36'\"",
+        ),
+    ],
+)
+def test_a_python_in_a_folder_with_a_space(python: str, command: str) -> None:
+    seen = {"python": python, "package": "diffusers", "minimum": "0.36"}
+    (fix,) = update_the_package(Finding("x", evidence=seen))
+    assert fix.command == command
+
+
 def test_cards_of_which_one_is_served_or_unknown_are_no_finding(tmp_path: Path) -> None:
     seen = at(tmp_path, build_of_torch="2.13.0+cu130")
     assert not list(packages.torch_without_kernels(run_of("m"), seen, (card(PASCAL), card(ADA)), LINUX))
@@ -179,6 +197,8 @@ def test_a_cpu_build_really_says_what_the_rule_says() -> None:
     if torch.version.cuda is None:
         with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
             torch.zeros(1).to("cuda")
+    elsewhere = replace(run_of("m"), trainer="zdoctor", device="xpu")
+    assert not list(packages.cpu_build_of_torch(elsewhere, seen, (), LINUX))
     on_purpose = replace(run_of("m"), device="cpu")
     assert not list(packages.cpu_build_of_torch(on_purpose, seen, (card(ADA),), LINUX))
 

@@ -11,6 +11,8 @@ import sys
 
 from . import Device, together
 
+READ_ONLY = 0x1  # FILE_ATTRIBUTE_READONLY; of a folder it only says that Explorer shows it in a special way
+WRITE_PROTECT = 19  # ERROR_WRITE_PROTECT
 RECALL = 0x1000 | 0x40000 | 0x400000  # FILE_ATTRIBUTE_OFFLINE, _RECALL_ON_OPEN, _RECALL_ON_DATA_ACCESS
 PLACEHOLDER = "a cloud placeholder: reading it would download it"
 _DRIVES = {2: "removable drive", 4: "mapped drive", 5: "optical disc", 6: "ramdisk"}
@@ -23,6 +25,11 @@ _DEVICE_PROPERTY, _SEEK_PENALTY = 0, 7
 def is_placeholder(state: os.stat_result) -> bool:
     """Whether the content of a file lies in a cloud (OneDrive): whoever reads it downloads it."""
     return bool(getattr(state, "st_file_attributes", 0) & RECALL)
+
+
+def is_marked_read_only(state: os.stat_result) -> bool:
+    """Whether Explorer's read-only mark is set."""
+    return bool(getattr(state, "st_file_attributes", 0) & READ_ONLY)
 
 
 def read_extents(data: bytes) -> list[int]:
@@ -76,6 +83,16 @@ if sys.platform == "win32":
             return answer.raw[: size.value]
         finally:
             kernel.CloseHandle(handle)
+
+    def open_for_new_files(folder: str) -> None:
+        """Open a folder with the right to make files in it, and close it. Raises OSError as the system refuses it."""
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateFileW.restype = wintypes.HANDLE
+        # FILE_ADD_FILE; others may do as they like; the folder exists; FILE_FLAG_BACKUP_SEMANTICS, which folders need
+        handle = kernel.CreateFileW(wintypes.LPCWSTR(folder), 2, 7, None, 3, 0x02000000, None)
+        if handle in (None, ctypes.c_void_p(-1).value):
+            raise ctypes.WinError(ctypes.get_last_error())
+        kernel.CloseHandle(wintypes.HANDLE(handle))
 
     def filesystem_of(anchor: str) -> str:
         """ "NTFS", "mapped drive", "ramdisk"; "unknown" where Windows does not say."""

@@ -24,7 +24,7 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, cl
     this kind, rank and model.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
     written = start_of(run)
     if not written:
@@ -33,7 +33,7 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, cl
     if file.is_dir():
         raise TrainError(f"{file}, the LoRA to start from, is a folder; name the .safetensors file in it.")
     try:
-        held = load_file(str(file))
+        held = load(file.read_bytes())  # not mapped: Windows lets nobody write a file that is, this run neither
     except (OSError, SafetensorError) as error:
         raise TrainError(f"{file}, the LoRA to start from, cannot be read: {error}.") from error
     tensors = {

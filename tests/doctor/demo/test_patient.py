@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from zdoctor.doctor import commands
 from zdoctor.doctor.apply import undo
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.demo.patient import COMMIT, Patient, build
-from zdoctor.doctor.demo.walk import FAMILIES, _inside, _model_folder, _on_cpu, walk
+from zdoctor.doctor.demo.walk import FAMILIES, _delete, _inside, _model_folder, _on_cpu, _undo, walk
 from zdoctor.doctor.errors import INTERRUPTED, UserError
 
 CACHED = f"models--Tongyi-MAI--Z-Image-Turbo/snapshots/{COMMIT}"
@@ -92,6 +93,13 @@ def test_ctrl_c_in_one_of_its_commands_ends_the_demo(tmp_path: Path, capsys: pyt
     assert walk(str(tmp_path / "de mo"), stopped) == INTERRUPTED and called == ["check"]
     command = capsys.readouterr().err.rpartition("to delete it: ")[2]
     assert shlex.split(command) == ["rm", "-r", str(tmp_path / "de mo")] and (tmp_path / "de mo").is_dir()
+
+
+def test_its_commands_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shlex.split(_undo(Path("/a b"))) == ["ZDOCTOR_STATE=/a b/state", "zdoctor", "undo"]
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert _undo(Path("/a b")) == 'cmd /c "set ZDOCTOR_STATE=/a b/state&& zdoctor undo"'
+    assert _delete(Path("/a b")) == 'cmd /c rmdir /s "/a b"'
 
 
 def test_whatever_happens_inside_the_place_and_the_environment_are_as_before(

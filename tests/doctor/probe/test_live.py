@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.model import Speed, Unknown
+from zdoctor.doctor.probe import filesystem
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.world import Mount, Stat
 
@@ -54,6 +55,26 @@ def test_reads_ranges(tmp_path: Path) -> None:
 def test_a_writable_folder_has_no_refusal(tmp_path: Path) -> None:
     assert WORLD.refusal(str(tmp_path)) is None
     assert isinstance(WORLD.refusal(str(tmp_path / "missing")), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("number", "marked", "said"),
+    [(None, False, None), (5, False, "permission denied"), (19, False, "read-only file system"), (5, True, None)],
+)
+def test_a_folder_that_windows_keeps_shut(
+    number: int | None, marked: bool, said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C:\\Program Files without rights, a stick that is write-protected, and "Documents", which has a mark."""
+    monkeypatch.setattr(filesystem, "is_marked_read_only", lambda state: marked)
+
+    def open_it(folder: str) -> None:
+        if number is not None:
+            raise Refused(13, "Access is denied", folder)
+
+    class Refused(PermissionError):
+        winerror = number
+
+    assert filesystem.refused(str(tmp_path), open_it) == said
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("unshare") is None, reason="needs Linux namespaces")

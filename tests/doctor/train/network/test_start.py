@@ -56,6 +56,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(tiny: Path, circ
         assert recorder.phases == ["Checking the model files"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="nothing tells what is mapped")
+def test_the_file_may_be_written_again(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """A lost state is made good with the LoRA that the run then replaces; Windows replaces none that is mapped."""
+    lora = go(run_with(steps=1), tiny, circles, tmp_path / "a").lora
+    mapped: list[bool] = []
+    recorder = Recorder(lambda step: mapped.append(lora in Path("/proc/self/maps").read_text()))
+    go(starting(Path(lora), steps=1), tiny, circles, tmp_path / "b", progress=recorder)
+    assert mapped == [False]
+
+
 def test_a_run_that_goes_on_needs_the_file_no_more(tiny: Path, circles: Path, tmp_path: Path) -> None:
     lora = Path(go(run_with(steps=1), tiny, circles, tmp_path / "a").lora)
     go(starting(lora, steps=1), tiny, circles, tmp_path / "b")
