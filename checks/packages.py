@@ -50,9 +50,9 @@ def cpu_build_of_torch(
     Signature: AssertionError: Torch not compiled with CUDA enabled
     """
     candidates = taken(run, gpus, system.environment)
-    if environment.cuda != () or candidates == () or run.device == "cpu":
-        return
     cards = gpus if isinstance(candidates, Unknown) else candidates
+    if environment.cuda != () or not cards or run.device == "cpu":
+        return
     yield found(
         None,
         "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",

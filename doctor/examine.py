@@ -165,7 +165,7 @@ def _trainable(
 
     What is the same whoever trains is not looked at again.
     """
-    if reading.config.trainer in (None, SCRIPT) or not reading.runs:
+    if reading.config.trainer in (None, SCRIPT) or not reading.runs or written_twice(reading.runs):
         return False
     # The runner has datasets of its own where a folder of sd-scripts stands for those in it.
     anew = BY_TRAINER | {"datasets"} if reading.config.trainer in BY_FILES else BY_TRAINER
@@ -191,6 +191,12 @@ def _trainable(
         if not obeyed(run):
             return False
     return True
+
+
+def written_twice(runs: Sequence[Run]) -> Run | None:
+    """The first run whose files another one of the config writes, too."""
+    outputs = [(run.output_folder, run.name) for run in runs]
+    return next((run for run, output in zip(runs, outputs, strict=True) if outputs.count(output) > 1), None)
 
 
 def _examine(

@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
-from .examine import Examination
+from .examine import Examination, written_twice
 from .model import ModelFolder, Unknown
 from .probe.world import Paths
 
@@ -101,10 +101,8 @@ def _places(model: ModelFolder) -> dict[str, str]:
 
 def _refuse_shared_names(seen: Examination) -> None:
     """Two runs that write the same files would go on from each other's state."""
-    outputs = [(run.output_folder, run.name) for run in seen.reading.runs]
-    for output, name in outputs:
-        if outputs.count((output, name)) > 1:
-            raise UserError(
-                f"several processes of this config write {name} into {output}.",
-                "Give each its own training_folder, or each its own config.",
-            )
+    if run := written_twice(seen.reading.runs):
+        raise UserError(
+            f"several processes of this config write {run.name} into {run.output_folder}.",
+            "Give each its own training_folder, or each its own config.",
+        )

@@ -6,7 +6,7 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -44,13 +44,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def is_follower() -> bool:
     """Whether another process of the same run does what needs doing once."""
-    return int(os.environ.get("RANK") or 0) > 0
+    rank = os.environ.get("RANK", "")
+    return rank.isdecimal() and int(rank) > 0
 
 
 def run(options: argparse.Namespace, config: str) -> int:
     """The exit code. Started by torchrun, accelerate or the launcher, this process is one of several."""
     from .train.processes import accelerated
 
+    _refuse_words(os.environ)
     if reason := accelerated.refusal(os.environ):
         raise UserError(reason)
     if not is_follower():
@@ -79,6 +81,17 @@ def run(options: argparse.Namespace, config: str) -> int:
     from .train.processes.launch import launch
 
     return launch(count, [config, *_given(options)])
+
+
+def _refuse_words(environment: Mapping[str, str]) -> None:
+    """What torchrun and accelerate set are numbers; anything else is left over from something else."""
+    for name in ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE"):
+        value = environment.get(name, "")
+        if value and not value.isdecimal():
+            raise UserError(
+                f"the environment variable {name} is {value!r}; torchrun and accelerate write a whole number there.",
+                f"Take it out where zdoctor train is started alone: unset {name}",
+            )
 
 
 def _given(options: argparse.Namespace) -> list[str]:

@@ -22,6 +22,7 @@ _NEVER_EMPTY = {
     "datasets/*/resolution": LORA,
     "datasets/*/caption_dropout_rate": START,
 }
+_WHOLE = "{key} is {value!r}; a list of pictures is repeated by a whole number, written without a point."
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
 
@@ -48,7 +49,9 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             continue
         if name in keys.NUMBERS.get(section, frozenset()):
             number = number_of(value)
-            if number is not None:
+            if name == "num_repeats" and number is not None and whole(number) is None:
+                yield bad(run, key, _WHOLE, LORA)
+            elif number is not None:
                 why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
                 if _kind(schema, section, name) != "float" and (counted := whole(number)) is not None:
                     number = counted
@@ -73,6 +76,11 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             good = all(isinstance(entry, int) for entry in sizes)
             new = (sizes if isinstance(written_resolution, list) else sizes[0]) if good else None
             yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
+        elif written_resolution == []:
+            others = any(run.setting(f"{other.key}/resolution") != [] for other in run.datasets)
+            why = "{key} is an empty list, and the trainer takes each picture once for every size in it. Name one."
+            when = "the pictures of this dataset are not trained" if others else STEP
+            yield bad(run, key, why, when, severity="warning" if others and run.trainer != OWN else None)
 
     yield from _repeats(run)
 
@@ -98,8 +106,7 @@ def _repeats(run: Run) -> Iterator[Finding]:
             why = "{key} is {value!r}, but every picture is taken once all the same."
             yield bad(run, key, why, "its pictures are trained until the dataset is taken out", severity="warning")
         elif isinstance(value, float) and value > 1 and not (run.trainer == OWN and value.is_integer()):
-            why = "{key} is {value!r}; a list of pictures is repeated by a whole number, written without a point."
-            yield bad(run, key, why, LORA, new=whole(value))
+            yield bad(run, key, _WHOLE, LORA, new=whole(value))
 
 
 def _is_flag(schema: Schema, section: str, name: str) -> bool:

@@ -36,7 +36,10 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
         found = re.fullmatch(r"cuda(?::(\d{1,9}))?", device)
         if found is None:
             return () if device.startswith(("cpu", "mps")) else Unknown(f"there is no device {device}")
-        number = int(found.group(1) or environment.get("LOCAL_RANK") or 0)
+        rank = environment.get("LOCAL_RANK") or "0"
+        if not rank.isdecimal():
+            return Unknown(f"LOCAL_RANK is {rank}, which is no number")
+        number = int(found.group(1) or rank[:9])
     seen = visible(gpus, environment)
     if isinstance(seen, Unknown):
         return seen

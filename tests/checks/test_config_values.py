@@ -116,6 +116,32 @@ def test_repeats(value: float, severity: str | None, of_runner: str | None, new:
         assert "does not start" not in finding.consequence()
 
 
+@pytest.mark.parametrize(("value", "new"), [("'2'", 2), ("'2.0'", 2), ("'2.5'", None), ("'a'", None)])
+def test_repeats_in_quotes_are_cured_in_one_step_or_not_at_all(value: str, new: int | None) -> None:
+    text = changed("caption_ext", f"txt\n          num_repeats: {value}")
+    (finding,) = examined(text, "CFG004")
+    assert finding.evidence.get("new") == new
+    if new is not None:
+        assert not examined(changed("num_repeats", str(new), text), "CFG004")
+
+
+def split_by_size(datasets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """preprocess_dataset_raw_config: what is left of the datasets."""
+    return [{**one, "resolution": size} for one in datasets for size in one["resolution"]]
+
+
+@pytest.mark.parametrize(
+    ("more", "severity", "of_runner"),
+    [("", "error", "error"), ("\n        - folder_path: other\n          resolution: [512]", "warning", "error")],
+)
+def test_a_list_of_no_sizes_leaves_the_dataset_out(more: str, severity: str, of_runner: str) -> None:
+    text = changed("resolution", "[]" + more)
+    assert split_by_size([{"resolution": []}]) == []
+    assert [f.severity for f in examined(text, "CFG004")] == [severity]
+    assert [f.severity for f in examined(text, "CFG004", own=True)] == [of_runner]
+    assert not examined(text.replace("resolution: []", "resolution: [768]"), "CFG004")
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

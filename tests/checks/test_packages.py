@@ -199,6 +199,8 @@ def test_a_cpu_build_really_says_what_the_rule_says() -> None:
             torch.zeros(1).to("cuda")
     elsewhere = replace(run_of("m"), trainer="zdoctor", device="xpu")
     assert not list(packages.cpu_build_of_torch(elsewhere, seen, (), LINUX))
+    elsewhere = replace(run_of("m"), trainer="zdoctor", device="xpu")
+    assert not list(packages.cpu_build_of_torch(elsewhere, seen, (), LINUX))
     on_purpose = replace(run_of("m"), device="cpu")
     assert not list(packages.cpu_build_of_torch(on_purpose, seen, (card(ADA),), LINUX))
 

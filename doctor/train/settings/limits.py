@@ -8,12 +8,16 @@ from ...model.run import Run
 
 # The sides of the smallest picture that the models take, in pixels: one cell.
 CELL = 16
+# Bytes of a run's name: file systems take 255, and the longest that is added is for a save while it is written.
+LONGEST = 200
 
 
 def limits(run: Run) -> Iterator[tuple[str, str]]:
     """The key or field that is at fault, and a sentence about it without its full stop."""
     if "/" in run.name or "\\" in run.name:
         yield "name", f"The name {run.name} has a slash, and files are named after it; write a name without"
+    if len(run.name.encode()) > LONGEST:
+        yield "name", f"The name has {len(run.name.encode())} bytes, and files named after it would be too long"
     if run.use_ema and not 0 <= run.ema_decay < 1:
         yield "ema_decay", f"The ema_decay {run.ema_decay:g} is not a number from 0 to below 1"
     rank = run.setting("network/linear")

@@ -147,11 +147,16 @@ def _optimizer(run: Run) -> Iterator[Reason]:
         return
     for key, value in run.optimizer_settings.items():
         what = f"The setting {key} of the optimizer {run.optimizer}"
-        parts = value if isinstance(value, list | tuple) and key in ("betas", "eps") else [value]
+        several = key == "betas" or (key == "eps" and run.optimizer == "adafactor")
+        parts = value if isinstance(value, list | tuple) and several else [value]
         if key not in OPTIMIZERS[run.optimizer]:
             yield "optimizer_settings", f"{what} is not supported"
         elif not all(isinstance(part, int | float) for part in parts):
             yield "optimizer_settings", f"{what} is {value!r}, which is no number"
+        elif key == "betas" and not (len(parts) == 2 and all(0 <= part < 1 for part in parts)):
+            yield "optimizer_settings", f"{what} is {value!r}, but must be two numbers from 0 to below 1"
+        elif key != "decay_rate" and min(parts) < 0:
+            yield "optimizer_settings", f"{what} is {value!r}, which is below 0"
         elif key in ("relative_step", "warmup_init") and value:
             yield "optimizer_settings", f"{what} sets a rate of its own, which cannot be combined with lr"
     if run.optimizer in PACKAGES:

@@ -128,6 +128,7 @@ OURS, THEIRS = replace(run_of("m"), trainer=OWN), run_of("m")
         (OURS, "cuda", {"LOCAL_RANK": "1"}, 1),
         (OURS, "cuda", {"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "1,2"}, 2),
         (OURS, "cuda:0", {"LOCAL_RANK": "1"}, 0),
+        (OURS, "cuda", {"LOCAL_RANK": "abc"}, "LOCAL_RANK is abc"),
         (OURS, "cuda", {"CUDA_VISIBLE_DEVICES": "1"}, 1),
         (OURS, "cuda", {"CUDA_VISIBLE_DEVICES": ""}, None),
         (OURS, "cuda:1", {"CUDA_VISIBLE_DEVICES": ""}, None),

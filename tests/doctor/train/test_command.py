@@ -99,8 +99,18 @@ def test_several_processes_train_one_after_the_other_unless_they_share_their_fil
     assert main(["train", config(tiny, circles, steps=1, outputs=("one", "two"))]) == 0
     assert (here / "one/circles/circles.safetensors").is_file()
     assert (here / "two/circles/circles.safetensors").is_file()
+    assert not commands.check(config(tiny, circles, outputs=("one", "one"))).trainable
     with pytest.raises(UserError, match="several processes"):
         commands.train(config(tiny, circles, outputs=("one", "one")))
+
+
+@pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "WORLD_SIZE"])
+def test_what_torchrun_sets_is_a_number(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
+) -> None:
+    monkeypatch.setenv(variable, "abc")
+    assert main(["train", config(here, here)]) == 2
+    assert f"the environment variable {variable} is 'abc'" in capsys.readouterr().err
 
 
 def test_an_adapter_that_is_not_there_is_never_left_out(here: Path, tiny: Path, circles: Path) -> None:
