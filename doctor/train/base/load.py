@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -121,8 +120,7 @@ def fill(
     def made(shares: Shares | None = None) -> Iterator[tuple[str, Tensor]]:
         parts = wanted if shares is None else [shares.part(entry) for entry in wanted]
         changes = adapter if shares is None else {name: shares.delta(name, d) for name, d in adapter.items()}
-        with _one_thread():
-            yield from read_tensors(parts, quantized, quantization, changes, dtype, device)
+        yield from read_tensors(parts, quantized, quantization, changes, dtype, device)
 
     def finish(values: dict[str, Tensor]) -> None:
         if shares is None:
@@ -164,17 +162,6 @@ def fill(
             cache.put(key, layout, checked(values.items()))
     finish(values)
     return unused
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The pieces of `read_tensors` gain nothing from threads; waiting for them made a busy CPU 16 times as slow."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _layout(

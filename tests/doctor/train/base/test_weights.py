@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from zdoctor.doctor.train.base import load, weights
+from zdoctor.doctor.train.base import install, load, weights
 from zdoctor.doctor.train.base.adapter import read_adapter
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
 from zdoctor.doctor.train.base.tensorfiles import DTYPES, Entry, collect, read_entries, stream, weight_files
@@ -58,7 +58,7 @@ def start(
 ) -> Loaded:
     """Load as a run does; `read` counts the tensors that were read from the base's files."""
     model = load.build_empty(folder)
-    deltas = {} if adapter is None else read_adapter(adapter, load.linears(model))
+    deltas = {} if adapter is None else read_adapter(adapter, install.linears(model))
     notes: list[str] = []
     read = 0
 
@@ -229,7 +229,7 @@ def test_a_file_that_changed_a_moment_ago_is_not_taken_for_settled(
 
 
 def test_a_base_that_changes_while_it_is_read_is_read_again_and_not_kept(transformer: Path, tmp_path: Path) -> None:
-    read = load.read_tensors
+    read = install.read_tensors
 
     def read_and_change(*arguments: object) -> object:
         yield from read(*arguments)  # type: ignore[arg-type]
