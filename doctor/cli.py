@@ -48,6 +48,8 @@ class Parser(argparse.ArgumentParser):
 
         choice = re.search(r"invalid choice: '?([^' ]+)'? \(choose from (.+)\)", message)
         option = re.search(r"unrecognized arguments:(?: .*?)? (--[\w-]+)", message)
+        if choice and "argument COMMAND:" in message and os.path.isfile(choice[1]):
+            return f"zdoctor {'explain' if choice[1].endswith(('.log', '.txt')) else 'check'} {choice[1]}"
         if choice:
             word, known = choice[1], re.findall(r"[\w-]+", choice[2])
         elif option:

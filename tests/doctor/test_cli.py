@@ -54,6 +54,7 @@ def run(*words: str) -> int:
         (["check", "--trainer", "aitoolkit", *KAGGLE], 2, "Did you mean ai-toolkit?"),
         (["chekc"], 2, "Did you mean check?"),
         (["xyz"], 2, "zdoctor --help shows every command."),
+        (["examples/kaggle_zimage.yaml"], 2, "\n  zdoctor check examples/kaggle_zimage.yaml"),
         ([], 2, "required"),
         (["fix", "--apply", *KAGGLE], 2, "can be looked at, not repaired"),
         (["explain", "XYZ001"], 2, "there is no rule"),
