@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from math import sqrt
 
 from .architectures.bytes import WIDTHS, state_bytes
+from .architectures.network import lokr_rank, trained_weights
 from .architectures.sizes import sizes_of
 from .model import DatasetFolder, Hub, ModelFolder, Run, Unknown
 from .model.buckets import Buckets, bucket_size
@@ -109,15 +110,18 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
     sizes = sizes_of(run, model)
     partial = any(key.startswith("network/network_kwargs") for key in run.settings)
-    if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type != "lora" or partial:
+    kinds = ("lora", "lokr") if run.trainer == OWN else ("lora",)
+    if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type not in kinds or partial:
         return
-    if run.trainer == "SimpleTuner" or run.setting("network/left_out"):  # it trains other layers
+    if run.trainer == "SimpleTuner":  # it trains the refiners, too
         return
-    parameters = max(0, run.rank) * sizes.lora_sides
+    parameters = max(0, trained_weights(run, sizes.linears))
     during = max(0, run.steps - 1) // run.save_every if run.save_every > 0 else 0
     kept = min(during, run.keep_saves) if run.keep_saves > 0 else during
     width = WIDTHS.get(run.save_dtype, 0)
-    what = f"{kept + 1} LoRA files of rank {run.rank}" if kept else f"the LoRA of rank {run.rank}"
+    rank = lokr_rank(run) if run.network_type == "lokr" else run.rank
+    kind, of_rank = "LoKr" if run.network_type == "lokr" else "LoRA", "" if rank is None else f" of rank {rank}"
+    what = f"{kept + 1} {kind} files{of_rank}" if kept else f"the {kind}{of_rank}"
     yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
     moments = int(state_bytes(run.optimizer)) if run.optimizer.startswith("adam") else 0
     if run.trainer == OWN:  # with the weights in 32 bits; a new one is there as a whole before the old one goes

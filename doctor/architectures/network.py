@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Mapping
 from math import isqrt
 
 from ..model import Run
 from ..model.families import NEVER_OFFLOADED
 
 
-def lokr_factor(run: Run) -> int:
-    """-1, unless a whole number above 0 is written: each side of a Linear is split into two that are most alike."""
-    value = run.setting("network/lokr_factor")
+def lokr_factor(run: Run, name: str = "") -> int:
+    """-1, unless a whole number above 0 is written: each side of a Linear is split into two that are most alike.
+
+    The Linear `name` may have a factor of its own, by a part of its name.
+    """
+    value = next((own for part, own in _factors(run).items() if part in name.split(".")), None)
+    value = run.setting("network/lokr_factor") if value is None else value
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else -1
+
+
+def _factors(run: Run) -> Mapping[str, int]:
+    """Factors of LoKr by a part of the names of their Linears."""
+    found = run.setting("network/lokr_factors")
+    return found if isinstance(found, dict) else {}
 
 
 def lokr_rank(run: Run) -> int | None:
@@ -45,7 +56,9 @@ def described(run: Run) -> str:
         }
         return ", ".join([str(run.rank), *(word for word, said in words.items() if said)])
     rank = lokr_rank(run)
-    return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)})"
+    factors = "".join(f", {part} of {factor}" for part, factor in _factors(run).items())
+    without = f", without {left_out(run)}" if left_out(run) else ""
+    return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)}{factors}{without})"
 
 
 def offloaded_share(run: Run) -> float:
@@ -79,9 +92,13 @@ def lokr_shapes(out: int, inputs: int, factor: int, rank: int | None) -> dict[st
     return {**first, "lokr_w2_a": (rows, rank), "lokr_w2_b": (rank, columns)}
 
 
-def trained_weights(run: Run, linears: Iterable[tuple[int, int]]) -> int:
-    """How many numbers are trained on Linears of these (inputs, outputs)."""
+def trained_weights(run: Run, linears: Mapping[str, tuple[int, int]]) -> int:
+    """How many numbers are trained on those of these Linears, name -> (inputs, outputs), that are not left out."""
+    without = re.compile(left_out(run) or r"(?!)")
+    covered = {name: sides for name, sides in linears.items() if not without.search(name)}
     if run.network_type != "lokr":
-        return run.rank * sum(sum(sides) for sides in linears)
-    factor, rank = lokr_factor(run), lokr_rank(run)
-    return sum(a * b for inputs, out in linears for a, b in lokr_shapes(out, inputs, factor, rank).values())
+        return run.rank * sum(sum(sides) for sides in covered.values())
+    shapes = (
+        lokr_shapes(out, inputs, lokr_factor(run, name), lokr_rank(run)) for name, (inputs, out) in covered.items()
+    )
+    return sum(a * b for of_one in shapes for a, b in of_one.values())

@@ -71,9 +71,10 @@ _KINDS = {"zimage": _ZIMAGE, "z_image": _ZIMAGE, "flux": _FLUX, "flux_kontext": 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What of the model matters for memory: counts are numbers of parameters, `linears` the sides of LoRA targets.
+    """What of the model matters for memory: counts are numbers of parameters.
 
-    `text_linears` are numbers in the Linears of the largest text encoder; it is stored in `text_stored` bytes each.
+    `linears` are the (inputs, outputs) of the Linears that a LoRA may cover, by their names. `text_linears` are numbers
+    in the Linears of the largest text encoder; it is stored in `text_stored` bytes each.
     """
 
     kind: Kind
@@ -84,7 +85,7 @@ class Sizes:
     blocks: int
     block_rows: int
     rest: int
-    linears: tuple[tuple[int, int], ...]
+    linears: Mapping[str, tuple[int, int]]
     text_encoder: int
     text_linears: int
     text_stored: int
@@ -95,7 +96,7 @@ class Sizes:
 
     @property
     def lora_sides(self) -> int:
-        return sum(sum(sides) for sides in self.linears)
+        return sum(sum(sides) for sides in self.linears.values())
 
 
 def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
@@ -135,7 +136,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         blocks=in_blocks,
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=_count(shapes) - in_blocks,
-        linears=tuple(linears.values()),
+        linears={name.removesuffix(".weight"): sides for name, sides in linears.items()},
         text_encoder=sum(map(_count, encoders.values())),
         text_linears=_count({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
         text_stored=_stored_width(model.components.get(largest)),

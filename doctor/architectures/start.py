@@ -37,7 +37,7 @@ def network_shapes(run: Run, linears: Linears) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for name, (out, inputs) in linears.items():
         if run.network_type == "lokr":
-            parts = lokr_shapes(out, inputs, lokr_factor(run), lokr_rank(run))
+            parts = lokr_shapes(out, inputs, lokr_factor(run, name), lokr_rank(run))
         else:
             parts = {"lora_A.weight": (run.rank, inputs), "lora_B.weight": (out, run.rank)}
         found.update((f"{name}.{part}", shape) for part, shape in parts.items())

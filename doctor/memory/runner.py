@@ -167,4 +167,4 @@ def _kind(quantization: str | None) -> str | None:
 
 def _largest(sizes: Sizes) -> int:
     """Numbers in the largest weight of a block."""
-    return max(map(prod, sizes.linears), default=0)
+    return max(map(prod, sizes.linears.values()), default=0)

@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from zdoctor.doctor.architectures.network import lokr_shapes
 from zdoctor.doctor.architectures.zimage import lora_linears
-from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown
+from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
 from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.room import probe_room
@@ -82,6 +83,15 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
     one = wanted(asked)["the state of the run"]
     assert 0.8 * real < one < real
     assert wanted(replace(asked, save_every=5))["the old and the new state of the run"] == 2 * one
+
+
+def test_a_lokr_of_the_runner() -> None:
+    asked = run(trainer=OWN, rank=4, network_type="lokr", save_dtype="fp32", steps=10, save_every=0)
+    linears = lora_linears(probed(asked).components["transformer"].needed or {})
+    numbers = sum(a * b for inputs, out in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
+    assert wanted(asked)["the LoKr"] == 4 * numbers
+    split = replace(asked, settings={**asked.settings, "network/lokr_full_rank": Value(False, Where("c"), 0, 0)})
+    assert wanted(replace(split, save_every=5))["2 LoKr files of rank 4"] > 0
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ...model import Config, Dataset, Run, SamplePrompt
 from .datasets import settings
+from .lycoris import rank_of, words
 from .options import Options
 
 KEYS: Mapping[str, str] = {
@@ -109,12 +110,12 @@ def run(
     of_network = {} if lycoris is None else {f"lycoris{pointer}": value for pointer, value in lycoris.values.items()}
     own = Options({key.removeprefix("lycoris/"): value for key, value in of_network.items()})
     files = {"datasets": backend, "lycoris": lycoris}
-    is_lycoris = options.text("lora_type", "standard") == "lycoris"
     rank = options.whole("lora_rank", 16)
     alpha = options.number("lora_alpha", rank)
-    if is_lycoris:
-        rank = own.whole("linear_dim", rank)
-        alpha = own.number("linear_alpha", rank)
+    if lora and options.text("lora_type", "standard") == "lycoris":
+        rank = rank_of(of_network, rank)
+        alpha = float(rank)  # another one is either without effect or refused
+        of_network |= words(of_network)
     quantization = options.text("base_model_precision", "no_change")
     precision = options.text("mixed_precision", "bf16")
     quantized = quantization != "no_change" and options.text("base_model_default_dtype", "bf16") == "bf16"

@@ -14,38 +14,29 @@ from ...model import Run, Schema, Value
 from ..defaults import same, short
 from ..written import with_leaves
 from .datasets import MOST_MEGAPIXELS, TRAINED, minimum
-from .optimizers import OBEYED, optimizer_of, rate_of, refused_optimizer
+from .network import OBEYED as OF_NETWORK
+from .network import differences as differences_of_network
+from .network import network_of, refused_network
+from .optimizers import OBEYED as OF_OPTIMIZER
+from .optimizers import optimizer_of, rate_of, refused_optimizer
 from .options import Options
 from .run import KEYS
 
-_OBEYED = frozenset((*KEYS.values(), *OBEYED)) | {
-    *(
-        "model_type",
-        "model_family",
-        "model_flavour",
-        "pretrained_transformer_model_name_or_path",
-        "lora_type",
-        "use_dora",
-    ),
-    *("base_model_default_dtype", "lr_warmup_steps", "caption_dropout_probability", "caption_strategy", "resolution"),
-    *("resolution_type", "disable_assistant_lora", "output_dir", "use_ema", "grad_clip_method", "report_to"),
-    *(
-        "resume_from_checkpoint",
-        "lycoris_config",
-        "lora_dropout",
-        "checkpointing_steps",
-        "save_total_limit",
-        "validation_steps",
-        "minimum_image_size",
-    ),
-    *("flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale", "flow_use_uniform_schedule"),
-    *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial looks at them
-}
+_OBEYED = frozenset(
+    (
+        *(*KEYS.values(), *OF_OPTIMIZER, *OF_NETWORK),
+        *("model_type", "model_family", "model_flavour", "pretrained_transformer_model_name_or_path"),
+        *("base_model_default_dtype", "lr_warmup_steps", "caption_dropout_probability", "caption_strategy"),
+        *("resolution", "resolution_type", "minimum_image_size", "disable_assistant_lora", "output_dir", "use_ema"),
+        *("grad_clip_method", "report_to", "resume_from_checkpoint", "checkpointing_steps", "save_total_limit"),
+        *("validation_steps", "flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale"),
+        *("flow_use_uniform_schedule",),
+        *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial looks at them
+    )
+)
 _SCHEDULES = ("constant", "constant_with_warmup", "linear", "polynomial")
 # The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
 AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
-# The Linears that are none of the attention: they get no LoRA.
-_NO_ATTENTION = r"^(?!.*\.(?:attn|attention)\.)"
 # Their updates are bounded by themselves: the trainer clips nothing for them.
 _UNCLIPPED = ("optimi-stableadamw", "prodigy")
 # how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt. Those of adam_…
@@ -77,29 +68,10 @@ _OF_SETS = frozenset(
             "disabled",
         ),
         *("disable", "instance_prompt", "is_regularisation_data", "is_regularization_data", "metadata_backend"),
-        *(
-            "cache_dir_vae",
-            "cache_dir",
-            "text_embeds",
-            "image_embeds",
-            "vae_cache_clear_each_epoch",
-            "write_batch_size",
-        ),
-        *(
-            "preserve_data_backend_cache",
-            "skip_file_discovery",
-            "disable_validation",
-            "hash_filenames",
-            "cache_file_suffix",
-        ),
-        *(
-            "shorten_filenames",
-            "vae_cache_ondemand",
-            "minimum_image_size",
-            "maximum_image_size",
-            "target_downsample_size",
-            "only_instance_prompt",
-        ),
+        *("cache_dir_vae", "cache_dir", "text_embeds", "image_embeds", "vae_cache_clear_each_epoch"),
+        *("write_batch_size", "preserve_data_backend_cache", "skip_file_discovery", "disable_validation"),
+        *("hash_filenames", "cache_file_suffix", "shorten_filenames", "vae_cache_ondemand", "minimum_image_size"),
+        *("maximum_image_size", "target_downsample_size", "only_instance_prompt"),
     )
 )
 _CACHES = ("text_embeds", "image_embeds")
@@ -110,7 +82,10 @@ def refusals(run: Run, schema: Schema) -> list[str]:
     """Why the runner must not train this run, a sentence each with its place; empty when it may."""
     return [
         f"{what}{'' if (where := run.where(name)).line is None else f' ({where.path}:{where.line})'}."
-        for name, what in (*_options(run, schema), *_numbers(run), *refused_optimizer(run), *_sets(run))
+        for name, what in (
+            *(*_options(run, schema), *_numbers(run)),
+            *(*refused_network(run), *refused_optimizer(run), *_sets(run)),
+        )
     ]
 
 
@@ -130,8 +105,6 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
     options = Options(run.settings)
     if run.steps < 1 and _epochs(options) < 1:
         yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
-    if options.text("lora_type", "standard") != "standard":
-        yield "network_type", f"lora_type {options.text('lora_type')} is not supported; use standard"
     if run.scheduler not in _SCHEDULES:
         yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join(_SCHEDULES)}"
     if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
@@ -188,9 +161,7 @@ def _too_large(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
 
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
-    made: list[str] = []
-    if run.architecture == "zimage":
-        made.append("the LoRA covers the attention of the main layers (SimpleTuner: that of the refiners, too)")
+    made = list(differences_of_network(run))
     if not all(_own(run, dataset.key).flag("crop") for dataset in run.datasets):
         made.append("pictures have sides in steps of 16 pixels (SimpleTuner: 64), and small ones are not enlarged")
     if run.steps < 1 and run.batch_size > 1:
@@ -201,10 +172,6 @@ def differences(run: Run) -> list[str]:
     elif name != run.optimizer:
         first = " (whose first twenty steps are smaller)" if run.optimizer == "adamw_bf16" else ""
         made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {run.optimizer}{first}")
-    if Options(run.settings).number("lora_dropout", 0.1) > 0:
-        made.append(
-            "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
-        )
     if any(Options(run.settings).text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
         made.append("a caption file is one caption, also where it has several lines")
     return made
@@ -214,11 +181,8 @@ def as_trained(run: Run) -> Run:
     """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
     options = Options(run.settings)
     settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
-    dropout = run.settings.get("lora_dropout")
-    place = Value(0.1, run.where("rank"), 0, 0) if dropout is None else dropout
-    settings["network/dropout"] = replace(place, value=options.number("lora_dropout", 0.1))
-    settings["network/scale"] = replace(place, value=run.alpha / run.rank if run.rank else 1.0)
-    settings["network/left_out"] = replace(place, value=_NO_ATTENTION)
+    settings |= network_of(run)
+    place = Value(None, run.where("rank"), 0, 0)
     settings["train/literal_captions"] = replace(place, value=True)
     settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
     if run.steps < 1:

@@ -120,7 +120,7 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, 
     for name, shape in shapes.items():
         base = model.get_submodule(name)
         if run.network_type == "lokr":
-            network[name] = LokrLinear(base, shape, lokr_factor(run), lokr_rank(run), generator)
+            network[name] = LokrLinear(base, shape, lokr_factor(run, name), lokr_rank(run), generator)
         else:
             network[name] = LoraLinear(base, shape, run.rank, dropout(run), generator, scale(run))
         replace(model, name, network[name])

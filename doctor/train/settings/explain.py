@@ -11,7 +11,7 @@ from .names import KINDS, SHIFTS
 
 def explain(run: Run) -> Iterator[str]:
     """What the user should know before the run starts, a sentence or two each."""
-    if run.network_type == "lokr" and lokr_rank(run) is None:
+    if run.network_type == "lokr" and lokr_rank(run) is None and not run.homes.get("lycoris"):
         yield f"rank {run.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
     elif run.alpha != run.rank and run.setting("network/scale") is None:
         yield (

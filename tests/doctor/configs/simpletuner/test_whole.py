@@ -1,0 +1,62 @@
+"""A config as the trainer's guides have it trains, from its files to its network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+
+from zdoctor.doctor import commands
+from zdoctor.tests.doctor.train.conftest import circles, tiny
+
+from .runs import CONFIG, SET
+from .test_lycoris import LOKR
+
+__all__ = ["circles", "tiny"]
+TEXT = {"id": "b", "type": "local", "dataset_type": "text_embeds", "cache_dir": "cache/text"}
+
+
+def test_a_lokr_with_what_a_guide_says(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for file in circles.iterdir():
+        (pictures / file.name).write_bytes(file.read_bytes())
+    Image.new("RGB", (96, 96)).save(pictures / "small.png")
+    (pictures / "small.txt").write_text("too small", encoding="utf-8")
+    config = {
+        **CONFIG,
+        "pretrained_model_name_or_path": str(tiny),
+        "output_dir": str(tmp_path / "output" / "lantern"),
+        "max_train_steps": 3,
+        "train_batch_size": 1,
+        "base_model_precision": "int8-quanto",
+        "seed": 3,
+        "lora_type": "lycoris",
+        "lycoris_config": "config/lycoris_config.json",
+        "optimizer_config": "weight_decay=0.0,eps=1e-8",
+        "optimizer_beta1": 0.9,
+        "optimizer_beta2": 0.99,
+        "adam_weight_decay": 0.0,
+        "minimum_image_size": 0,
+        "report_to": "none",
+    }
+    data = {**SET, "instance_data_dir": str(pictures), "resolution": 128, "minimum_image_size": 128}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "data.json").write_text(json.dumps([data, TEXT]), encoding="utf-8")
+    (folder / "lycoris_config.json").write_text(json.dumps(LOKR), encoding="utf-8")
+    monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
+    result = commands.train(str(folder / "config.json"))
+    assert (result.stopped, result.steps) == ("finished", 3)
+    told = capsys.readouterr()
+    assert "minimum_image_size leaves out 1 of 7 images" in told.out + told.err
+    tensors = load_file(result.lora)
+    assert len(tensors) == 2 * 28
+    assert tuple(tensors["diffusion_model.layers.0.feed_forward.w1.lokr_w2"].shape) == (128, 48)
+    assert tensors["diffusion_model.layers.0.attention.to_q.lokr_w2"].abs().sum() > 0
