@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 << 20  # what is read of a log: its end, where the failure is
 INCOMPLETE = 3
+_PARTS = re.compile(r"\n\s*\n|\n(?=(?:What|Why|Repair|Upstream|Signature):)")  # of a rule's docstring
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,10 +45,17 @@ def _rule(word: str) -> int:
         raise UserError(f"there is no rule {word!r}, and no such file.", error.hint) from None
     for rule in named:
         cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
-        console.emit(
-            f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.doc.rstrip()}\n\nRepairs: {cures or 'none yet'}\n\n"
-        )
+        parts = [
+            f"{rule.id} {rule.name} ({rule.severity})",
+            *_PARTS.split(rule.doc),
+            f"Repairs: {cures or 'none'}",
+        ]
+        console.emit("\n\n".join(map(_filled, parts)) + "\n\n")
     return 0
+
+
+def _filled(part: str) -> str:
+    return textwrap.fill(" ".join(part.split()), console.width(), break_long_words=False, break_on_hyphens=False)
 
 
 def _log(options: argparse.Namespace) -> int:
