@@ -14,6 +14,8 @@ def probe_files(world: World, run: Run) -> Files:
     paths = Paths(world.system)
     written = [run.base_model, run.extras_model, run.adapter, run.output_folder]
     written += [dataset.folder for dataset in run.datasets]
+    written += [folder for dataset in run.datasets for folder in dataset.control_folders]
+    written += [sample.control for sample in run.samples]
     written += [
         value.value
         for key, value in run.settings.items()

@@ -1,0 +1,100 @@
+"""Masks and control images that the config names and that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, found
+from ..doctor.model.families import EDITING, OWN
+from ..doctor.rules import Unestablished, rule
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")  # in lower case only
+_MOST = 2000  # names that are listed of a folder
+_GONE = ("missing", "dangling")
+_ENDS = "The run ends before the model is loaded."
+_UNPAIRED = "They are trained without a control image, without a message."
+_UNMASKED = "Its pictures are trained as a whole, without a message."
+
+
+@rule("DAT008", "error", "control-images-missing", trainers=("ai-toolkit", OWN))
+def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files: Files) -> Iterator[Finding]:
+    """Control images or masks that are not there.
+
+    What: The folder of control_path (of Flux Kontext) or mask_path does not exist, a picture has no control image of
+    its name there that ends in .jpg, .jpeg, .png or .webp, or a sample edits an image that is not there. A picture
+    without a mask is fine: all of it counts.
+    Why: A picture without the image that was edited into it says nothing of how to edit. ai-toolkit trains such a
+    picture all the same, without a message, and ends at a sample whose image is not there; `zdoctor train` does not
+    start.
+    Repair: Put the image there under the picture's own name, or move the picture to a dataset without control_path.
+    Upstream: ai-toolkit toolkit/dataloader_mixins.py (27a03a91)
+    Signature: FileNotFoundError: [Errno 2] No such file or directory: '…', at a sample; else none.
+    """
+    own = run.trainer == OWN
+    edits = run.architecture in EDITING and run.kind == "lora"
+    for dataset in run.datasets if run.kind == "lora" else ():
+        aids = [("control_path", folder) for folder in dataset.control_folders[:1] if edits]
+        if not run.setting(f"{dataset.key}/alpha_mask"):
+            aids.append(("mask_path", run.setting(f"{dataset.key}/mask_path")))
+        for key, path in aids:
+            entry = files.at(path) if isinstance(path, str) else None
+            if entry is None:
+                continue
+            if entry.kind == "denied":
+                raise Unestablished(f"{entry.path} could not be looked at")
+            if entry.kind != "folder":
+                yield found(
+                    run.where(f"{dataset.key}/{key}"),
+                    "{path}, the folder of {key}, does not exist."
+                    if entry.kind in _GONE
+                    else "{path}, the folder of {key}, is no folder.",
+                    otherwise=_ENDS if own else _UNPAIRED if key == "control_path" else _UNMASKED,
+                    evidence={"looked_at": entry.path},
+                    severity=None if own else "warning",
+                    path=path,
+                    key=key,
+                )
+            elif key == "control_path":
+                yield from _unpaired(run, dataset.key, entry, datasets)
+    for sample in run.samples if edits and not run.disable_sampling else ():
+        entry = files.at(sample.control)
+        if entry is not None and entry.kind in (*_GONE, "folder"):
+            yield found(
+                run.where("samples"),
+                "{path}, the control image of the sample {prompt!r}, does not exist."
+                if entry.kind in _GONE
+                else "{path}, the control image of the sample {prompt!r}, is a folder.",
+                otherwise=_ENDS if own else "The run ends when it paints this sample: FileNotFoundError.",
+                evidence={"looked_at": entry.path},
+                path=sample.control,
+                prompt=sample.prompt,
+            )
+
+
+def _unpaired(run: Run, key: str, entry: Entry, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    if not 0 < len(entry.children) < _MOST:
+        return  # not listed, or not all of it
+    stems = {name.rpartition(".")[0] for name in entry.children if name.endswith(_SUFFIXES)}
+    for folder in datasets:
+        if folder.key != key:
+            continue
+        alone = [image.path for image in folder.images if _stem(image.path) not in stems]
+        if alone:
+            yield found(
+                run.where(f"{key}/control_path"),
+                "{count} of {total} pictures in {folder} have no control image in {path}; the first is {first}."
+                if len(alone) > 1
+                else "{first} has no control image in {path}.",
+                otherwise=_ENDS if run.trainer == OWN else _UNPAIRED,
+                evidence={"pictures": alone},
+                severity=None if run.trainer == OWN else "warning",
+                count=len(alone),
+                total=len(folder.images) + folder.more,
+                folder=folder.path,
+                path=entry.path,
+                first=alone[0],
+            )
+
+
+def _stem(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]

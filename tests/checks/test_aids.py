@@ -1,0 +1,116 @@
+"""DAT008: masks and control images that are not there, and what the runner says of them.
+
+ai-toolkit's own code (toolkit/dataloader_mixins.py) looks for each and goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from zdoctor.checks.aids import control_images_missing
+from zdoctor.doctor.model import Files, Finding, Run
+from zdoctor.doctor.model.families import OWN
+from zdoctor.doctor.model.run import Dataset, SamplePrompt
+from zdoctor.doctor.probe.dataset import probe_datasets
+from zdoctor.doctor.probe.files import probe_files
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.train.data.items import read_items
+from zdoctor.doctor.train.errors import TrainError
+from zdoctor.doctor.train.output.preview import sample_controls
+from zdoctor.tests.doctor.train.patient import written
+from zdoctor.tests.models import healthy, run_of
+
+Made = Callable[[Path], dict[str, Any]]
+
+
+def pictures(folder: Path, *names: str) -> str:
+    folder.mkdir()
+    for name in names:
+        Image.new("RGB", (32, 32)).save(folder / name)
+    return str(folder)
+
+
+def run_with(place: Path, architecture: str = "flux_kontext", **changes: Any) -> Run:
+    data = pictures(place / "data", "a.png", "b.png")
+    dataset = Dataset("datasets/0", data, ".txt", (32,), control_folders=changes.pop("controls", ()))
+    run = replace(
+        run_of(healthy()), architecture=architecture, trainer=OWN, datasets=(dataset,), disable_sampling=True
+    )
+    return replace(run, **changes)
+
+
+def findings(run: Run) -> list[Finding]:
+    world = LiveWorld()
+    folders = probe_datasets(world, run)
+    assert isinstance(folders, tuple)
+    files: Files = probe_files(world, run)
+    return list(control_images_missing(run, folders, files))
+
+
+def said(run: Run) -> str:
+    """What the runner says of its pictures."""
+    try:
+        read_items(run, {d.key: str(d.folder) for d in run.datasets}, 16)
+        sample_controls(run, 16)
+    except TrainError as error:
+        return str(error)
+    return ""
+
+
+def sample(control: str) -> tuple[SamplePrompt, ...]:
+    return (SamplePrompt("a", 32, 32, 1, 1, 1.0, control=control),)
+
+
+def masks(path: str, **more: Any) -> dict[str, Any]:
+    return {"settings": written(datasets__0__mask_path=path, **more)}
+
+
+SICK: list[tuple[str, Made]] = [
+    ("gone, the folder of control_path, does not exist", lambda place: {"controls": (f"{place}/gone",)}),
+    ("is no folder", lambda place: {"controls": (pictures(place / "c", "a.png") + "/a.png",)}),
+    ("b.png has no control image in", lambda place: {"controls": (pictures(place / "c", "a.png", "c.png"),)}),
+    ("2 of 2 pictures in", lambda place: {"controls": (pictures(place / "c", "a.PNG", "x.png"),)}),
+    ("gone, the folder of mask_path, does not exist", lambda place: masks(f"{place}/gone")),
+    (
+        "gone.png, the control image of the sample 'a', does not exist",
+        lambda place: {"disable_sampling": False, "samples": sample(f"{place}/gone.png")},
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "made"), SICK, ids=[words for words, _ in SICK])
+def test_what_is_not_there(tmp_path: Path, words: str, made: Made) -> None:
+    run = run_with(tmp_path, **made(tmp_path))
+    (finding,) = findings(run)
+    assert words in finding.text() and said(run)
+    (theirs,) = findings(replace(run, trainer="ai-toolkit"))
+    assert theirs.text() == finding.text() and theirs.severity == (None if "sample" in words else "warning")
+    assert not findings(replace(run, kind="finetune"))
+
+
+HEALTHY: list[tuple[str, Made]] = [
+    (
+        "each has its own, some of another kind",
+        lambda place: {"controls": (pictures(place / "c", "a.webp", "b.png"),)},
+    ),
+    ("one mask for two pictures", lambda place: masks(pictures(place / "m", "a.png"))),
+    ("a model that takes none", lambda place: {"architecture": "flux", "controls": ("gone",)}),
+    ("a control image where nothing is painted", lambda place: {"samples": sample("gone.png")}),
+    (
+        "a sample that edits a picture",
+        lambda place: {"disable_sampling": False, "samples": sample(pictures(place / "s", "a.png") + "/a.png")},
+    ),
+]
+
+
+@pytest.mark.parametrize(("title", "made"), HEALTHY, ids=[title for title, _ in HEALTHY])
+def test_what_is_fine(tmp_path: Path, title: str, made: Made) -> None:
+    run = run_with(tmp_path, **made(tmp_path))
+    assert not findings(run), title
+    assert run.architecture == "flux" or not said(run)
