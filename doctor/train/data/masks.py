@@ -12,7 +12,7 @@ from torch import Tensor
 from ..encode.cache import Cache
 from ..errors import TrainError
 from .items import Item, Mask, cut
-from .pictures import has_alpha, opened
+from .pictures import check_unchanged, has_alpha, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,7 +43,9 @@ class Masks:
             note(f"{len(bare)} of {pictures} pictures have no mask, first {min(bare)}: all of each counts.")
         for item in items:
             if item.mask is not None and not self.cache.has(key := self._key(item, item.mask)):
-                self.cache.put(key, {"mask": self._made(item, item.mask)})
+                made = self._made(item, item.mask)
+                check_unchanged(item.mask.file, item.mask.digest)
+                self.cache.put(key, {"mask": made})
 
     def _made(self, item: Item, mask: Mask) -> Tensor:
         from PIL import Image, ImageChops

@@ -47,6 +47,16 @@ def opened(file: Path) -> Image:
         raise TrainError(f"{file} cannot be read: {error}.") from error
 
 
+def check_unchanged(file: Path, digest: str) -> None:
+    """Raise TrainError when a file is no longer the one of this sha256, by which the cache knows what is made of it."""
+    try:
+        same = hashlib.sha256(file.read_bytes()).hexdigest() == digest
+    except OSError:
+        same = False
+    if not same:
+        raise TrainError(f"{file} was changed or removed after the dataset was read. Type the same command again.")
+
+
 def has_alpha(image: Image) -> bool:
     return "A" in image.getbands() or "transparency" in image.info
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..allocator import free_memory
 from ..data.items import Item, load_pixels
+from ..data.pictures import check_unchanged
 from ..errors import TrainError
 from ..failures import tried
 from ..progress import counted
@@ -60,6 +61,7 @@ class Latents:
                 vae.cpu()
                 latent = encoded()
                 moved(vae, device)
+            check_unchanged(item.picture.file, item.picture.digest)
             self.cache.put(self.key(item), {"latent": latent})
         del vae
         free_memory()

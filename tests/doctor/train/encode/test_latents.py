@@ -115,6 +115,21 @@ def test_a_picture_changed_in_place_gets_a_new_latent(tiny: Path, circles: Path,
     assert latents.prepare(items(), CPU, silence) == 1
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_picture_that_changes_while_others_are_encoded_is_not_cached_as_what_it_was(
+    tiny: Path, circles: Path, tmp_path: Path, gone: bool
+) -> None:
+    folder = Path(shutil.copytree(circles, tmp_path / "images"))
+    latents = Latents(Cache(tmp_path / "cache"), tiny / "vae")
+    items = read_items(run_with(), {"datasets/0": str(folder)}, 16)
+    shutil.copy(folder / "0.png", folder / "3.png")
+    if gone:
+        (folder / "3.png").unlink()
+    with pytest.raises(TrainError, match=r"3\.png"):
+        latents.prepare(items, CPU, silence)
+    assert [latents.cache.has(latents.key(item)) for item in items[:4]] == [True, True, True, False]
+
+
 def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
     latents = Latents(Cache(tmp_path), tiny / "vae")
     picture = Picture(tmp_path / "x.png", 64, 64, "digest", "")
