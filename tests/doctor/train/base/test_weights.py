@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import errno
 import json
+import mmap
 import os
 import shutil
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +23,7 @@ from zdoctor.doctor.train.base import install, load, weights
 from zdoctor.doctor.train.base.adapter import read_adapter
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
 from zdoctor.doctor.train.base.tensorfiles import DTYPES, Entry, collect, read_entries, stream, weight_files
-from zdoctor.doctor.train.base.weights import WeightCache, cache_folder
+from zdoctor.doctor.train.base.weights import WeightCache, cache_folder, mapped
 from zdoctor.doctor.train.lock import taken
 
 from ..patient import Recorder, go, run_with
@@ -69,7 +72,7 @@ def start(
             yield each
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "stream", counted)
+        patch.setattr(install, "stream", counted)
         cache = WeightCache(kept, digest, notes.append)
         load.fill(model, folder, quantization=kind, adapter=deltas, dtype=dtype, device=CPU, cache=cache)
     return Loaded(model, read, notes)
@@ -104,6 +107,29 @@ def test_the_second_start_maps_what_the_first_has_made(
     with torch.no_grad():
         module.codes.fill_(0)  # a private map: nothing that a run does reaches the file
     assert same(first.model, start(transformer, tmp_path / "kept", kind, dtype=dtype).model)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_a_file_larger_than_the_memory_that_is_promised_is_mapped(tmp_path: Path) -> None:
+    """A map that could be written to counts as memory of the process, here under its limit for data."""
+    import resource
+
+    size = 256 << 20
+    file = tmp_path / "weights"
+    with file.open("wb") as opened:
+        opened.truncate(size)
+    taken = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (1024 * int(taken.split()[1]) + size // 4, before[1]))
+    try:
+        with file.open("rb") as opened, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(OSError, match="Cannot allocate memory"):
+                mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
+            (value,) = mapped(opened.fileno(), [Entry("codes", file, "I8", (size,), 0, size)]).values()
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    assert value.shape == (size,) and not value[:: 1 << 20].any()
 
 
 def test_tensors_lie_where_their_numbers_are_aligned(transformer: Path, tmp_path: Path) -> None:
