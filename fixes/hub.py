@@ -55,7 +55,7 @@ def restore_file(finding: Finding, hub: Hub) -> Iterator[Fix]:
 
 def _by_hand(repo: HubRepo, file: HubFile) -> Fix:
     """Nothing on this machine says which repository a downloaded folder is of; its user knows."""
-    command = f'hf download <owner>/<model> "{file.name}" --revision {repo.commit} --local-dir "{repo.folder}"'
+    command = f'hf download OWNER/MODEL "{file.name}" --revision {repo.commit} --local-dir "{repo.folder}"'
     title = f"download {file.name} again, and only that, from the repository that the folder is of"
     return Fix(title, (), safety="show", command=f"{command} --force-download", order=0)
 

@@ -99,7 +99,7 @@ def say_what_to_download(finding: Finding, run: Run, model: ModelFolder, hub: Hu
     if _is_replaceable(finding, model) and not _candidates(model, hub):
         family = family_of(run)
         guesses = _PUBLISHED.get(family.parts["transformer"][0], {}) if family is not None else {}
-        repo = next((repo for word, repo in guesses.items() if word in model.source.lower()), "<owner>/<model>")
+        repo = next((repo for word, repo in guesses.items() if word in model.source.lower()), "OWNER/MODEL")
         folder = f"{(model.folder or model.source).rstrip('/')}-complete"
         title = "download the complete model into a new folder, then name that folder in the config"
         yield Fix(title, (), "show", command=f'hf download {repo} --local-dir "{folder}"')
