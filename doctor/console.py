@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from .errors import UserError, printable
 
@@ -92,4 +93,23 @@ def width() -> int:
 def color() -> bool:
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout is not None and sys.stdout.isatty())
+    return bool(os.environ.get("FORCE_COLOR")) or shows_color(sys.stdout)
+
+
+def shows_color(stream: TextIO | None) -> bool:
+    """Whether it is a terminal that colours what is between escape sequences."""
+    return stream is not None and stream.isatty() and _takes_escapes(stream)
+
+
+def _takes_escapes(stream: TextIO) -> bool:
+    """The older console of Windows shows them as they are unless it is asked to obey them."""
+    if sys.platform == "win32":
+        import ctypes
+        import msvcrt
+        from ctypes import wintypes
+
+        kernel, mode = ctypes.WinDLL("kernel32"), wintypes.DWORD()
+        screen = wintypes.HANDLE(msvcrt.get_osfhandle(stream.fileno()))
+        asked = kernel.GetConsoleMode(screen, ctypes.byref(mode))
+        return bool(asked and kernel.SetConsoleMode(screen, mode.value | 4))  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
+    return True

@@ -229,4 +229,4 @@ def _write(text: str) -> None:
 
 
 def _color() -> bool:
-    return not os.environ.get("NO_COLOR") and sys.stderr.isatty()
+    return not os.environ.get("NO_COLOR") and console.shows_color(sys.stderr)

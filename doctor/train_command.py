@@ -19,7 +19,8 @@ from .handover import hand_over, not_green
 from .model import Memory, Unknown
 from .model.cards import sharing, visible
 from .model.run import Run
-from .model.shell import quoted
+from .model.shell import quoted, unsetting
+from .probe.computer import os_name
 from .probe.live import LiveWorld
 from .train.settings.refuse import refuse
 from .translate import differences
@@ -90,7 +91,7 @@ def _refuse_words(environment: Mapping[str, str]) -> None:
         if value and not value.isdecimal():
             raise UserError(
                 f"the environment variable {name} is {value!r}; torchrun and accelerate write a whole number there.",
-                f"Take it out where zdoctor train is started alone: unset {name}",
+                f"Take it out where zdoctor train is started alone: {unsetting(name, os_name())}",
             )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..doctor.model import Config, Finding, Fix, ReplaceText, SetValue, WriteText
+from ..doctor.model import Config, Finding, Fix, ReplaceText, SetValue, System, WriteText
+from ..doctor.model.shell import setting
 from ..doctor.rules import repair
 
 
 @repair("CFG001")
-def make_it_parse(finding: Finding, config: Config) -> Iterator[Fix]:
+def make_it_parse(finding: Finding, config: Config, system: System) -> Iterator[Fix]:
     """An encoding, a byte-order mark, an unclosed quote, a trailing comma, tabs, a variable that is not set."""
     message = str(finding.evidence["message"])
     kind = finding.evidence["kind"]
@@ -27,7 +28,7 @@ def make_it_parse(finding: Finding, config: Config) -> Iterator[Fix]:
     elif kind == "environment":
         name = re.search(r"environment variable (.+?) is not set", message)
         if name is not None:
-            command = f"export {name.group(1)}=..."
+            command = setting([(name.group(1), "...")], system.os)
             yield Fix(f"set {name.group(1)} before you start the trainer", (), safety="show", command=command)
     elif config.format == "json":
         yield from _json(finding, config)

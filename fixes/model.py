@@ -123,7 +123,7 @@ def _candidates(model: ModelFolder, hub: Hub) -> list[HubRepo]:
 def _no_room(run: Run, repo: HubRepo) -> Fix:
     size = sum(item.size for item in _items(run, repo))
     title = f"free {amount(int(size * 1.01))} for a complete copy of {repo.repo}, which lies in the cache"
-    return Fix(title, (), "show", command=f'cp -rL "{repo.snapshot}" "<folder>"')
+    return Fix(title, (), "show", command=_copying(str(repo.snapshot), "<folder>"))
 
 
 @repair("MDL002")
@@ -229,8 +229,13 @@ def _show_copy(folder: str, storage: Storage) -> Iterator[Fix]:
     place = next((p for p in _faster(storage) if p.refusal is None and p.free >= storage.model_bytes * 1.01), None)
     if place is not None:
         target = _join(place.folder, re.split(r"[/\\]", folder.rstrip("/\\"))[-1])
-        command = f'robocopy "{folder}" "{target}" /E' if "\\" in target else f'cp -rL "{folder}" "{target}"'
-        yield Fix(f"copy the model to {target} and name that folder in the config", (), "show", command=command)
+        title = f"copy the model to {target} and name that folder in the config"
+        yield Fix(title, (), "show", command=_copying(folder, target))
+
+
+def _copying(folder: str, target: str) -> str:
+    """How to copy a folder, with the files that its links lead to."""
+    return f'robocopy "{folder}" "{target}" /E' if "\\" in folder else f'cp -rL "{folder}" "{target}"'
 
 
 def _use(run: Run, field: str, value: str) -> SetValue:

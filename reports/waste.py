@@ -91,7 +91,7 @@ def _delete(waste: Waste) -> str:
     if len(waste.paths) > MANY:
         return ""
     if "\\" in waste.paths[0]:
-        verb = "rmdir /s" if waste.kind == "quarantine" else "del"
+        verb = "cmd /c rmdir /s" if waste.kind == "quarantine" else "del"
     else:
         verb = "rm -r" if waste.kind == "quarantine" else "rm"
     return " ".join([verb, *map(quoted, waste.paths)])

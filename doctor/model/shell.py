@@ -26,3 +26,8 @@ def setting(variables: Iterable[tuple[str, str]], system: str) -> str:
     if system == "windows":
         return "; ".join(f'$env:{name} = "{value}"' for name, value in variables)
     return "export " + " ".join(f"{name}={quoted(value)}" for name, value in variables)
+
+
+def unsetting(name: str, system: str) -> str:
+    """An environment variable as it is taken out, in sh, and on Windows in PowerShell."""
+    return f"Remove-Item Env:{name}" if system == "windows" else f"unset {name}"

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from zdoctor.doctor import console
 from zdoctor.doctor.console import emit
 from zdoctor.doctor.errors import UserError
 
@@ -41,3 +42,16 @@ def test_a_reader_who_goes_away_is_no_failure(
         return emit("x → 配置\n")
     with pytest.raises(UserError, match=said):
         emit("x → 配置\n")
+
+
+@pytest.mark.parametrize(
+    ("terminal", "takes", "shown"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_colours_are_for_terminals_that_take_them(
+    terminal: bool, takes: bool, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older console of Windows, and a stream that is no terminal."""
+    monkeypatch.setattr(console, "_takes_escapes", lambda stream: takes)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    assert console.shows_color(stream) == shown and not console.shows_color(None)

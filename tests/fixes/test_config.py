@@ -1,7 +1,9 @@
 """Repairs of the config: a cure cures, changes one line, and leaves what is not certain to the user."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import yaml
@@ -9,7 +11,7 @@ import yaml
 from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.configs.edit import EditError, apply_edits
 from zdoctor.doctor.model import Finding, ReplaceText, SetValue, WriteText
-from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, examined
+from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, LINUX, examined
 
 JSON = json.dumps(yaml.safe_load(KAGGLE), indent=2)
 
@@ -56,10 +58,12 @@ def test_windows_1252_is_asked() -> None:
     assert "caf\xe9" in cured("", finding)
 
 
-def test_a_variable_is_only_shown() -> None:
-    (finding,) = examined(KAGGLE.replace("/kaggle/working/lantern_lora", "${OUT}"), "CFG001")
+@pytest.mark.parametrize(("os", "command"), [("linux", "export OUT=..."), ("windows", '$env:OUT = "..."')])
+def test_a_variable_is_only_shown(os: Literal["linux", "windows"], command: str) -> None:
+    text = KAGGLE.replace("/kaggle/working/lantern_lora", "${OUT}")
+    (finding,) = examined(text, "CFG001", system=replace(LINUX, os=os))
     (fix,) = finding.fixes
-    assert (fix.safety, fix.steps, fix.command) == ("show", (), "export OUT=...")
+    assert (fix.safety, fix.steps, fix.command) == ("show", (), command)
 
 
 @pytest.mark.parametrize(

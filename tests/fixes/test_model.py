@@ -189,6 +189,10 @@ def test_no_room_no_extraction(tmp_path: Path) -> None:
     hub = Hub((), (cached(healthy()),))
     (fix,) = replace_by_a_complete_copy(finding, run, model, hub, storage(tmp_path, free=1000))
     assert fix.safety == "show" and fix.title.startswith("free ") and "MB" in fix.title
+    assert fix.command == f'cp -rL "{hub.repos[0].snapshot}" "<folder>"'
+    there = Hub((), (replace(hub.repos[0], snapshot="C:\\hub\\a b"),))
+    (fix,) = replace_by_a_complete_copy(finding, run, model, there, storage(tmp_path, free=1000))
+    assert fix.command == 'robocopy "C:\\hub\\a b" "<folder>" /E'
     assert list(say_what_to_download(finding, run, model, hub)) == []
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.model.caches import Inventory
+from zdoctor.doctor.model.caches import Inventory, Waste
 from zdoctor.doctor.probe.hub.inventory import probe_inventory
 from zdoctor.reports import cache, cache_json
+from zdoctor.reports.waste import _delete
 from zdoctor.tests.doctor.probe.test_hub import COMMIT, MODEL, POSIX, cached, machine
 from zdoctor.tests.hub_server import sha256
 from zdoctor.tests.reports.test_reports import compare
@@ -65,3 +66,11 @@ def test_json_carries_what_a_terminal_must_not_see() -> None:
     assert "\x1b" not in text
     data: dict[str, Any] = json.loads(text)
     assert "evil/\x1b[2Jname" in [repo["repo"] for repo in data["caches"][0]["repos"]]
+
+
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [("/hub/a b", 'rm -r "/hub/a b"'), ("C:\\hub\\a b", 'cmd /c rmdir /s "C:\\hub\\a b"')],  # also in PowerShell
+)
+def test_what_deletes_a_folder(folder: str, command: str) -> None:
+    assert _delete(Waste("quarantine", "org/name", (folder,), 1)) == command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.util import find_spec
@@ -72,7 +73,8 @@ def compile_blocks(model: nn.Module) -> None:
 def cannot_compile(place: torch.device) -> str:
     """Why torch.compile cannot work at this place; empty when it may."""
     if place.type == "cuda":
-        return "" if find_spec("triton") else "The setting compile needs Triton. Type: pip install triton"
+        package = "triton-windows" if sys.platform == "win32" else "triton"
+        return "" if find_spec("triton") else f"The setting compile needs Triton. Type: pip install {package}"
     if place.type != "cpu":
         return f"The setting compile is not supported on {place.type}. Take it out."
     compilers = [os.environ.get("CXX") or "", "g++", "clang++", "cl"]

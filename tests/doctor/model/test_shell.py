@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from zdoctor.doctor.model.shell import quoted, setting
+from zdoctor.doctor.model.shell import quoted, setting, unsetting
 
 PATHS = {
     "/a/b-c_1.x": "/a/b-c_1.x",
@@ -39,3 +39,4 @@ def test_variables_as_a_shell_takes_them() -> None:
     assert subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout == b"PCI_BUS_ID 1,0"
     expected = '$env:CUDA_DEVICE_ORDER = "PCI_BUS_ID"; $env:CUDA_VISIBLE_DEVICES = "1,0"'
     assert setting(variables, "windows") == expected
+    assert [unsetting("RANK", system) for system in ("linux", "windows")] == ["unset RANK", "Remove-Item Env:RANK"]

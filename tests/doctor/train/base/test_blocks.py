@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from zdoctor.doctor.train.base import blocks
 from zdoctor.doctor.train.base.blocks import blocks_of, cannot_compile, checkpointing, compile_blocks, suit_cpu
 from zdoctor.doctor.train.base.quantize import Kind, QuantizedLinear
 from zdoctor.doctor.train.network.lora import targets
@@ -103,3 +105,7 @@ def test_what_compiling_needs_is_asked_for_before(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("CXX", raising=False)
     assert "C++ compiler" in cannot_compile(torch.device("cpu"))
     assert "mps" in cannot_compile(torch.device("mps"))
+    monkeypatch.setattr(blocks, "find_spec", lambda name: None)
+    assert cannot_compile(torch.device("cuda")).endswith("pip install triton")
+    monkeypatch.setattr(sys, "platform", "win32")  # for which PyPI has no triton
+    assert cannot_compile(torch.device("cuda")).endswith("pip install triton-windows")
