@@ -16,12 +16,17 @@ _ZIMAGE = 6_154_908_736
 
 
 TOO_MUCH = (
-    "The phase '{phase}' needs {peak} (computed: {low} to {high}), but {free} are free on {device} ({source}). "
+    "The phase '{phase}' needs {peak} (computed: {low} to {high}), but {free} are free {place} ({source}). "
     "It is made of {items}."
 )
 PERHAPS = (
-    "The phase '{phase}' needs {low} to {high} (computed), and {free} are free on {device} ({source}): it may "
+    "The phase '{phase}' needs {low} to {high} (computed), and {free} are free {place} ({source}): it may "
     "not fit. It is made of {items}."
+)
+AGAIN = (
+    "The phase '{phase}' takes {low} to {high} (computed), and {free} are free {place} ({source}). The weights are "
+    "pages of a file: up to {again} of them are read from it again for every pass through the model. It is made of "
+    "{items}."
 )
 ELSEWHERE = " {other}, has room for it: {other_free} are free there."
 SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
@@ -47,7 +52,8 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     `device` says), and for `zdoctor train` the one that `device: cuda:1` names of these. CUDA counts unlike cards
     from the fastest on, unless CUDA_DEVICE_ORDER is PCI_BUS_ID; the one with the most room is taken for the first.
     A run that takes none (`device: cpu` or `mps`, no GPU there) is held against the computer's memory: an error is
-    what exceeds all of it.
+    what exceeds all of it. On a processor `zdoctor train` maps its quantized weights from a file; what of them does
+    not fit is read again in every step, which is a warning.
 
     Repair: Another card, where one has room: CUDA_VISIBLE_DEVICES chooses it. The settings that lower the peak, the
     harmless ones first; each says whether it changes the result.
@@ -55,23 +61,32 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training
     """
-    peak = memory.peak
-    low, high = peak.total - memory.below, peak.total + memory.margin
+    peak, held = memory.peak, memory.hardest.total - memory.hardest.mapped
+    high = peak.total + memory.margin
     if high <= memory.free:
         return
-    is_certain = low > (memory.total if memory.device == "cpu" else memory.free)
+    is_certain = held - memory.below > memory.total if memory.is_host else peak.total - memory.below > memory.free
+    is_read_again = not is_certain and held + memory.margin <= memory.free
+    if is_certain:
+        peak = memory.hardest
+    total = held if is_certain else peak.total
+    low, high = total - memory.below, total + memory.margin
     cards = min(memory.cards, run.batch_size * run.gradient_accumulation)
     shared = memory.only_fits_sharded(cards)
     other = memory.elsewhere
     yield found(
         run.where("base_model"),
-        (TOO_MUCH if is_certain else PERHAPS) + (ELSEWHERE if other else "") + (SHARED if shared else ""),
+        (TOO_MUCH if is_certain else AGAIN if is_read_again else PERHAPS)
+        + (ELSEWHERE if other else "")
+        + (SHARED if shared else ""),
         otherwise="The run ends out of memory in the phase '{phase}'."
         if is_certain
+        else "The steps take longer, by what the disk needs for that."
+        if is_read_again
         else "The run may end out of memory in the phase '{phase}'.",
         severity="error" if is_certain else "warning",
         evidence={
-            "peak": peak.total,
+            "peak": total,
             "margin": memory.margin,
             "free": memory.free,
             "device": memory.device,
@@ -79,11 +94,12 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
             **dict(peak.items),
         },
         phase=peak.name,
-        peak=_size(peak.total),
+        peak=_size(total),
         low=_size(low),
         high=_size(high),
         free=_size(memory.free),
-        device=memory.device,
+        place=memory.place,
+        again=_size(min(high - memory.free, peak.mapped)),
         source=memory.budget_source,
         items=_items(peak),
         cards=cards,
@@ -117,7 +133,7 @@ def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Findin
 
     Signature: Killed; exit code 137; os error 1455 (Windows: the paging file is too small)
     """
-    if memory.device == "cpu" or memory.host_peak <= memory.host_free:
+    if memory.is_host or memory.host_peak <= memory.host_free:
         return
     yield found(
         run.where("base_model"),

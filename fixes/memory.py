@@ -40,7 +40,8 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
     else:
         sizes = [f"{size / 2**30:.1f} GiB" for size in (lowest, high, memory.free)]
         why = "with all settings the peak is {}, perhaps {} (computed), and {} are free".format(*sizes)
-    yield Fix(f"free memory on {memory.device}, or use one with more: {why}", (), "show")
+    do = "close other programs, or use a machine with more memory" if memory.is_host else ""
+    yield Fix(f"{do or f'free memory on {memory.device}, or use one with more'}: {why}", (), "show")
 
 
 def _shown(value: object) -> str:

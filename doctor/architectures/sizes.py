@@ -73,8 +73,9 @@ _KINDS = {"zimage": _ZIMAGE, "z_image": _ZIMAGE, "flux": _FLUX, "flux_kontext": 
 class Sizes:
     """What of the model matters for memory: counts are numbers of parameters.
 
-    `linears` are the (inputs, outputs) of the Linears that a LoRA may cover, by their names. `text_linears` are numbers
-    in the Linears of the largest text encoder; it is stored in `text_stored` bytes each.
+    `linears` are the (inputs, outputs) of the Linears that a LoRA may cover, by their names; `block` are the numbers
+    in the Linears of the largest block, `text_linears` those of the largest text encoder, which is stored in
+    `text_stored` bytes each.
     """
 
     kind: Kind
@@ -83,6 +84,7 @@ class Sizes:
     layers: int
     refiners: int
     blocks: int
+    block: int
     block_rows: int
     rest: int
     linears: Mapping[str, tuple[int, int]]
@@ -134,6 +136,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         kind=kind,
         **(_zimage_sides(config) if kind is _ZIMAGE else _flux_sides(config)),
         blocks=in_blocks,
+        block=_largest_block(blocks),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=_count(shapes) - in_blocks,
         linears={name.removesuffix(".weight"): sides for name, sides in linears.items()},
@@ -145,6 +148,15 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         stored=_stored_width(transformer),
         assumed="parts that are not on this machine taken as published" if guessed else "",
     )
+
+
+def _largest_block(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Of weights whose names begin with a list of blocks and the number in it."""
+    found: dict[str, int] = {}
+    for name, shape in shapes.items():
+        block = ".".join(name.split(".")[:2])
+        found[block] = found.get(block, 0) + prod(shape)
+    return max(found.values(), default=0)
 
 
 def _zimage_sides(config: Mapping[str, Any]) -> dict[str, int]:

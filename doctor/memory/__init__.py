@@ -19,7 +19,7 @@ from ..model.families import OWN
 from .ladder import alternatives_of
 from .peaks import error_of, highest_of, phases_of
 from .phases import GIB, HOST_BASE, blocks_of, buckets, weights_of
-from .runner import host_peak, runner_blocks
+from .runner import host_peak, on_mps, runner_blocks
 
 __all__ = ["GIB", "buckets", "predict"]
 
@@ -65,7 +65,7 @@ def predict(
         return _host_peak(changed, sizes, card) if card else 0
 
     return Memory(
-        device=_named(card) if card else "cpu",
+        device=_named(card) if card else "mps" if on_mps(run) else "cpu",
         phases=phases,
         total=card.memory_total if card else system.memory_total,
         free=free,
@@ -79,7 +79,7 @@ def predict(
         cards=sharing(shown) if card and not offloaded_share(run) else 1,
         least_free=min((gpu.memory_free for place in shown for gpu in place), default=0),
         blocks=blocks,
-        block=blocks // max(1, sizes.layers + 2 * sizes.refiners),
+        block=blocks * sizes.block // max(1, sizes.blocks),
         elsewhere=_elsewhere(run, gpus, candidates, system, left) if card and left(card) < 0 else None,
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..architectures.sizes import Sizes
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.families import OWN
 from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, phases_of_trainer, sequence_of
-from .runner import phases_of_runner
+from .runner import on_mps, phases_of_runner, phases_without_bfloat16
 
 
 def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
@@ -23,25 +22,28 @@ def peak_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
 
 def highest_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
     """The high end of the estimate: context, allocator and LoRA copies at their worst."""
-    is_wider = (
-        run.trainer == OWN and not card and run.dtype in ("bf16", "bfloat16")
-    )  # float32 where it has no bfloat16
-    return _highest(replace(run, dtype="fp32") if is_wider else run, sizes, datasets, card)
+    # float32 where the processor has no bfloat16
+    is_wider = run.trainer == OWN and not card and not on_mps(run) and run.dtype in ("bf16", "bfloat16")
+    phases = phases_without_bfloat16(run, sizes, datasets) if is_wider else phases_of(run, sizes, datasets, card)
+    return _highest(run, sizes, datasets, card, phases)
 
 
 def error_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
     """How far from the computed peak the true one may lie, where the run computes in the type that it names."""
-    return _highest(run, sizes, datasets, card) - peak_of(run, sizes, datasets, card)
+    phases = phases_of(run, sizes, datasets, card)
+    return _highest(run, sizes, datasets, card, phases) - peak_of(run, sizes, datasets, card)
 
 
-def _highest(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
+def _highest(
+    run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None, phases: Iterable[Phase]
+) -> int:
     context = CONTEXT_RANGE if card else HOST_BASE // 2
     if run.trainer == OWN:  # its LoRA was part of the traces
-        return int(1.03 * peak_of(run, sizes, datasets, card)) + context
+        return int(1.03 * max(phase.total for phase in phases)) + context
     copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.batch_size)
     return max(
         int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
         + context
         + copies * ("activations" in phase.items)
-        for phase in phases_of(run, sizes, datasets, card)
+        for phase in phases
     )

@@ -42,7 +42,7 @@ def blocks_of(sizes: Sizes, run: Run) -> int:
 def on_card(sizes: Sizes, run: Run, weights: int) -> int:
     """The weights on the card: of the blocks that wait in host memory, only the one that runs and the next."""
     away = int(offloaded_share(run) * blocks_of(sizes, run))
-    return weights - away + min(away, 2 * blocks_of(sizes, run) // (sizes.layers + 2 * sizes.refiners))
+    return weights - away + min(away, 2 * blocks_of(sizes, run) * sizes.block // max(1, sizes.blocks))
 
 
 def _text_encoder(sizes: Sizes, run: Run) -> int:

@@ -7,6 +7,7 @@ tensor by tensor on its way. What of the encoding does not fit on the card is do
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from ..architectures.bytes import WIDTHS, state_bytes
@@ -66,12 +67,15 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     yield from (phase for phase in (_captions(run, sizes, card), pictures) if _fits(phase, card))
     arriving = min(_largest(sizes), PIECE) * 4 * COPIES if card else _largest(sizes) * sizes.stored
     loaded = transformer if not offloaded_share(run) else 0
+    mapped = weights if not card and not on_mps(run) and _kind(run.quantization) else 0
     yield Phase(
-        "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}
+        "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}, mapped
     )
     activations = activations_of(run, sizes, image, text, half=is_half(run, card))
     step = {**held, "gradients": 4 * trained, "activations": activations}
-    yield Phase("training step", {**base, **step})
+    if mapped and _keeps_matrices(run):
+        step["matrices of a block"] = width * sizes.block
+    yield Phase("training step", {**base, **step}, mapped)
     if not paints:
         return
     wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
@@ -79,11 +83,30 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     guided = 2 if run.architecture == "zimage" and any(s.guidance > 1 for s in run.samples) else 1
     tokens = guided * (tokens_of(sizes, wide, high) + text)
     drawing = int(sizes.kind.moment * width * sizes.width * tokens)
-    yield Phase("drawing previews", {**base, **held, "drawing": drawing})
+    yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)
     strips = DECODE_STRIPS if card or wide * high > LARGE else DECODE
-    decoding = Phase("decoding previews", {**base, **held, **vae, "decoding": int(strips * vae_scale * wide * high)})
+    painted = {"decoding": int(strips * vae_scale * wide * high)}
+    decoding = Phase("decoding previews", {**base, **held, **vae, **painted}, mapped)
     if _fits(decoding, card):
         yield decoding
+
+
+def phases_without_bfloat16(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> Iterator[Phase]:
+    """The same of a bfloat16 run on a processor that lacks it: float32, and a text encoder kept in 16 bits."""
+    whole = _captions(replace(run, dtype="fp16"), sizes, None)
+    for phase in phases_of_runner(replace(run, dtype="fp32"), sizes, datasets, None):
+        yield whole if phase.name == whole.name else phase
+
+
+def on_mps(run: Run) -> bool:
+    return run.device.startswith("mps")
+
+
+def _keeps_matrices(run: Run) -> bool:
+    """Whether the Linears of a block keep what they multiplied by for its backward (doctor/train/base/blocks.py)."""
+    compiled = any(run.setting(f"model/{name}") for name in ("compile", "block_compile"))
+    every = run.setting("train/gradient_checkpointing_interval", 1) == 1
+    return run.gradient_checkpointing and every and not compiled and run.dtype not in _HALF
 
 
 def runner_weights(run: Run, sizes: Sizes, card: Gpu | None) -> int:
@@ -152,7 +175,10 @@ def _captions(run: Run, sizes: Sizes, card: Gpu | None) -> Phase:
     items = {"text encoder": text_encoder(run, sizes, card), "encoding": work}
     if run.adapter and not card:
         items["adapter"] = _adapter(run, sizes)
-    return Phase("encoding the captions", {**_base(card), **items})
+    is_mapped = (
+        not card and not on_mps(run) and not _is_streamed(run, card) and sizes.text_stored == width_of(run, card)
+    )
+    return Phase("encoding the captions", {**_base(card), **items}, items["text encoder"] if is_mapped else 0)
 
 
 def _fits(phase: Phase, card: Gpu | None) -> bool:

@@ -11,10 +11,14 @@ from .record import dataclass
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of a run and its bytes on the device, item by item."""
+    """A phase of a run and its bytes on the device, item by item.
+
+    `mapped` of them are pages of files in the computer's memory: what does not fit is read again when it is used.
+    """
 
     name: str
     items: Mapping[str, int]
+    mapped: int = 0
 
     @property
     def total(self) -> int:
@@ -70,6 +74,22 @@ class Memory:
     @property
     def peak(self) -> Phase:
         return max(self.phases, key=lambda phase: phase.total)
+
+    @property
+    def hardest(self) -> Phase:
+        """The phase with the most that cannot be read again from a file."""
+        return max(self.phases, key=lambda phase: phase.total - phase.mapped)
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the device computes in the computer's own memory."""
+        return self.device in ("cpu", "mps")
+
+    @property
+    def place(self) -> str:
+        """Where memory is free, in words."""
+        shared = ", which its GPU shares" if self.device == "mps" else ""
+        return f"in this computer's memory{shared}" if self.is_host else f"on {self.device}"
 
     def sharded(self, count: int) -> int:
         """The peak on each of `count` cards that share the blocks out, two of which are put together at a time."""

@@ -91,6 +91,34 @@ def test_the_memory_of_a_computer_without_a_gpu(
 
 
 @pytest.mark.parametrize(
+    ("device", "gib", "severity", "words"),
+    [
+        ("cpu", 16, None, ""),
+        ("cpu", 12, "warning", "1.6 GiB of them are read from it again"),
+        ("cpu", 8, "warning", "5.2 GiB of them are read from it again"),
+        ("cpu", 4, "warning", "it may not fit"),
+        ("cpu", 2, "error", "1.8 GiB are free in this computer's memory (measured"),
+        ("mps", 12, None, ""),
+        ("mps", 8, "error", "7.2 GiB are free in this computer's memory, which its GPU shares (measured"),
+    ],
+)
+def test_weights_that_are_mapped_from_a_file_need_not_fit(
+    device: str, gib: int, severity: str | None, words: str
+) -> None:
+    """On a processor; MPS has no maps of files."""
+    run = zimage(trainer=OWN, device=device, quantization="qfloat8")
+    system = replace(SYSTEM, memory_total=gib * GIB, memory_available=int(0.9 * gib * GIB))
+    seen = predict(run, probed(run), (), system, ())
+    assert isinstance(seen, Memory)
+    found = list(vram_over_budget(run, seen))
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    for finding in found:
+        assert words in finding.text()
+        assert ("take longer" in finding.consequence()) == ("read from it again" in words)
+        assert all("close other programs" in fix.title for fix in lower_the_peak(finding, run, seen) if not fix.steps)
+
+
+@pytest.mark.parametrize(
     ("run", "gib", "names", "shared"),
     [
         (zimage(gradient_accumulation=2), (16, 16), "same", True),

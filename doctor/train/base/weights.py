@@ -13,6 +13,7 @@ import mmap
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -107,8 +108,7 @@ class WeightCache:
                 os.utime(file)  # it was used: it is kept for longer
                 entries = [entry if part is None else part(entry) for entry in read_entries(file)]
                 if device.type == "cpu":
-                    content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
-                    return {entry.name: view(content, entry, entry.start) for entry in entries}
+                    return mapped(opened.fileno(), entries)
             return {entry.name: value.to(device, copy=True) for entry, value in stream(entries)}
         except (OSError, TrainError):
             return None
@@ -157,6 +157,18 @@ class WeightCache:
             with suppress(OSError):
                 if file.suffix == ".part" or file.stat().st_mtime_ns < old:
                     file.unlink()
+
+
+def mapped(descriptor: int, entries: Sequence[Entry]) -> dict[str, Tensor]:
+    """The tensors as a private map of their file; nothing of it is read yet. Raises OSError."""
+    try:
+        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
+    except OSError:
+        # The system promises memory for what may be written, and here it has less than the file. Nobody writes.
+        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        return {entry.name: view(content, entry, entry.start) for entry in entries}
 
 
 def _header(key: Key, layout: Layout) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from zdoctor.doctor.model import (
 )
 from zdoctor.doctor.model.families import OWN
 
-from .runs import A6000, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage
+from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage
 
 # The same where zdoctor's runner multiplies in float16 on an int8 base: (run, resolution, batch size, checkpointing,
 # traced by benchmarks/trace.py).
@@ -125,3 +126,34 @@ def test_a_processor_may_have_to_compute_in_float32() -> None:
     """bfloat16 arithmetic is not asked for here: unquantized weights may take twice as much."""
     memory = predicted(zimage(512, trainer=OWN, quantization=None), *())
     assert memory.margin > 10 * GIB
+
+
+@pytest.mark.parametrize(
+    ("changes", "mapped", "matrices"),
+    [
+        ({"quantization": "int8"}, True, True),
+        ({"quantization": "int8", "gradient_checkpointing": False}, True, False),
+        ({"quantization": "int8", "settings": {"model/compile": ON}}, True, False),
+        ({"quantization": None}, False, False),
+        ({"quantization": "int8", "device": "mps"}, False, False),
+        ({"quantization": "int8", "device": "cuda"}, False, False),
+    ],
+)
+def test_quantized_weights_are_pages_of_a_file_on_a_processor(
+    changes: dict[str, Any], mapped: bool, matrices: bool
+) -> None:
+    run = zimage(512, **{"trainer": OWN, "device": "cpu", **changes})
+    phases = {phase.name: phase for phase in predicted(run, A6000).phases}
+    step = phases["training step"]
+    assert step.mapped == (step.items["transformer"] if mapped else 0)
+    assert step.items.get("matrices of a block", 0) == (2 * 180_879_360 if matrices else 0)
+    assert phases["encoding the pictures"].mapped == 0
+
+
+def test_of_two_places_for_blocks_each_holds_the_largest() -> None:
+    """Flux has blocks of two sizes: 19 of 339.7 million numbers, 38 of 141.6."""
+    run = flux(512, trainer=OWN, quantization="int8", settings={"model/layer_offloading": ON})
+    plain = replace(run, settings={})
+    with_them, without = (predicted(each, ROOMY_T4).phases[-1].items["transformer"] for each in (plain, run))
+    weights = 19 * 339.7e6 + 38 * 141.6e6
+    assert with_them - without == pytest.approx(weights - 2 * 339.7e6, rel=0.01)
