@@ -48,7 +48,7 @@ def opened(file: Path) -> Image:
 
 
 def check_unchanged(file: Path, digest: str) -> None:
-    """Raise TrainError when a file is no longer the one of this sha256, by which the cache knows what is made of it."""
+    """Raise TrainError when a file is no longer that of this sha256, by which the cache knows what is made of it."""
     try:
         same = hashlib.sha256(file.read_bytes()).hexdigest() == digest
     except OSError:

@@ -40,6 +40,7 @@ class State:
     held: list[str] = field(default_factory=list)  # by the sha256 of their bytes
     optimizer_kind: str = ""  # the name of its class
     captions: dict[str, str] = field(default_factory=dict)  # and what else data/changes.py tells of the pictures
+    bad: list[int] = field(default_factory=list)  # the last steps whose loss or gradient was not finite
 
 
 def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, metadata: Mapping[str, str]) -> None:
@@ -119,7 +120,7 @@ def _save(file: Path) -> Save:
 
 def sweep(folder: Path, name: str) -> None:
     """Remove what a killed run had begun to write. Call it while nobody else writes there."""
-    own = (f".{escape(name)}*.part", ".run.json.*.part", ".report.html.*.part")
+    own = (f".{escape(name)}*.part", ".run.json.*.part", ".report.html.*.part", f"samples/.{escape(name)}_*.part")
     begun = [part for pattern in own for part in folder.glob(pattern)]
     for part in (*begun, *(folder / CACHE).glob(".*.part")):
         with suppress(OSError):

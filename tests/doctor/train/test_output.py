@@ -173,7 +173,7 @@ def test_what_a_killed_run_had_begun_to_write_is_removed(tiny: Path, circles: Pa
     other = tmp_path / ".mine.part"
     other.write_text("not zdoctor's")
     assert len(list(tmp_path.glob(".circles*.part"))) == 2
-    for file in (tmp_path / "run.json", tmp_path / "report.html"):
+    for file in (tmp_path / "run.json", tmp_path / "report.html", tmp_path / "samples/circles_000000001_0.png"):
         assert subprocess.run([sys.executable, "-c", killed, str(file)], check=False).returncode == -signal.SIGKILL
     assert go(run_with(steps=2), tiny, circles, tmp_path).steps == 2
-    assert list(tmp_path.glob(".*.part")) == [other]
+    assert list(tmp_path.rglob(".*.part")) == [other]
