@@ -143,6 +143,7 @@ class Trainer:
             held=[item.picture.digest for item in held],
             optimizer_kind=type(self.optimizer).__name__,
             captions=pictures_of([*self.items, *held]),
+            bad=list(self.bad),
         )
 
     def restore(self, state: State) -> None:
@@ -153,6 +154,7 @@ class Trainer:
             self.ema = {key: value.to(self.device) for key, value in start.items()}
         self.step = state.step
         self.losses = list(state.losses)
+        self.bad = list(state.bad)
 
     def _restore_optimizer(self, state: State) -> None:
         """With the settings of the config as it is now; another optimizer begins anew."""

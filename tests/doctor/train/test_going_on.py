@@ -35,6 +35,22 @@ def test_one_picture_that_is_not_finite_now_and_then_ends_the_run_too(
     assert saves and all(tensor.isfinite().all() for save in saves for tensor in save.values())
 
 
+def test_steps_that_were_not_finite_count_after_a_stop_too(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a run that is stopped often enough would go on for ever."""
+    whole = Latents.get
+
+    def get(self: Latents, item: Item) -> torch.Tensor:
+        return whole(self, item) * (float("nan") if item.picture.file.name == "4.png" else 1.0)
+
+    monkeypatch.setattr(Latents, "get", get)
+    for steps in (6, 12):
+        assert go(run_with(steps=steps, batch_size=1), tiny, circles, tmp_path).steps == steps
+    with pytest.raises(TrainError, match=r"at the steps [1-6], ([7-9]|1[0-2]), 1[3-8] \(pictures: 4\.png\)"):
+        go(run_with(steps=100, batch_size=1), tiny, circles, tmp_path)
+
+
 def test_a_learning_rate_that_is_far_too_large_is_named(tiny: Path, circles: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainError, match=r"has diverged \(.*holds \d.*lower the learning rate 1e\+30"):
         go(run_with(steps=9, learning_rate=1e30, max_grad_norm=0.0), tiny, circles, tmp_path)
