@@ -119,6 +119,8 @@ def _off(run: Run, key: str) -> bool:
 
 
 def _kind(run: Run, key: str) -> str:
+    if run.setting(f"{key}/conditioning_type"):
+        return "conditioning"
     return str(run.setting(f"{key}/dataset_type") or "image").lower()
 
 

@@ -123,7 +123,7 @@ def test_what_is_refused(schema: Schema, written: dict[str, Any], said: str) -> 
         ({"crop": True, "crop_aspect": "preserve"}, "crop_aspect preserve"),
         ({"crop": True, "crop_style": "face"}, "crop_style face"),
         ({"prepend_instance_prompt": True}, "prepend_instance_prompt true"),
-        ({"dataset_type": "conditioning"}, "type conditioning"),
+        ({"dataset_type": "conditioning"}, "The conditioning dataset a is not supported"),
         ({"probability": 0.5}, "probability 0.5"),
         ({"caption_shuffle": {"enable": True}}, "caption_shuffle …"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import floor, sqrt
 from typing import Literal
 
@@ -17,16 +18,46 @@ Captions = Literal["files", "names", "default"]
 def datasets(backend: Config | None, options: Options) -> tuple[Dataset, ...]:
     """Entries that are switched off, and those that hold caches, conditions or evaluation pictures, are left out."""
     values = {} if backend is None else backend.values
-    made: list[Dataset] = []
+    entries: dict[str, Options] = {}
     for index in range(sum(1 for pointer in values if pointer.count("/") == 1)):
         entry = {
             pointer.split("/", 2)[2]: value for pointer, value in values.items() if pointer.startswith(f"/{index}/")
         }
         own = Options(entry)
-        off = own.flag("disabled") or own.flag("disable")
-        if not off and own.text("dataset_type", "image") in TRAINED:
-            made.append(_dataset(f"datasets/{index}", own, options))
-    return tuple(made)
+        if not (own.flag("disabled") or own.flag("disable")):
+            entries[f"datasets/{index}"] = own
+    return tuple(
+        _dataset(key, own, options, tuple(folder_of(entries[one], options) for one in references(key, entries)))
+        for key, own in entries.items()
+        if kind_of(own) in TRAINED
+    )
+
+
+def kind_of(own: Options) -> str:
+    """What a dataset holds. One with a conditioning_type is no other than conditioning."""
+    return "conditioning" if own.text("conditioning_type") else own.text("dataset_type", "image").lower()
+
+
+def references(key: str, entries: Mapping[str, Options]) -> list[str]:
+    """The conditioning datasets whose pictures are edited into those of this dataset: either may name the other."""
+    own = entries[key]
+    found = own.settings.get("conditioning_data")
+    named = found.value if found is not None else None
+    ids = [str(one) for one in (named if isinstance(named, list) else [named])]
+    return [
+        other
+        for other, its in entries.items()
+        if kind_of(its) == "conditioning"
+        and ((its.text("id") or None) in ids or its.text("source_dataset_id", "-") == own.text("id"))
+    ]
+
+
+def folder_of(own: Options, options: Options) -> str:
+    """The folder as it is written, with what stands for other settings put in."""
+    folder = own.text("instance_data_dir") or own.text("instance_data_root")
+    for name in ("model_family", "output_dir"):
+        folder = folder.replace(f"{{{name}}}", options.text(name))
+    return folder.replace("{id}", own.text("id"))
 
 
 def settings(backend: Config | None) -> dict[str, Value]:
@@ -34,12 +65,9 @@ def settings(backend: Config | None) -> dict[str, Value]:
     return {} if backend is None else {f"datasets{pointer}": value for pointer, value in backend.values.items()}
 
 
-def _dataset(key: str, own: Options, options: Options) -> Dataset:
+def _dataset(key: str, own: Options, options: Options, controls: tuple[str, ...]) -> Dataset:
     strategy = own.text("caption_strategy", options.text("caption_strategy", "filename"))
     local = own.text("type", "local") == "local"
-    folder = own.text("instance_data_dir") or own.text("instance_data_root")
-    for name in ("model_family", "output_dir"):
-        folder = folder.replace(f"{{{name}}}", options.text(name))
     captions: Captions = "files"
     if strategy != "textfile":
         captions = "default" if strategy == "instanceprompt" else "names"
@@ -47,13 +75,14 @@ def _dataset(key: str, own: Options, options: Options) -> Dataset:
     least_side, least_area = _least(own, options)
     return Dataset(
         key=key,
-        folder=folder.replace("{id}", own.text("id")) or None if local else None,
+        folder=folder_of(own, options) or None if local else None,
         caption_extension=".txt",
         captions=captions,
         resolutions=(_edge(own, options),),
         default_caption=own.text("instance_prompt") if strategy == "instanceprompt" else "",
         caption_dropout=own.number("caption_dropout_probability", options.number("caption_dropout_probability", 0.1)),
         repeats=own.whole("repeats", 0) + 1,
+        control_folders=tuple(folder for folder in controls if folder),
         cache_latents_to_disk=cached,
         cache_latents=cached,
         is_regularisation=own.flag("is_regularisation_data") or own.flag("is_regularization_data"),

@@ -13,7 +13,6 @@ from typing import Any
 from ...model import Run, Schema, Value
 from ..defaults import same, short
 from ..written import with_leaves
-from .datasets import MOST_MEGAPIXELS, TRAINED, minimum
 from .network import OBEYED as OF_NETWORK
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
@@ -21,6 +20,7 @@ from .optimizers import OBEYED as OF_OPTIMIZER
 from .optimizers import optimizer_of, rate_of, refused_optimizer
 from .options import Options
 from .run import KEYS
+from .sets import own_of, refused_sets
 
 _OBEYED = frozenset(
     (
@@ -53,29 +53,9 @@ _WITHOUT_EFFECT = re.compile(
     r"|set_grads_to_none|aspect_bucket_\w+|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
     r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
     r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
+    r"|conditioning_multidataset_sampling"  # of several, which are refused
     r"|maximum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
 )
-_OF_SETS = frozenset(
-    (
-        *("id", "type", "dataset_type", "instance_data_dir", "instance_data_root", "caption_strategy", "resolution"),
-        *(
-            "resolution_type",
-            "repeats",
-            "caption_dropout_probability",
-            "crop",
-            "crop_aspect",
-            "crop_style",
-            "disabled",
-        ),
-        *("disable", "instance_prompt", "is_regularisation_data", "is_regularization_data", "metadata_backend"),
-        *("cache_dir_vae", "cache_dir", "text_embeds", "image_embeds", "vae_cache_clear_each_epoch"),
-        *("write_batch_size", "preserve_data_backend_cache", "skip_file_discovery", "disable_validation"),
-        *("hash_filenames", "cache_file_suffix", "shorten_filenames", "vae_cache_ondemand", "minimum_image_size"),
-        *("maximum_image_size", "target_downsample_size", "only_instance_prompt"),
-    )
-)
-_CACHES = ("text_embeds", "image_embeds")
-_STRATEGIES = ("textfile", "instanceprompt", "filename")
 
 
 def refusals(run: Run, schema: Schema) -> list[str]:
@@ -84,7 +64,7 @@ def refusals(run: Run, schema: Schema) -> list[str]:
         f"{what}{'' if (where := run.where(name)).line is None else f' ({where.path}:{where.line})'}."
         for name, what in (
             *(*_options(run, schema), *_numbers(run)),
-            *(*refused_network(run), *refused_optimizer(run), *_sets(run)),
+            *(*refused_network(run), *refused_optimizer(run), *refused_sets(run)),
         )
     ]
 
@@ -111,58 +91,10 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
 
-def _sets(run: Run) -> Iterator[tuple[str, str]]:
-    trained = {dataset.key for dataset in run.datasets}
-    keys = [key for key in run.settings if key.startswith("datasets/") and key.count("/") == 1]
-    for key in keys:
-        own = _own(run, key)
-        kind = own.text("dataset_type", "image")
-        if own.flag("disabled") or own.flag("disable") or kind in _CACHES:
-            continue
-        if key not in trained or kind != TRAINED[0]:
-            yield key, f"A dataset of the type {kind} is not supported"
-            continue
-        if own.text("type", "local") != "local":
-            yield f"{key}/type", f"A dataset of the type {own.text('type')} is not supported; use local"
-        strategy = own.text("caption_strategy", Options(run.settings).text("caption_strategy", "filename"))
-        if strategy not in _STRATEGIES:
-            yield (
-                f"{key}/caption_strategy",
-                f"caption_strategy {strategy} is not supported; use {', '.join(_STRATEGIES)}",
-            )
-        yield from _too_large(run, key, own)
-        if own.flag("crop"):
-            if own.text("crop_aspect", "square") != "square":
-                yield f"{key}/crop_aspect", f"crop_aspect {own.text('crop_aspect')} is not supported; use square"
-            if own.text("crop_style", "random") not in ("random", "center", "centre"):
-                yield (
-                    f"{key}/crop_style",
-                    f"crop_style {own.text('crop_style')} is not supported; use center or random",
-                )
-        for name, value in own.settings.items():
-            if "/" not in name and name not in _OF_SETS and value.value not in (None, False, 0, "", [], {}):
-                yield f"{key}/{name}", f"{name} {short(value.value)} is not supported; leave it out"
-
-
-def _too_large(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
-    """A least size above which SimpleTuner leaves every picture out."""
-    unit, size = minimum(own, Options(run.settings))
-    if unit == "pixel" or size <= MOST_MEGAPIXELS:
-        return
-    if own.raw("minimum_image_size") is None:
-        what = f"minimum_image_size {size:g} of the whole run counts megapixels; write one of pixels in the dataset"
-        yield "minimum_image_size", what
-    else:
-        what = (
-            f"minimum_image_size asks for {size:g} megapixels; SimpleTuner takes no picture above {MOST_MEGAPIXELS:g}"
-        )
-        yield f"{key}/minimum_image_size", what
-
-
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     made = list(differences_of_network(run))
-    if not all(_own(run, dataset.key).flag("crop") for dataset in run.datasets):
+    if not all(own_of(run, dataset.key).flag("crop") for dataset in run.datasets):
         made.append("pictures have sides in steps of 16 pixels (SimpleTuner: 64), and small ones are not enlarged")
     if run.steps < 1 and run.batch_size > 1:
         made.append("the batches of an epoch are counted by these sizes")
@@ -172,6 +104,8 @@ def differences(run: Run) -> list[str]:
     elif name != run.optimizer:
         first = " (whose first twenty steps are smaller)" if run.optimizer == "adamw_bf16" else ""
         made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {run.optimizer}{first}")
+    if any(dataset.control_folders for dataset in run.datasets):
+        made.append("the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)")
     if any(Options(run.settings).text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
         made.append("a caption file is one caption, also where it has several lines")
     return made
@@ -195,7 +129,7 @@ def as_trained(run: Run) -> Run:
         settings["logging/project_name"] = replace(report, value=project)
         settings["logging/run_name"] = replace(report, value=options.text("tracker_run_name", run.name))
     for dataset in run.datasets:
-        own = _own(run, dataset.key)
+        own = own_of(run, dataset.key)
         if own.flag("crop"):
             crop = run.settings[f"{dataset.key}/crop"]
             settings[f"{dataset.key}/square_crop"] = replace(crop, value=True)
@@ -237,9 +171,3 @@ def _drawn(options: Options) -> dict[str, Any]:
         "spread": options.number("flow_sigmoid_scale", 1.0),
         "shift": AUTO_SHIFT if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
     }
-
-
-def _own(run: Run, key: str) -> Options:
-    prefix = f"{key}/"
-    own: dict[str, Value] = {name[len(prefix) :]: v for name, v in run.settings.items() if name.startswith(prefix)}
-    return Options(own)
