@@ -235,7 +235,7 @@ def _show_copy(folder: str, storage: Storage) -> Iterator[Fix]:
 
 def _copying(folder: str, target: str) -> str:
     """How to copy a folder, with the files that its links lead to."""
-    return f'robocopy "{folder}" "{target}" /E' if "\\" in folder else f'cp -rL "{folder}" "{target}"'
+    return f'robocopy "{folder}" "{target}" /E' if "\\" in folder + target else f'cp -rL "{folder}" "{target}"'
 
 
 def _use(run: Run, field: str, value: str) -> SetValue:

@@ -54,7 +54,7 @@ def hold(steps: Iterable[Step], journal: Journal, held: ExitStack) -> None:
 
         ensure_folder(journal, lock.parent)
         if not lies(lock):
-            journal.begin("part", path=str(lock))
+            journal.begin("part", path=str(lock), lock=True)
         try:
             held.enter_context(WeakFileLock(lock, timeout=PATIENCE))
         except Timeout as error:

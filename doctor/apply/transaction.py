@@ -121,7 +121,7 @@ def apply(
             tidy(journal)
             journal.log({"do": "applied"})
         except BaseException as error:
-            left = roll_back(journal)
+            left = roll_back(journal, release=held.close)
             kept = "".join(f" {text}." for text in journal.kept_parts)
             if isinstance(error, KeyboardInterrupt):
                 error.args = (kept.strip(),) if kept else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from ..model.amounts import amount
@@ -13,8 +14,12 @@ from .journal import Entry, Journal, State, journals, locked, unfinished
 from .part import kept_in
 
 
-def roll_back(journal: Journal, final: str = "rolled-back") -> tuple[str, ...]:
+def roll_back(
+    journal: Journal, final: str = "rolled-back", release: Callable[[], None] = lambda: None
+) -> tuple[str, ...]:
     """Take back every action, the last one first. What cannot be taken back without loss stays and is named.
+
+    `release` lets go of the locks that are held, as late as can be: Windows removes no file that is open.
 
     An action that the system refuses to take back stops it, because the ones before may build on it; the
     transaction stays unfinished then, and the next command tries again.
@@ -26,6 +31,8 @@ def roll_back(journal: Journal, final: str = "rolled-back") -> tuple[str, ...]:
         if journal.said("reverted", n) is not None:
             continue
         try:
+            if record.get("lock"):
+                release()
             objection = revert(journal, record)
             if objection is not None:
                 left.append(objection)
