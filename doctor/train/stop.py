@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 # What is left before the limit is this many times the slowest step and the slowest save: neither is the same twice.
@@ -47,12 +47,21 @@ class Stop:
         if not self.gentle or (self.asked and number == signal.SIGINT):
             self.raised = True
             raise KeyboardInterrupt
-        self.asked = True
+        if not self.asked:
+            self.asked = True
+            _say("Stopping: the step that runs is finished, then all is saved. Ctrl-C once more loses that step.")
 
     def heed(self) -> None:
         """Raise KeyboardInterrupt again where what was interrupted has swallowed it, as imports of C code do."""
         if self.raised:
             raise KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    """To the terminal at once, past what is being written; of several processes one says it."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        with suppress(OSError, ValueError):  # a terminal that is closed
+            os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
 
 
 def limit(minutes: float) -> float:

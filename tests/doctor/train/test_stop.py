@@ -52,6 +52,22 @@ def test_errors_of_their_own_stay_what_they_are() -> None:
         raise ValueError("x")
 
 
+def test_what_a_first_ctrl_c_does_is_said_at_once(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step may take minutes; of several processes one says it."""
+    said = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        with interruptible() as stop:
+            stop.gentle = True
+            for _ in range(2):
+                signal.raise_signal(signal.SIGTERM)
+            assert stop.is_set()
+        said.append(capfd.readouterr().err)
+    assert said[0].count("the step that runs is finished, then all is saved") == 1 and said[1] == ""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGHUP there")
 def test_a_terminal_that_is_closed_saves_the_run(tiny: Path, circles: Path, tmp_path: Path) -> None:
     def close(step: int) -> None:
