@@ -93,7 +93,7 @@ def test_what_is_obeyed(schema: Schema) -> None:
     [
         ({"num_train_epochs": 0, "max_train_steps": 0}, "Neither max_train_steps nor num_train_epochs"),
         ({"lora_type": "lycoris"}, "The file that lycoris_config names is not there"),
-        ({"lr_scheduler": "cosine"}, "lr_scheduler cosine"),
+        ({"lr_scheduler": "cosine_with_restarts"}, "lr_scheduler cosine_with_restarts"),
         ({"resume_from_checkpoint": "checkpoint-500"}, "resume_from_checkpoint"),
         ({"train_text_encoder": True}, "train_text_encoder true"),
         ({"controlnet": True}, "controlnet true"),

@@ -31,10 +31,15 @@ _OBEYED = frozenset(
         *("grad_clip_method", "report_to", "resume_from_checkpoint", "checkpointing_steps", "save_total_limit"),
         *("validation_steps", "flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale"),
         *("flow_use_uniform_schedule",),
-        *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial looks at them
+        *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial and the waves look at them
     )
 )
-_SCHEDULES = ("constant", "constant_with_warmup", "linear", "polynomial")
+# By their names here: the two last are SimpleTuner's own, of which lr_warmup_steps is half the period.
+_SCHEDULES = {
+    **{name: name for name in ("constant", "constant_with_warmup", "linear", "polynomial")},
+    **{name: f"simpletuner-{name}" for name in ("cosine", "sine")},
+}
+_HALF_PERIOD = 1000  # of cosine where no lr_warmup_steps are written
 # The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
 AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
 # Their updates are bounded by themselves: the trainer clips nothing for them.
@@ -85,8 +90,14 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
     options = Options(run.settings)
     if run.steps < 1 and _epochs(options) < 1:
         yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
-    if run.scheduler not in _SCHEDULES:
+    warmup = run.scheduler_settings.get("warmup_steps", 0)
+    if run.scheduler == "cosine_with_restarts":
+        what = "lr_scheduler cosine_with_restarts is not supported: SimpleTuner's stays at the learning rate"
+        yield "scheduler", f"{what}; write constant for that"
+    elif run.scheduler not in _SCHEDULES:
         yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join(_SCHEDULES)}"
+    elif run.scheduler == "sine" and warmup < 1:
+        yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
     if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
@@ -141,6 +152,7 @@ def as_trained(run: Run) -> Run:
         optimizer=optimizer,
         optimizer_settings=optimizer_settings,
         learning_rate=rate_of(run),
+        scheduler=_SCHEDULES[run.scheduler],
         scheduler_settings=_schedule(run, options),
         timestep_type="drawn",
         max_grad_norm=0.0 if run.optimizer in _UNCLIPPED else run.max_grad_norm,
@@ -156,7 +168,10 @@ def _epochs(options: Options) -> int:
 def _schedule(run: Run, options: Options) -> dict[str, Any]:
     if run.scheduler == "constant":  # which has no warm-up, whatever is written
         return {}
-    made: dict[str, Any] = {"num_warmup_steps": run.scheduler_settings.get("warmup_steps", 0)}
+    warmup = run.scheduler_settings.get("warmup_steps", 0)
+    made: dict[str, Any] = {"num_warmup_steps": warmup}
+    if run.scheduler in ("cosine", "sine"):
+        return {"half_period": warmup if warmup > 0 else _HALF_PERIOD, "lr_end": options.number("lr_end", 4e-7)}
     if run.scheduler == "polynomial":
         made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
     return made

@@ -57,8 +57,12 @@ SCHEDULERS: dict[str, tuple[str, ...]] = {
     "step": ("step_size", "gamma"),
     "polynomial": ("total_iters", "num_warmup_steps", "lr_end", "power"),
 }
+# SimpleTuner's own, which swing between the learning rate and lr_end: what its configs are put into.
+WAVES: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("simpletuner-cosine", "simpletuner-sine"), ("half_period", "lr_end")
+)
 # Settings of schedules that divide or count: whole numbers above 0.
-COUNTS = ("total_iters", "step_size", "T_mult", "num_cycles")
+COUNTS = ("total_iters", "step_size", "T_mult", "num_cycles", "half_period")
 # One name each for Flux and Lumina 2 in ai-toolkit, where all three do what the model's scheduler says.
 SHIFTS = ("shift", "flux_shift", "lumina2_shift")
 SCHEMES = (

@@ -28,6 +28,7 @@ from .names import (
     PACKAGES,
     SCHEDULERS,
     SCHEMES,
+    WAVES,
     wants_compile,
 )
 from .neutral import (
@@ -169,13 +170,13 @@ def _optimizer(run: Run) -> Iterator[Reason]:
 
 
 def _schedule(run: Run) -> Iterator[Reason]:
-    name = run.scheduler
-    if name not in SCHEDULERS:
+    name, known = run.scheduler, {**SCHEDULERS, **WAVES}
+    if name not in known:
         yield "scheduler", f"The learning-rate schedule {name} is not supported; use {', '.join(SCHEDULERS)}"
         return
     for key, value in run.scheduler_settings.items():
         what = f"The setting {key} of the schedule {name}"
-        if key not in SCHEDULERS[name]:
+        if key not in known[name]:
             yield "scheduler_settings", f"{what} is not supported"
         elif isinstance(value, bool) or not isinstance(value, int | float):
             yield "scheduler_settings", f"{what} is {value!r}, which is no number"

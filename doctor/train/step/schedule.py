@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ..settings.names import WAVES
+
 WARMUP = 1000
 
 
@@ -15,8 +17,15 @@ def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: float
     As torch (constant, linear with a factor written, cosine, cosine_with_restarts, step) and diffusers
     (constant_with_warmup, polynomial, and what has a warm-up or num_cycles) define them, total_iters being the whole
     run unless written. Linear without factors falls to zero; cosine stays at eta_min when it has arrived there. A
-    warm-up below 1 is a share of the run, as in kohya's trainers; one above need not be whole.
+    warm-up below 1 is a share of the run, as in kohya's trainers; one above need not be whole. SimpleTuner's own
+    (custom_schedule.py of bc8e6ab7) fall to lr_end in half_period steps, rise again, and so on; its rates are whole
+    billionths.
     """
+    if name in WAVES:
+        turn = math.pi * step / int(settings["half_period"])
+        wave = math.cos(turn) if name == "simpletuner-cosine" else math.sin(turn)
+        end = float(settings["lr_end"])
+        return math.floor((end + (rate - end) * (1.0 + wave) / 2) * 1e9) / 1e9 / rate
     settings = {**settings, **_counted(settings, total)}
     span: float = max(1, int(settings.get("total_iters", total)))
     if name == "constant":
