@@ -109,9 +109,8 @@ def _cut(width: int, height: int, resolution: int) -> tuple[int, int]:
 def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
     sizes = sizes_of(run, model)
-    partial = any(key.startswith("network/network_kwargs") for key in run.settings)
     kinds = ("lora", "lokr") if run.trainer == OWN else ("lora",)
-    if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type not in kinds or partial:
+    if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type not in kinds or run.narrowed:
         return
     if run.trainer == "SimpleTuner":  # it trains the refiners, too
         return

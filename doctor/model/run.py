@@ -218,6 +218,14 @@ class Run:
         found = self.settings.get(key)
         return default if found is None or found.value is None else found.value
 
+    @property
+    def narrowed(self) -> bool:
+        """Whether network_kwargs choose among the layers, which the empty list of ai-toolkit's interface does not."""
+        kwargs = self.setting("network/network_kwargs")
+        if not isinstance(kwargs, dict):
+            return bool(kwargs)
+        return any(value or name != "ignore_if_contains" for name, value in kwargs.items() if value is not None)
+
     def where(self, name: str) -> Where:
         """The place of a field or key; of its nearest written parent when the key itself is not in the file."""
         key = self.keys.get(name, name)

@@ -153,7 +153,7 @@ def test_only_bytes_that_have_to_be_downloaded(file: HubFile, size: int) -> None
         {"kind": "finetune"},
         {"network_type": "lokr"},
         {"architecture": "flux2"},
-        {"settings": {"network/network_kwargs/only_if_contains": object()}},
+        {"settings": {"network/network_kwargs": Value({"only_if_contains": ["layers"]}, Where("c"), 0, 0)}},
         {"save_dtype": "odd", "optimizer": "sgd"},
     ],
 )

@@ -67,7 +67,6 @@ SWITCHES: dict[str, str] = {
     "train/start_step": "start_step",
     "train/ema_config/use_feedback": "EMA feedback",
     "network/lora_plus_ratio": "LoRA+",
-    "network/network_kwargs": "network_kwargs",
     "network/old_lokr_format": "the old LoKr format",
     "network/layer_offloading": "layer offloading of the network",
     "model/accuracy_recovery_adapter": "an accuracy recovery adapter",

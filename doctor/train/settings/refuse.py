@@ -74,6 +74,8 @@ def _network(run: Run) -> Iterator[Reason]:
         yield "network/lokr_factor", f"lokr_factor {factor!r} is neither -1 nor a whole number above 0"
     if run.rank < 1 and (run.network_type != "lokr" or lokr_rank(run) is not None):
         yield "rank", f"A LoRA of rank {run.rank} has nothing to train"
+    if run.narrowed:
+        yield "network/network_kwargs", "network_kwargs is not supported"
     dropout = run.setting("network/dropout")
     if dropout:
         if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:

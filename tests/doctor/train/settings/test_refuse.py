@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.model.run import Dataset, SamplePrompt, Value, Where
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import refuse
@@ -26,6 +28,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("relative_step", {"optimizer": "adafactor", "optimizer_settings": {"relative_step": True}}),
     ("network type dora", {"network_type": "dora"}),
     ("lokr_factor 0", {"network_type": "lokr", "settings": written(network__lokr_factor=0)}),
+    ("network_kwargs is not", {"settings": written(network__network_kwargs={"only_if_contains": []})}),
     ("old LoKr format", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),
@@ -135,10 +138,17 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
         {"network_type": "lokr", "rank": 0, "settings": written(network__lokr_factor=8)},
         {"settings": written(train__do_differential_guidance=True, train__train_text_encoder=False)},
         {"settings": written(datasets__0__num_frames=1, network__dropout=None, train__min_denoising_steps=0)},
+        {"settings": written(network__network_kwargs={"ignore_if_contains": [], "only_if_contains": None})},
     ],
 )
 def test_what_it_can_do_is_not_refused(changes: dict[str, Any]) -> None:
     assert refuse(run_with(**changes)) == []
+
+
+def test_a_config_as_it_circulates_is_not_refused() -> None:
+    file = Path(__file__).parents[4] / "examples" / "kaggle_zimage.yaml"
+    (run,) = read_config(file.name, file.read_bytes(), {}).runs
+    assert refuse(run) == []
 
 
 def test_an_optimizer_without_its_package_is_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
