@@ -56,7 +56,8 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     not fit is read again in every step, which is a warning.
 
     Repair: Another card, where one has room: CUDA_VISIBLE_DEVICES chooses it. The settings that lower the peak, the
-    harmless ones first; each says whether it changes the result.
+    harmless ones first; each says whether it changes the result. Where painting samples is the peak they become
+    smaller, or are left out, before what is learnt is changed.
 
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from zdoctor.checks.memory import vram_over_budget
+from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import (
     Memory,
     Run,
+    SetValue,
     Value,
     Where,
 )
 from zdoctor.doctor.model.families import OWN
+from zdoctor.fixes.memory import lower_the_peak
+from zdoctor.tests.checks.simpletuner.runs import HEALTHY, SET, TEXT
 from zdoctor.tests.models import probed
 
-from .runs import ON, ROOMY_T4, SYSTEM, T4, flux, predicted, zimage
+from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, flux, predicted, zimage
 
 
 def test_the_ladder_goes_down_and_names_the_harmless_first() -> None:
@@ -90,3 +97,71 @@ def test_layer_offloading_of_flux_is_nothing_to_ai_toolkit() -> None:
         assert steps[0] - steps[1] >= saved and (saved or steps[0] == steps[1])
         keys = [key for step in predicted(run, T4).alternatives for key, _ in step.settings]
         assert ("model/layer_offloading" in keys) is (trainer == OWN)
+
+
+def painting(size: int, **changes: Any) -> Run:
+    """A run whose largest phase is that of its samples, which are painted at this size."""
+    sides = {f"sample/{side}": replace(ON, value=size) for side in ("width", "height")}
+    run = zimage(512, **{"quantization": "qint8", "text_encoder_quantization": "qint8", **changes})
+    low = {"model/low_vram": ON}
+    samples = (replace(SAMPLE, width=size, height=size),)
+    return replace(run, samples=samples, settings={**run.settings, **sides, **low})
+
+
+@pytest.mark.parametrize("trainer", ["ai-toolkit", OWN])
+def test_samples_are_painted_smaller_where_they_are_the_peak(trainer: str) -> None:
+    run = painting(1536, trainer=trainer)
+    totals = [
+        max(phase.total for phase in predicted(run, A6000).phases if phase.name.startswith(name))
+        for name in ("drawing", "training")
+    ]
+    assert totals[0] > totals[1]
+    gpu = replace(A6000, memory_free=sum(totals) // 2 + GIB // 2)
+    steps = predicted(run, gpu).alternatives
+    fits = next(number for number, step in enumerate(steps, 1) if step.high <= gpu.memory_free)
+    chosen = dict(pair for step in steps[:fits] for pair in step.settings)
+    assert chosen == {"sample/width": 768, "sample/height": 768}
+    assert {step.effect for step in steps[:fits]} == {"none"}
+
+
+def test_samples_stay_where_the_step_itself_has_to_shrink() -> None:
+    run = painting(1024, quantization=None, text_encoder_quantization=None)
+    keys = {
+        key for step in predicted(run, replace(T4, memory_free=12 * GIB)).alternatives for key, _ in step.settings
+    }
+    assert "model/quantize" in keys and not {"sample/width", "train/disable_sampling"} & keys
+
+
+def test_samples_of_sizes_of_their_own_are_not_changed_one_by_one() -> None:
+    run = painting(1536)
+    prompts = replace(ON, value=["a cat --w 1536 --h 1536"])
+    flagged = replace(run, settings={**run.settings, "sample/prompts": prompts})
+    gpu = replace(ROOMY_T4, memory_free=predicted(run, ROOMY_T4).peak.total - GIB // 10)
+    keys = [key for step in predicted(flagged, gpu).alternatives for key, _ in step.settings]
+    assert keys[:1] == ["train/disable_sampling"]
+
+
+def test_samples_of_simpletuner_are_painted_smaller_by_its_own_settings() -> None:
+    def runs(**changes: Any) -> Run:
+        settings = {**HEALTHY, "validation_prompt": "a lantern", "validation_resolution": "1536", **changes}
+        data = json.dumps([{**SET, "resolution": 512, "resolution_type": "pixel"}, TEXT]).encode()
+        reading = read_config(
+            "/st/config.json",
+            json.dumps(settings).encode(),
+            {},
+            beside={"config/data.json": Found("/st/data.json", data)}.get,
+        )
+        assert isinstance(reading.runs[0], Run)
+        return reading.runs[0]
+
+    run = runs()
+    memory = predicted(run, A6000)
+    assert memory.peak.name == "drawing samples"
+    gpu = replace(A6000, memory_free=memory.peak.total - GIB // 10)
+    seen = predicted(run, gpu)
+    (finding,) = vram_over_budget(run, seen)
+    (fix,) = lower_the_peak(finding, run, seen)
+    changes = {step.pointer.removeprefix("/"): step.value for step in fix.steps if isinstance(step, SetValue)}
+    assert changes == {"validation_resolution": "768x768"}
+    cured = runs(**changes)
+    assert not list(vram_over_budget(cured, predicted(cured, gpu)))
