@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ..model import Problem, Where
 from .dialects import DIALECTS, dialect_of, recognise
 from .reading import Beside, Found, Reading, failed, nothing, text_of
 
@@ -31,6 +32,10 @@ def read_config(
         config = replace(config, trainer=dialect.trainer)
     if config.problem is not None:
         return failed(config, config.problem)
+    if trainer is not None and (own := recognise(config.text, config.format)) is DIALECTS[0] is not dialect:
+        # no other trainer has its outermost keys, and each would pass over nearly all that is inside
+        message = f"By its keys this is a config of {own.trainer}, and --trainer says {trainer}. Leave --trainer out."
+        return failed(config, Problem(message, Where(path, 1, 1), "foreign"))
     # what is nobody's may be a config of the most used trainer with a slip in its outermost keys
     module = importlib.import_module(f".{(dialect or DIALECTS[0]).module}", __name__)
     reading: Reading = module.read(config, environment, beside)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from ..model.cards import VISIBLE
+from ..model.cards import ALL, VISIBLE
 from ..model.record import dataclass
 from .node import Unreadable
 
@@ -57,7 +57,7 @@ class Word:
 class Command:
     """One command. `broken` is where its line was meant to go on and does not.
 
-    `visible` is the CUDA_VISIBLE_DEVICES that the text sets for it.
+    `visible` is the CUDA_VISIBLE_DEVICES that the text sets for it, ALL where it takes the variable away.
     """
 
     words: tuple[Word, ...]
@@ -136,8 +136,11 @@ class _Reader:
         own = next((w.text.partition("=")[2] for w in words if w.text.startswith(f"{VISIBLE}=")), None)
         words = self.assigned(words)
         if not words:
-            self.visible = self.visible if own is None else own
+            # cmd takes a variable away that is set to nothing
+            self.visible = self.visible if own is None else own or (ALL if self.shell == "cmd" else own)
             return None
+        if words[0].text == "unset" and any(word.text == VISIBLE for word in words):
+            self.visible = ALL
         # an escaped blank at the end of a line is a word of its own, and ends the command
         cut = next((word for word in words if word.text in (" ", "\t") and not word.style), None)
         kept = tuple(word for word in words if word is not cut)
@@ -178,6 +181,7 @@ class _Reader:
             self.known[name] = " ".join(word.text for word in self.lists[name])
         if name.upper() == VISIBLE:
             self.visible = self.known.get(name)
+            self.visible = ALL if self.visible == "" else self.visible  # PowerShell takes it away then
 
     def command(self) -> tuple[list[Word], str]:
         """The words up to the end of a command, and what ended it."""

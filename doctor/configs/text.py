@@ -82,10 +82,26 @@ def decode(path: str, data: bytes) -> Source:
             f"the trainer would stop with: {error}"
         )
         problem = Problem(message, where, "encoding")
+    if (wide := _unmarked(data)) and problem is None:
+        message = (
+            "The file is saved as UTF-16 (without a byte-order mark); the trainer reads UTF-8 only and would stop at "
+            "the zero byte beside each letter."
+        )
+        text = data.decode(wide, "surrogateescape")
+        return Source(path, text, wide, _newline(text), False, Problem(message, Where(path, 1, 1), "encoding"))
     if "\0" in text:
         where = Lines(path, text).where(text.index("\0"))
         problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
     return Source(path, text, "utf-8", _newline(text), marked, problem)
+
+
+def _unmarked(data: bytes) -> str:
+    """The UTF-16 that a text without a mark is in, "" where it is in none: most of every other byte is zero."""
+    half = len(data) // 2
+    for encoding, first in (("utf-16-le", 1), ("utf-16-be", 0)):
+        if 0 < half == len(data) / 2 and 10 * data[first::2].count(0) > 9 * half and 0 not in data[1 - first :: 2]:
+            return encoding
+    return ""
 
 
 def _newline(text: str) -> str:

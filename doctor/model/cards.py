@@ -20,6 +20,7 @@ VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 BY_BUS = "PCI_BUS_ID"
 _COMPUTED = "$%`!"  # begins what a shell puts in place of a word
 CHOSEN = "accelerate/gpu_ids"  # the setting of a run whose script sets CUDA_VISIBLE_DEVICES, by accelerate or itself
+ALL = "all"  # its value where the script takes the variable away
 
 
 def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Candidates | Unknown:
@@ -32,6 +33,8 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
         if any(character in written for character in _COMPUTED):
             return Unknown(f"nothing here sets {written}, which chooses the cards")
         environment = {**environment, VISIBLE: written}
+    else:
+        environment = {name: value for name, value in environment.items() if name != VISIBLE}
     if run.trainer == OWN:
         found = re.fullmatch(r"cuda(?::(\d{1,9}))?", device)
         if found is None:
@@ -51,7 +54,9 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
 def listed(run: Run, environment: Mapping[str, str]) -> str | None:
     """CUDA_VISIBLE_DEVICES as the run's trainer gets it. A script around a trainer is none around zdoctor's own."""
     written = run.setting(CHOSEN) if run.trainer != OWN else None
-    return written if isinstance(written, str) else environment.get(VISIBLE)
+    if not isinstance(written, str):
+        return environment.get(VISIBLE)
+    return None if written == ALL else written
 
 
 def visible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[Candidates, ...] | Unknown:

@@ -43,9 +43,12 @@ def test_a_broken_file_reads_again(text: str, path: str, safety: str) -> None:
         assert finding.fixes[0].training_effect == "none"
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-def test_utf16_becomes_utf8(encoding: str) -> None:
-    data = KAGGLE.encode(encoding) if encoding == "utf-16" else b"\xfe\xff" + KAGGLE.encode(encoding)
+@pytest.mark.parametrize("mark", [b"", b"\xff\xfe"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_becomes_utf8(encoding: str, mark: bytes) -> None:
+    data = (mark if encoding == "utf-16-le" else mark[::-1]) + KAGGLE.encode(encoding)
+    with pytest.raises((UnicodeDecodeError, yaml.reader.ReaderError)):
+        yaml.safe_load(data.decode())
     (finding,) = examined(data, "CFG001")
     assert finding.fixes[0].safety == "safe"
     assert cured("", finding) == KAGGLE

@@ -14,7 +14,7 @@ import pytest
 
 from zdoctor.doctor.configs import Found, Reading, read_config
 from zdoctor.doctor.model import Gpu, Run, SamplePrompt, Unknown
-from zdoctor.doctor.model.cards import CHOSEN, taken
+from zdoctor.doctor.model.cards import ALL, CHOSEN, taken
 from zdoctor.doctor.model.families import OWN
 
 DATASETS = """\
@@ -347,6 +347,26 @@ def test_the_cards_that_a_script_chooses(path: str, text: str, cards: list[str |
         )
         # zdoctor's own runner is not started by that script
         assert taken(replace(run, trainer=OWN), gpus, {}) == (gpus[0],)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "chosen"),
+    [
+        ("run.sh", f"export CUDA_VISIBLE_DEVICES=1\nunset CUDA_VISIBLE_DEVICES\npython {START}", ALL),
+        ("run.sh", f"unset PYTHONPATH CUDA_VISIBLE_DEVICES; python {START}", ALL),
+        ("run.sh", f"unset CUDA_VISIBLE_DEVICES\nexport CUDA_VISIBLE_DEVICES=1\npython {START}", "1"),
+        ("run.sh", f"unset PYTHONPATH\npython {START}", None),
+        ("run.bat", f"set CUDA_VISIBLE_DEVICES=\r\npython {START}", ALL),
+        ("run.ps1", f'$env:CUDA_VISIBLE_DEVICES = ""\npython {START}', ALL),
+    ],
+)
+def test_a_script_that_takes_the_choice_away(path: str, text: str, chosen: str | None) -> None:
+    """Whatever the terminal says then, the trainer is shown all cards."""
+    (run,) = read(path, text).runs
+    assert run.setting(CHOSEN) == chosen
+    gpus = tuple(Gpu(index, "A6000", 48 << 30, 47 << 30, (8, 6), "580", "recorded") for index in range(3))
+    found = taken(run, gpus, {"CUDA_VISIBLE_DEVICES": "2"})
+    assert found == (gpus[{ALL: 0, "1": 1, None: 2}[chosen]],)
 
 
 def test_the_gui_chooses_cards() -> None:

@@ -180,12 +180,21 @@ def test_line_ends(newline: str) -> None:
 
 
 def test_byte_order_mark_and_round_trip() -> None:
-    for data in (b"\xef\xbb\xbf" + HEALTHY.encode(), HEALTHY.encode("utf-16"), HEALTHY.encode() + b"# \xe4\n"):
+    wide = (HEALTHY.encode("utf-16"), HEALTHY.encode("utf-16-le"), HEALTHY.encode("utf-16-be"))
+    for data in (b"\xef\xbb\xbf" + HEALTHY.encode(), *wide, HEALTHY.encode() + b"# \xe4\n"):
         config = read(data).config
         assert config.text.encode(config.encoding, "surrogateescape") == data
     config = read("\ufeff" + HEALTHY).config
     assert config.problem is None and config.byte_order_mark
     assert config.values["/job"].where.line == 1
+
+
+@pytest.mark.parametrize("trainer", ["SimpleTuner", "sd-scripts", "musubi-tuner"])
+def test_a_config_of_ai_toolkit_is_no_other_trainers_whatever_is_said(trainer: str) -> None:
+    reading = read_config("c.yaml", HEALTHY.encode(), {}, trainer=trainer)
+    assert reading.config.problem is not None and not reading.runs
+    assert f"a config of ai-toolkit, and --trainer says {trainer}" in reading.config.problem.message
+    assert read_config("c.yaml", HEALTHY.encode(), {}, trainer="ai-toolkit").runs
 
 
 def test_anchors_aliases_and_merges() -> None:
@@ -226,6 +235,10 @@ BAD = [
     ("a: &x [*x]\n", "c.yaml", "syntax", "contains itself"),
     ("a: *x\n", "c.yaml", "syntax", "undefined alias"),
     (HEALTHY.encode("utf-16"), "c.yaml", "encoding", "UTF-16"),
+    (HEALTHY.encode("utf-16-le"), "c.yaml", "encoding", "UTF-16 (without"),
+    (HEALTHY.encode("utf-16-be"), "c.yaml", "encoding", "UTF-16 (without"),
+    (b"\0" * 100, "c.yaml", "encoding", "binary"),
+    (b"a\0\0\0" * 100, "c.yaml", "encoding", "binary"),
     (HEALTHY.encode().replace(b"out", b"\xfcber"), "c.yaml", "encoding", "0xfc"),
     ("a: !!python/object/apply:os.system [ls]\n", "c.yaml", "syntax", "constructor"),
     ("a: !thing 1\n", "c.yaml", "syntax", "constructor"),
