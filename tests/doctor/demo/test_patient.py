@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor import commands
 from zdoctor.doctor.apply import undo
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.demo.patient import COMMIT, Patient, build
+from zdoctor.doctor.demo.patient import COMMIT, Patient, _drop_tensors, build
 from zdoctor.doctor.demo.walk import FAMILIES, _delete, _inside, _model_folder, _on_cpu, _undo, walk
 from zdoctor.doctor.errors import INTERRUPTED, UserError
 
@@ -93,6 +95,21 @@ def test_ctrl_c_in_one_of_its_commands_ends_the_demo(tmp_path: Path, capsys: pyt
     assert walk(str(tmp_path / "de mo"), stopped) == INTERRUPTED and called == ["check"]
     command = capsys.readouterr().err.rpartition("to delete it: ")[2]
     assert shlex.split(command) == ["rm", "-r", str(tmp_path / "de mo")] and (tmp_path / "de mo").is_dir()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="nothing tells what is mapped")
+def test_no_file_is_replaced_while_it_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows refuses that."""
+    shard, plain, mapped = tmp_path / "shard.safetensors", os.replace, []
+    save_file({"a.weight": torch.ones(4096), "b.weight": torch.zeros(4096)}, str(shard))
+
+    def replace(source: Path, target: Path) -> None:
+        mapped.append(str(target) in Path("/proc/self/maps").read_text())
+        plain(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    _drop_tensors(shard, "a.")
+    assert load_file(str(shard)).keys() == {"b.weight"} and mapped == [False]
 
 
 def test_its_commands_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
