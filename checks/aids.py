@@ -56,19 +56,20 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
                 )
             elif key == "control_path":
                 yield from _unpaired(run, dataset.key, entry, datasets)
-    for sample in run.samples if edits and not run.disable_sampling else ():
-        entry = files.at(sample.control)
-        if entry is not None and entry.kind in (*_GONE, "folder"):
-            yield found(
-                run.where("samples"),
-                "{path}, the control image of the sample {prompt!r}, does not exist."
-                if entry.kind in _GONE
-                else "{path}, the control image of the sample {prompt!r}, is a folder.",
-                otherwise=_ENDS if own else "The run ends when it paints this sample: FileNotFoundError.",
-                evidence={"looked_at": entry.path},
-                path=sample.control,
-                prompt=sample.prompt,
-            )
+    samples = run.samples if edits and not run.disable_sampling else ()
+    edited = [sample.control for sample in samples if sample.control is not None]
+    gone = [path for path in edited if (entry := files.at(path)) is not None and entry.kind in (*_GONE, "folder")]
+    if gone:
+        yield found(
+            run.where("samples"),
+            "{path}, the control image of a sample, does not exist or is a folder."
+            if len(gone) == 1
+            else "The control images of {count} samples do not exist; the first is {path}.",
+            otherwise=_ENDS if own else "The run ends when it paints this sample: FileNotFoundError.",
+            evidence={"images": gone},
+            path=gone[0],
+            count=len(gone),
+        )
 
 
 def _unpaired(run: Run, key: str, entry: Entry, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:

@@ -78,8 +78,12 @@ SICK: list[tuple[str, Made]] = [
     ("2 of 2 pictures in", lambda place: {"controls": (pictures(place / "c", "a.PNG", "x.png"),)}),
     ("gone, the folder of mask_path, does not exist", lambda place: masks(f"{place}/gone")),
     (
-        "gone.png, the control image of the sample 'a', does not exist",
+        "gone.png, the control image of a sample, does not exist",
         lambda place: {"disable_sampling": False, "samples": sample(f"{place}/gone.png")},
+    ),
+    (
+        "The control images of 2 samples do not exist; the first is",
+        lambda place: {"disable_sampling": False, "samples": 2 * sample(f"{place}/gone.png")},
     ),
 ]
 
