@@ -18,6 +18,7 @@ from ..base.half import multiply_in_half
 from ..base.part import config_of, entries_of
 from ..base.quantize import Kind
 from ..base.tensorfiles import check_complete
+from ..errors import TrainError
 from ..settings.numerics import has_float16
 from .pretrained import load_pretrained
 
@@ -41,6 +42,8 @@ def load_streamed(make: Any, place: Path, kind: Kind, dtype: torch.dtype, device
     """
     from ..base.install import install_tensors, linears, read_tensors
 
+    if place.is_dir() and not any(place.glob("*.safetensors")) and any(place.glob("pytorch_model*.bin")):
+        raise TrainError(_pickled(place, make.__name__))
     of = make.config_class
     config = of(**config_of(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))
     with _empty_parameters():
@@ -56,6 +59,17 @@ def load_streamed(make: Any, place: Path, kind: Kind, dtype: torch.dtype, device
     install_tensors(model, dict(read_tensors(wanted, quantized, kind, {}, dtype, device)), quantized)
     model.tie_weights()
     return model.requires_grad_(False).to(device)
+
+
+def _pickled(folder: Path, class_name: str) -> str:
+    """What to do about weights in files that cannot be read tensor by tensor."""
+    name = (config_of(folder, class_name).get("architectures") or [class_name])[0]
+    write = f"from transformers import {name} as M; M.from_pretrained({str(folder)!r}, dtype='auto')"
+    return (
+        f"{folder} holds its weights as pytorch_model.bin, which is read as a whole only, and this run quantizes the "
+        "text encoder, or computes in float16. Write them as safetensors beside it, in as much memory as they take. "
+        f'Type: python -c "{write}.save_pretrained({str(folder)!r})"'
+    )
 
 
 def _is_parameter(model: nn.Module, name: str) -> bool:

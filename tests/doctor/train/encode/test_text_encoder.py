@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,30 @@ def test_streamed_is_loaded(tiny: Path, make: Any, dtype: torch.dtype) -> None:
     assert all(torch.equal(buffers[name], value) for name, value in plain.named_buffers())
     with torch.no_grad():
         assert torch.equal(streamed(IDS)[0], plain(IDS)[0])
+
+
+def test_weights_in_a_pickle_are_not_streamed_and_the_command_that_is_shown_writes_others(
+    tiny: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "a text encoder"
+    shutil.copytree(tiny / "text_encoder", folder)
+    for file in folder.glob("*.safetensors*"):
+        file.unlink()
+    values: dict[str, torch.Tensor] = {}
+    for file in (tiny / "text_encoder").glob("*.safetensors"):
+        values |= load_file(str(file))
+    torch.save(values, folder / "pytorch_model.bin")
+    whole = load_encoder(Qwen3Model, folder, "text encoder", "none", torch.float32, CPU)
+    for kind, dtype in (("int8", torch.float32), ("none", torch.float16)):
+        with pytest.raises(TrainError, match=r"holds its weights as pytorch_model\.bin") as error:
+            load_encoder(Qwen3Model, folder, "text encoder", kind, dtype, CPU)
+    _, command = str(error.value).split("Type: ")
+    python, *rest = shlex.split(command)
+    assert python == "python"
+    subprocess.run([sys.executable, *rest], check=True, capture_output=True)
+    streamed = load_streamed(Qwen3Model, folder, "none", torch.float32, CPU)
+    with torch.no_grad():
+        assert torch.equal(streamed(IDS)[0], whole(IDS)[0])
 
 
 @pytest.mark.parametrize(("kind", "error"), [("int8", 0.04), ("float8", 0.1), ("nf4", 0.4)])
