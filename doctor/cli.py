@@ -16,12 +16,12 @@ from . import answers
 from .errors import USER_MISTAKE, UserError, guarded, printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
-            3 incomplete (a rule crashed) · 4 a bug of zdoctor
+            3 incomplete (a rule crashed, a deadline passed) · 4 a bug of zdoctor · 130 stopped
 
-CONFIG left out: the config this folder was last checked with, else the only one found here, else config/config.json
+CONFIG left out: the config this folder was last checked with, else ai-toolkit's only one here, else config/config.json
 (or .toml, .env), where SimpleTuner looks."""
 
-DEEP = "also read the cached model files as a whole and compare their sha256 (seconds; resumes where it was stopped)"
+DEEP = "also read the cached model files as a whole and compare their sha256 (goes on where it was stopped)"
 
 
 class Parser(argparse.ArgumentParser):
@@ -107,7 +107,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
 
     def with_config(made: argparse.ArgumentParser) -> None:
         made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
-        made.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine")
+        made.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts)")
         trainer_argument(made)
         made.add_argument(
             "--trainer-source",
@@ -117,7 +117,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
 
     made = command("check", answers.check, "say what would go wrong; changes nothing")
     with_config(made)
-    made.add_argument("--format", choices=FORMATS, default="text")
+    made.add_argument("--format", choices=FORMATS, default="text", help="what the report is for (docs/formats.md)")
     made.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
     made.add_argument("--select", metavar="IDS", type=_words, default=[], help="only these rules (PTH001,MDL)")
     made.add_argument("--ignore", metavar="IDS", type=_words, default=[], help="all but these rules")
@@ -131,7 +131,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
         choices=("result", "asked"),
         action="append",
         default=[],
-        help="also repairs that change the training result; those that are your decision (with --select)",
+        help="result: also what changes how the run trains or its result; asked: what you decide (with --select)",
     )
     made.add_argument("--select", metavar="IDS", type=_words, default=[], help="repair only these rules")
     made.add_argument("--deep", action="store_true", help=DEEP)
