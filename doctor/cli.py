@@ -18,8 +18,8 @@ from .errors import USER_MISTAKE, UserError, guarded, printable
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed) · 4 a bug of zdoctor · 130 stopped
 
-CONFIG left out: the config this folder was last checked with, else ai-toolkit's only one here, else config/config.json
-(or .toml, .env), where SimpleTuner looks."""
+CONFIG left out: the config this folder was last checked with, else ai-toolkit's only one here, else
+config/config.json (or .toml, .env), where SimpleTuner looks."""
 
 DEEP = "also read the cached model files as a whole and compare their sha256 (goes on where it was stopped)"
 
