@@ -218,7 +218,7 @@ def _config(given: str | None) -> str:
     for name in ("config/config.json", "config/config.toml", "config/config.env"):  # SimpleTuner's own, in its order
         if Path(name).is_file():
             return name
-    raise UserError("no config was named, and there is none in this folder.", "zdoctor check path/to/config.yaml")
+    raise UserError("no config was named, and no ai-toolkit or SimpleTuner config is here.", "zdoctor check CONFIG")
 
 
 def _is_config(file: Path) -> bool:
