@@ -191,7 +191,8 @@ def _not_training(seen: Examination, why: str) -> int:
 
     console.emit(terminal.render(seen.report, width=console.width(), color=console.color()))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
-    refused = dict.fromkeys(reason for run in seen.reading.runs for reason in refuse(run))
+    runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words
+    refused = dict.fromkeys(reason for run in runs for reason in refuse(run))
     if refused:
         print(f"zdoctor: This runner could not train the config either way. {' '.join(refused)}", file=sys.stderr)
     return seen.report.exit_code or 3

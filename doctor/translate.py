@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _OF_SECTIONS = {
     "network": ("scale", "left_out", "plus", "lokr_factors", "rank_dropout", "module_dropout", "network_weights"),
     "train": (
-        *("drawn", "epochs", "grad_clip_method", "latent_middle", "literal_captions", "masked_prompts"),
+        *("drawn", "ema_ramp", "epochs", "grad_clip_method", "latent_middle", "literal_captions", "masked_prompts"),
         "unbalanced_masks",
     ),
     "save": ("save_every_epochs", "also_every"),

@@ -150,7 +150,7 @@ def test_nothing_that_simpletuner_reads_is_passed_over(schema: Schema) -> None:
 def learnt_by_name(names: set[str]) -> set[str]:
     """Names that sound as if they changed what is learnt."""
     words = ("lr_", "loss", "noise", "flow", "lora", "optimizer", "snr_g", "target_module", "guidance_value", "crepa")
-    drawn = ("validation", "deepfloyd_validation", "ramtorch")
+    drawn = ("validation", "deepfloyd_validation", "ramtorch", "eval_")
     return {name for name in names if any(word in name for word in words) and not name.startswith(drawn)}
 
 

@@ -30,6 +30,8 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
     """The option that is at fault, and a sentence about it without its full stop."""
     options = Options(run.settings)
     kind = options.text("lora_type", "standard").lower()
+    if run.network_type == "dora":
+        yield "use_dora", "use_dora true is not supported; leave it out"
     target = options.text("flux_lora_target", "all")
     if kind == "lycoris":
         yield from refused_lycoris(run)

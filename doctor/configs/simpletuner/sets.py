@@ -24,7 +24,8 @@ _OBEYED = frozenset(
 )
 # Of a reference dataset sizes and crops are its source's, and with one reference its captions are not looked at.
 _OF_REFERENCES = _OBEYED | {"conditioning_type", "source_dataset_id"}
-_CACHES = ("text_embeds", "image_embeds")
+# Caches, and pictures that only an evaluation looks at.
+_UNTRAINED = ("text_embeds", "image_embeds", "eval")
 _STRATEGIES = ("textfile", "instanceprompt", "filename")
 _STRICT = "reference_strict"
 
@@ -45,7 +46,7 @@ def refused_sets(run: Run) -> Iterator[tuple[str, str]]:
         kind = kind_of(own)
         if kind == "conditioning":
             yield from _reference(run, key, own, [source for source, others in sources.items() if key in others])
-        elif kind in _CACHES:
+        elif kind in _UNTRAINED:
             continue
         elif key not in trained or kind != TRAINED[0]:
             yield key, f"A dataset of the type {kind} is not supported"

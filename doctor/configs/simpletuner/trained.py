@@ -30,7 +30,7 @@ _OBEYED = frozenset(
         *("resolution", "resolution_type", "minimum_image_size", "disable_assistant_lora", "output_dir", "use_ema"),
         *("grad_clip_method", "report_to", "resume_from_checkpoint", "checkpointing_steps", "save_total_limit"),
         *("validation_steps", "flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale"),
-        *("flow_use_uniform_schedule",),
+        *("flow_use_uniform_schedule", "ema_update_interval", "ema_warmup_steps", "init_lora"),
         *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial and the waves look at them
     )
 )
@@ -39,6 +39,7 @@ _SCHEDULES = {
     **{name: name for name in ("constant", "constant_with_warmup", "linear", "polynomial")},
     **{name: f"simpletuner-{name}" for name in ("cosine", "sine")},
 }
+_FORMATS = ("no_change", "int8-torchao", "int8-quanto", "int8-sdnq", "fp8-quanto", "int4-quanto", "nf4-bnb")
 _HALF_PERIOD = 1000  # of cosine where no lr_warmup_steps are written
 # The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
 AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
@@ -57,6 +58,7 @@ _WITHOUT_EFFECT = re.compile(
     r"|preserve_data_backend_cache|read_batch_size|write_batch_size|text_encoder_batch_size|torch_num_threads"
     r"|set_grads_to_none|aspect_bucket_\w+|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
     r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
+    r"|ema_validation|eval_(?:steps_interval|epoch_interval|timesteps|loss_disable|dataset_pooling)|evaluation_type"
     r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
     r"|conditioning_multidataset_sampling"  # of several, which are refused
     r"|maximum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
@@ -98,13 +100,24 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
         yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join(_SCHEDULES)}"
     elif run.scheduler == "sine" and warmup < 1:
         yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
+    if run.loss_type != "l2":
+        yield "loss_type", f"loss_type {run.loss_type} is not supported; use l2"
+    precision = options.text("base_model_precision", "no_change")
+    if precision not in _FORMATS:
+        yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
+    if options.whole("ema_update_interval", 1) < 1:
+        yield "ema_update_interval", "ema_update_interval must be a whole number above 0"
+    if options.text("init_lora") and run.network_type == "lokr":
+        yield "init_lora", "init_lora with lora_type lycoris is not supported"
+    elif options.text("init_lora") and run.alpha != run.rank:
+        yield "init_lora", "init_lora with a lora_alpha other than lora_rank is not supported"
     if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
 
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
-    made = list(differences_of_network(run))
+    made, options = list(differences_of_network(run)), Options(run.settings)
     if not all(own_of(run, dataset.key).flag("crop") for dataset in run.datasets):
         made.append("pictures have sides in steps of 16 pixels (SimpleTuner: 64), and small ones are not enlarged")
     if run.steps < 1 and run.batch_size > 1:
@@ -115,9 +128,15 @@ def differences(run: Run) -> list[str]:
     elif name != run.optimizer:
         first = " (whose first twenty steps are smaller)" if run.optimizer == "adamw_bf16" else ""
         made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {run.optimizer}{first}")
+    if run.use_ema:
+        made.append("the saved LoRA is the average (SimpleTuner saves both)")
+    if options.text("init_lora") and options.raw("init_lora_step") is None:
+        made.append(
+            "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
+        )
     if any(dataset.control_folders for dataset in run.datasets):
         made.append("the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)")
-    if any(Options(run.settings).text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
+    if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
         made.append("a caption file is one caption, also where it has several lines")
     return made
 
@@ -127,8 +146,13 @@ def as_trained(run: Run) -> Run:
     options = Options(run.settings)
     settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
     settings |= network_of(run)
+    if options.text("init_lora"):
+        start = run.settings["init_lora"]
+        settings["network/pretrained_lora_path"] = replace(start, value=options.text("init_lora"))
     place = Value(None, run.where("rank"), 0, 0)
     settings["train/literal_captions"] = replace(place, value=True)
+    if run.use_ema:
+        settings |= with_leaves("train/ema_ramp", replace(place, value=_ramp(options)))
     settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
     if run.steps < 1:
         settings["train/epochs"] = replace(place, value=_epochs(options))
@@ -156,7 +180,7 @@ def as_trained(run: Run) -> Run:
         scheduler_settings=_schedule(run, options),
         timestep_type="drawn",
         max_grad_norm=0.0 if run.optimizer in _UNCLIPPED else run.max_grad_norm,
-        loss_type="mse" if run.loss_type == "l2" else run.loss_type,
+        loss_type="mse",
         settings=settings,
     )
 
@@ -175,6 +199,11 @@ def _schedule(run: Run, options: Options) -> dict[str, Any]:
     if run.scheduler == "polynomial":
         made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
     return made
+
+
+def _ramp(options: Options) -> dict[str, Any]:
+    """When the average follows, and from when on with ema_decay alone."""
+    return {"interval": options.whole("ema_update_interval", 1), "warmup": options.whole("ema_warmup_steps", 0)}
 
 
 def _drawn(options: Options) -> dict[str, Any]:

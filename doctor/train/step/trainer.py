@@ -21,6 +21,7 @@ from ..network.lora import at_scale_one, dropout, groups, trainable
 from ..output.save import State
 from ..progress import Progress
 from ..settings.names import INTERVAL, OPTIMIZERS
+from .average import kept
 from .diagnose import not_finite
 from .objective import Objective
 from .optimize import bound_gradients, make_optimizer, update
@@ -177,11 +178,12 @@ class Trainer:
                 parameter.copy_(values[key])
 
     def _follow(self) -> None:
-        if self.ema is None:
+        share = None if self.ema is None else kept(self.run, self.step + 1)
+        if self.ema is None or share is None:
             return
         with torch.no_grad():
             for key, value in self.ema.items():
-                value.lerp_(self.parameters[key], 1.0 - self.run.ema_decay)
+                value.lerp_(self.parameters[key], 1.0 - share)
 
     def _diagnosis(self) -> str:
         steps = ", ".join(str(step + 1) for step in self.bad)

@@ -10,6 +10,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from zdoctor.doctor import commands
+from zdoctor.doctor.cli import main
 from zdoctor.tests.doctor.train.conftest import circles, tiny
 
 from .runs import CONFIG, SET
@@ -60,3 +61,19 @@ def test_a_lokr_with_what_a_guide_says(
     assert len(tensors) == 2 * 28
     assert tuple(tensors["diffusion_model.layers.0.feed_forward.w1.lokr_w2"].shape) == (128, 48)
     assert tensors["diffusion_model.layers.0.attention.to_q.lokr_w2"].abs().sum() > 0
+
+
+def test_what_is_refused_beside_is_said_of_the_run_as_it_would_be_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = {
+        **CONFIG,
+        "pretrained_model_name_or_path": str(tmp_path / "nowhere"),
+        "data_backend_config": "none.json",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
+    assert main(["train", str(tmp_path / "config.json")]) != 0
+    said = capsys.readouterr().err
+    assert "could not train the config either way. The config names no dataset." in said
+    assert "adamw_bf16" not in said and "l2" not in said
