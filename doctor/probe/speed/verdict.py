@@ -30,6 +30,8 @@ NETWORK = (
     "gluster",
     "mapped drive",
 )
+# Bytes per second that no single hard disk reads.
+ONE_DISK = 300e6
 HOST = ("9p", "drvfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs")
 
 
@@ -89,7 +91,13 @@ def speed_kind(
         return "memory"
     if latency is None:
         return "unknown"
+    waits = latency > 3e-3
+    tired = fastest < 100e6 or (waits and fastest < ONE_DISK)
+    if device is not None and device.virtual:  # its flag is made up, and nobody can tell what is behind it
+        return "slow" if tired else "ssd"
     seeks = device.seeks if device is not None else None
-    if (latency > 3e-3 and seeks is not False) or (seeks and latency > 1e-3 and fastest < 300e6):
+    if seeks and (waits or (latency > 1e-3 and fastest < ONE_DISK)):
         return "hdd"
-    return "slow" if fastest < 100e6 or latency > 3e-3 else "ssd"
+    if seeks is None and waits and fastest < ONE_DISK:
+        return "hdd"
+    return "slow" if tired else "ssd"

@@ -314,6 +314,10 @@ VIRTUAL = Device("vda", True, virtual=True)
         ("virtiofs", 1e-4, 1e9, None, "network"),
         ("fuseblk", 12e-3, 90e6, None, "hdd"),  # NTFS on a disk of this machine
         ("ext4", 60e-6, 2e9, VIRTUAL, "ssd"),  # measurement overrules the flag
+        ("ext4", 5e-3, 956e6, VIRTUAL, "ssd"),  # a busy host answers late; no head reads that fast
+        ("ext4", 12e-3, 150e6, VIRTUAL, "slow"),  # what is behind it nobody can tell
+        ("ext4", 5e-3, 956e6, None, "ssd"),
+        ("ext4", 12e-3, 600e6, Device("md0", True), "hdd"),  # several disks at once
         ("ext4", 5e-3, 80e6, Device("sda", False), "slow"),  # a disk without heads that answers slowly
         ("ext4", 2e-3, 150e6, Device("sda", True), "hdd"),
         ("ext4", 2e-3, 150e6, Device("sda"), "ssd"),
