@@ -88,6 +88,8 @@ class Steps:
             self._evaluate()
             if not run.skip_first_sample:
                 painted(trainer, self.preview, stop)
+        elif due(run, trainer.step)[1] and not trainer.ranks.sharded and self.preview.lacks():
+            painted(trainer, self.preview, stop)  # the run was stopped before that
         self._train()
         if self.halted and stop.is_late() and not stop.asked:
             self.progress.note(

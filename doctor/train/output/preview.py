@@ -85,10 +85,17 @@ class Preview:
         if latents and first:
             self._decode(latents)
 
+    def lacks(self) -> bool:
+        """Whether a preview of this step is still to be painted."""
+        return previews(self.run) and not all(self._file(n).is_file() for n in range(len(self.run.samples)))
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"{self.run.name}_{self.trainer.step:09d}_{number}.png"
+
     def _decode(self, latents: Sequence[Tensor]) -> None:
         vae = load_vae(self.vae_folder, self.trainer.device)
         for number, latent in enumerate(latents):
-            file = self.folder / f"{self.run.name}_{self.trainer.step:09d}_{number}.png"
+            file = self._file(number)
             decode(vae, latent, file)
             self.files.append(str(file))
         del vae

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,19 @@ def test_sampling_can_be_switched_off(tiny: Path, circles: Path, tmp_path: Path)
     assert [Path(file).name for file in go(run, tiny, circles, tmp_path).samples] == ["circles_000000002_0.png"]
     assert not (tmp_path / "none").exists()
     assert go(run_with(steps=1), tiny, circles, tmp_path / "none").samples == ()
+
+
+def test_a_run_that_is_stopped_where_previews_are_due_paints_them_when_it_goes_on(
+    tiny: Path, circles: Path, tmp_path: Path
+) -> None:
+    sample = replace(PROMPT, steps=1)
+    run = run_with(steps=2, disable_sampling=False, samples=(sample,), sample_every=1, skip_first_sample=True)
+    whole = [Path(file) for file in go(run, tiny, circles, tmp_path / "whole").samples]
+    halted = Recorder(lambda step: os.kill(os.getpid(), signal.SIGINT))
+    assert go(run, tiny, circles, tmp_path / "halted", progress=halted).samples == ()
+    rest = [Path(file) for file in go(run, tiny, circles, tmp_path / "halted").samples]
+    assert [file.name for file in rest] == [file.name for file in whole] and len(whole) == 2
+    assert all(one.read_bytes() == other.read_bytes() for one, other in zip(rest, whole, strict=True))
 
 
 def test_the_same_seed_gives_the_same_losses_and_another_seed_others(
