@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...architectures.network import lokr_rank
 from ...model.run import Run
 from .names import KINDS, SHIFTS
+from .neutral import FLUX
 
 
 def explain(run: Run) -> Iterator[str]:
@@ -18,6 +19,8 @@ def explain(run: Run) -> Iterator[str]:
             f"alpha {run.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with alpha = rank = "
             f"{run.rank}."
         )
+    if run.network_type == "lokr" and run.architecture in FLUX:
+        yield "diffusers (0.42.1 tried) opens no LoKr of Flux; see that what you paint with does."
     if run.scheduler == "linear" and not {"start_factor", "end_factor"} & set(run.scheduler_settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
     if run.scheduler_settings.get("total_iters", run.steps) != run.steps:

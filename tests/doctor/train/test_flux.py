@@ -25,6 +25,7 @@ from zdoctor.doctor.train.encode.texts import Texts
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
 from zdoctor.doctor.train.output.sample import denoise
+from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
 from .patient import go, run_with
@@ -203,3 +204,6 @@ def test_a_lokr_goes_on_bit_for_bit(flux: Path, circles: Path, tmp_path: Path) -
     straight = go(run, flux, circles, tmp_path / "straight")
     go(replace(run, steps=1), flux, circles, tmp_path / "halted")
     assert go(run, flux, circles, tmp_path / "halted").losses == straight.losses
+    assert any("no LoKr of Flux" in note for note in explain(run))
+    with pytest.raises(ValueError, match="Invalid LoRA checkpoint"):  # when it can, the note has to go
+        pipeline(flux).load_lora_weights(straight.lora)
