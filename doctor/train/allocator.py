@@ -25,9 +25,8 @@ def keep_memory() -> None:
 def free_memory() -> None:
     """Give back what a dropped model held."""
     gc.collect()
-    device = torch.accelerator.current_accelerator()  # of the kind that this PyTorch was built for
-    if device is not None and (device.type != "mps" or torch.backends.mps.is_available()):
-        torch.get_device_module(device).empty_cache()
+    if torch.accelerator.is_available():  # PyTorch 2.6 raises RuntimeError for which, where there is none
+        torch.get_device_module(torch.accelerator.current_accelerator()).empty_cache()
 
 
 def _mallopt(mmap_threshold: int, trim_threshold: int, *, trim: bool = False) -> None:

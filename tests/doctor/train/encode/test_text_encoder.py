@@ -59,7 +59,8 @@ def test_weights_in_a_pickle_are_not_streamed_and_the_command_that_is_shown_writ
         values |= load_file(str(file))
     torch.save(values, folder / "pytorch_model.bin")
     whole = load_encoder(Qwen3Model, folder, "text encoder", "none", torch.float32, CPU)
-    for kind, dtype in (("int8", torch.float32), ("none", torch.float16)):
+    cases: tuple[tuple[Kind, torch.dtype], ...] = (("int8", torch.float32), ("none", torch.float16))
+    for kind, dtype in cases:
         with pytest.raises(TrainError, match=r"holds its weights as pytorch_model\.bin") as error:
             load_encoder(Qwen3Model, folder, "text encoder", kind, dtype, CPU)
     _, command = str(error.value).split("Type: ")
