@@ -82,9 +82,12 @@ def place(finding: Finding) -> str:
 
 
 def key(finding: Finding) -> str:
-    """The last part of the finding's pointer: the key or the number of the entry."""
+    """The last part of the finding's pointer: the key, or datasets/0 for an entry of a list."""
     where = finding.where
-    return where.pointer.rsplit("/", 1)[-1] if where is not None and where.pointer else ""
+    if where is None or not where.pointer:
+        return ""
+    above, _, last = where.pointer.rpartition("/")
+    return f"{above.rpartition('/')[2]}/{last}" if last.isdigit() else last
 
 
 def by_reason(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from zdoctor.doctor.examine import examine_config
 from zdoctor.doctor.model import Finding, Outcome, Report, Where, found
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.reports import json as json_report
-from zdoctor.reports import terminal
+from zdoctor.reports import terminal, words
 from zdoctor.tests.machines import load
 
 ROOT = Path(__file__).parents[2]
@@ -105,3 +105,11 @@ def test_json_survives_awkward_evidence() -> None:
     finding = found(Where("c"), "{a}", a="ü", evidence={"nan": float("nan"), "t": (1, 2), "p": Path("x")})
     data = json.loads(json_report.render(Report("c", None, (finding,))))
     assert data["findings"][0]["evidence"] == {"nan": "nan", "t": [1, 2], "p": "x"}
+
+
+@pytest.mark.parametrize(
+    ("pointer", "key"),
+    [("/config/process/0/datasets/0", "datasets/0"), ("/model/qtype", "qtype"), ("/0", "/0"), ("", ""), (None, "")],
+)
+def test_an_entry_of_a_list_is_named_with_its_list(pointer: str | None, key: str) -> None:
+    assert words.key(Finding("", Where("c", 1, 1, pointer))) == key
