@@ -51,7 +51,7 @@ def in_words(error: BaseException, less: str = LESS) -> str | None:
         return f"The GPU ran out of memory ({_first(error)}). {less}"
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return f"The memory of this computer ran out ({_first(error)}). End other programs. {less}"
-    if is_card_lost(error):
+    if is_card_lost(error) or (isinstance(error, RuntimeError) and "cuDNN error" in str(error)):
         failure = Failure(type(error).__name__, str(error), (), 0)
         known = next((known for known in (*packages.KNOWN, *card.KNOWN) if known.matches(failure)), card.FAILED)
         more = f" zdoctor explain {known.rule} says more." if known.rule else ""

@@ -9,7 +9,7 @@ from ...model.crashes import Known
 
 FAILED = Known(
     "",
-    r"unspecified launch failure|CUDA error: unknown error|CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)"
+    r"unspecified launch failure|CUDA error: unknown error|CU(BLAS|DNN)_STATUS_EXECUTION_FAILED"
     r"|fallen off the bus|\bGPU is lost",
     "The card or its driver has failed, amid a computation that most often is not to blame.",
     "When nvidia-smi still shows the card without an error, start again; else restart the machine first. On Linux "
@@ -58,6 +58,12 @@ KNOWN = (
         r"CUDA unknown error - this may be due to an incorrectly set up environment",
         "The driver of the card cannot be used, as after the machine has slept.",
         "Restart the machine; on Linux sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm may do, too.",
+    ),
+    Known(
+        "",
+        r"CU(BLAS|DNN)_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR)",
+        "A library of CUDA could not start on the card, most often because its memory is full.",
+        "nvidia-smi shows how full it is and of what: end what else runs there, or let the run need less.",
     ),
     Known(
         "",

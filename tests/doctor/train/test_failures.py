@@ -60,6 +60,7 @@ OF_CARDS = [
     ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "Exclusive Process"),
     ("CUDA error: uncorrectable ECC error encountered", "memory of the card"),
     ("CUDA error: the launch timed out and was terminated", "its screen"),
+    ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "its memory is full"),
     ("CUDA error: invalid argument", "nvidia-smi"),  # whatever else CUDA says
     ("HIP error: invalid device function", "nvidia-smi"),
 ]
@@ -75,6 +76,13 @@ def test_each_failure_of_a_card_has_its_words(words: str, told: str, kind: type[
     others = {other for _, other in OF_CARDS} - {told, "nvidia-smi", "Xid 79"}
     assert not [other for other in others if other in text]
     assert is_card_lost(kind(words))
+
+
+def test_a_failure_of_cudnn_leaves_the_card_as_it_was() -> None:
+    error = RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED")
+    with pytest.raises(TrainError, match="its memory is full"), explained():
+        raise error
+    assert not is_card_lost(error)
 
 
 def test_bugs_stay_bugs() -> None:
