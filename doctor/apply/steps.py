@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -175,7 +176,8 @@ def describe(step: Step) -> str:
 def _in_words(step: Step) -> str:
     match step:
         case SetValue():
-            return f"set {step.pointer} to {step.value!r} in {step.path}"
+            value = json.dumps(step.value, ensure_ascii=False)  # true, as the config has it
+            return f"set {step.pointer} to {value} in {step.path}"
         case ReplaceText():
             return f"replace {step.old!r} by {step.new!r} in {step.path}"
         case ExtractFiles():

@@ -252,11 +252,11 @@ def test_every_step_is_described(home: Path) -> None:
         WriteText("/r", "abc"),
         MakeLink("/l", "t"),
         PlaceCopy("/p", "/s", 5, None),
-        SetValue("/none.yaml", "/a", 1),
+        SetValue("/none.yaml", "/a", True),
     )
     shown = diff(plan(*steps))
     assert "copy 2 files, 24.6 GB, into /m" in shown
-    assert "cannot be done now: set /a to 1 in /none.yaml" in shown
+    assert "cannot be done now: set /a to true in /none.yaml" in shown
     assert len(shown.splitlines()) == len(steps)
     assert all(describe(step) for step in steps)
 
