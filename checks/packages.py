@@ -213,7 +213,7 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
             r"Please install lion_pytorch|Failed to import wandb|No (bitsandbytes|Prodigy|dadaptation|lion)",
         ),
     ),
-    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner"),
+    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner", "zdoctor"),
 )
 def package_not_installed(run: Run, environment: Environment) -> Iterator[Finding]:
     """A setting needs a package that is not installed.
@@ -221,13 +221,17 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
     What: The optimizer, or logging to Weights & Biases, is imported by name only when it is used: bitsandbytes for
     the 8-bit optimizers, prodigyopt for Prodigy, dadaptation for D-Adaptation, lion-pytorch for Lion, wandb. The
     environment that the run will use does not have it. dadaptation and lion-pytorch are not among the requirements
-    of ai-toolkit.
+    of ai-toolkit. `zdoctor train` needs torch, diffusers and transformers, which a plain `pip install zdoctor` leaves
+    out.
     Why: ai-toolkit builds the optimizer after the model was loaded and quantized, and starts wandb after all
     latents and captions were encoded.
     Repair: Install the package, or take another optimizer.
     Upstream: ai-toolkit toolkit/optimizer.py, toolkit/logging_aitk.py; sd-scripts library/train_util.py
     Signature: ModuleNotFoundError: No module named 'dadaptation'; Please install lion_pytorch to use Lion optimizer
     """
+    if run.trainer == "zdoctor":
+        yield from _of_runner(environment)
+        return
     if run.kind == "other" or not environment.has("torch"):
         return
     needed = [("optimizer", package) for package in _of_optimizer(run)]
@@ -245,6 +249,19 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
             key=run.keys.get(field, field).rpartition("/")[2],
             value=run.optimizer if written is None else written.value,
             package=package,
+            python=environment.python,
+        )
+
+
+def _of_runner(environment: Environment) -> Iterator[Finding]:
+    missing = [name for name in ("torch", "diffusers", "transformers") if not environment.has(name)]
+    if missing:
+        yield found(
+            None,
+            "{python} does not have {packages}, which zdoctor train needs.",
+            otherwise="The run ends at its start: training needs packages that are not here.",
+            evidence={"package": '"zdoctor[train]"', "python": environment.python},
+            packages=" and ".join(filter(None, (", ".join(missing[:-1]), missing[-1]))),
             python=environment.python,
         )
 

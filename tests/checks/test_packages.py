@@ -5,6 +5,9 @@ Nothing in them is imported.
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,8 +202,6 @@ def test_a_cpu_build_really_says_what_the_rule_says() -> None:
             torch.zeros(1).to("cuda")
     elsewhere = replace(run_of("m"), trainer="zdoctor", device="xpu")
     assert not list(packages.cpu_build_of_torch(elsewhere, seen, (), LINUX))
-    elsewhere = replace(run_of("m"), trainer="zdoctor", device="xpu")
-    assert not list(packages.cpu_build_of_torch(elsewhere, seen, (), LINUX))
     on_purpose = replace(run_of("m"), device="cpu")
     assert not list(packages.cpu_build_of_torch(on_purpose, seen, (card(ADA),), LINUX))
 
@@ -261,6 +262,34 @@ def test_an_optimizer_and_its_package(optimizer: str, trainer: str, package: str
         assert fix.command.endswith(f"pip install {package.replace('_', '-')}")
         with_it = at(tmp_path / "cured", **{package: "1.0"})
         assert not list(packages.package_not_installed(run, with_it))
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        (("torch", "diffusers", "transformers"), "does not have torch, diffusers and transformers, which"),
+        (("transformers",), "does not have transformers, which"),
+        (("bitsandbytes",), ""),
+    ],
+)
+def test_what_zdoctors_own_runner_needs(without: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    versions = {name: version for name, version in VERSIONS.items() if name not in without}
+    own = replace(run_of("m"), trainer="zdoctor", optimizer="adamw8bit")
+    found = list(packages.package_not_installed(own, Environment("/usr/bin/python3", versions)))
+    assert bool(found) is bool(said)
+    for finding in found:
+        assert re.search(said, finding.text())
+        (fix,) = install_the_package(finding)
+        assert fix.command == '/usr/bin/python3 -m pip install "zdoctor[train]"'
+
+
+def test_without_torch_the_runner_says_what_the_rule_says() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from zdoctor.doctor.train.imports import explained_imports\n"
+        "with explained_imports():\n    import torch"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "TrainError: Training needs packages that are not here" in done.stderr and "zdoctor[train]" in done.stderr
 
 
 def test_wandb_is_asked_for_only_where_it_is_used(tmp_path: Path) -> None:
