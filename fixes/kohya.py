@@ -1,7 +1,8 @@
-"""Repairs for kohya's trainers. Each of them changes what is trained, so none is taken unasked."""
+"""Repairs for kohya's trainers. Those that change what is trained are asked."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from ..doctor.model import Config, Finding, Fix, SetValue
@@ -37,4 +38,4 @@ def write_the_type(finding: Finding, config: Config) -> Iterator[Fix]:
     new = finding.evidence.get("new")
     if new is not None:
         step = SetValue(file_of(finding, config), str(finding.evidence["pointer"]), new)
-        yield Fix(f"write {finding.args['name']} as {new!r}", (step,))
+        yield Fix(f"write {finding.args['name']} as {json.dumps(new, ensure_ascii=False)}", (step,))
