@@ -67,10 +67,11 @@ KNOWN = (
     ),
     Known(
         "",
-        r"Watchdog caught collective operation timeout",
+        "",
         "A process has waited in vain for another one, which failed, hangs, or does something for itself alone.",
         "Look for what the other processes say before this line; the earliest failure is the cause.",
         "A longer time limit helps only where the other process was still at work.",
+        line="Watchdog caught collective operation timeout",
     ),
     FAILED,
 )

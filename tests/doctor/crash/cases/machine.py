@@ -108,6 +108,14 @@ CASES: dict[str, tuple[str, str, str]] = {
         "PKG003",
         "older than",
     ),
+    "NCCL waits in vain": (
+        "step 10/100 loss 0.2\nterminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "  what():  [PG ID 0 PG GUID 0(default_pg) Rank 3] Process group watchdog thread terminated with exception: "
+        "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST, NumelIn=112, "
+        "NumelOut=112, Timeout(ms)=1800000) ran for 1800011 milliseconds before timing out.\nAborted (core dumped)\n",
+        "",
+        "waited in vain",
+    ),
     "a card in use": (
         script("torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
         "",

@@ -248,3 +248,22 @@ OTHER = ("remote process exited", "ncclRemoteError: A call failed possibly due t
 def test_a_failure_of_this_process_is_not_called_a_lost_one(said: tuple[str, ...], told: str) -> None:
     with pytest.raises(Lost, match=told), Ranks(1, 2).noticing():
         raise DistBackendError(NCCL.format(*said))
+
+
+@pytest.mark.parametrize(
+    ("said", "silent"),
+    [
+        (
+            "NCCL communicator was aborted on rank 1. Original reason for failure was: [Rank 1] Watchdog caught "
+            "collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600060 "
+            "milliseconds before timing out.",
+            True,
+        ),
+        ("[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 600000ms for recv operation to complete", True),
+        ("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:31420", False),
+    ],
+)
+def test_a_process_that_does_not_answer_is_not_called_gone(said: str, silent: bool) -> None:
+    with pytest.raises(Lost, match="does not answer" if silent else "is gone") as lost, Ranks(1, 2).noticing():
+        raise DistBackendError(said)
+    assert lost.value.silent == silent
