@@ -126,24 +126,6 @@ def test_what_is_not_right_is_not_put_in_place(
     assert snapshot(home) == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="nothing tells what is open")
-def test_a_lock_is_let_go_before_its_file_is_removed(
-    home: Path, tmp_path: Path, hub: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on Windows, which removes no file that is open."""
-    before, plain = snapshot(home), Path.unlink
-
-    def unlink(self: Path, missing_ok: bool = False) -> None:
-        if str(self) in {os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()}:
-            raise PermissionError(13, "it is being used by another process", str(self))
-        plain(self, missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", unlink)
-    with pytest.raises(ApplyError, match="Everything is as before"):
-        apply(plan(step(home, digest="sha256:" + "0" * 64)), state=tmp_path / "state")
-    assert snapshot(home) == before
-
-
 def test_offline_changes_nothing(home: Path, tmp_path: Path, hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     before = snapshot(home)
