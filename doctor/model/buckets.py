@@ -1,4 +1,6 @@
-"""The sizes that kohya's trainers bring pictures to: sd-scripts (48d368fa) and musubi-tuner (30c658c4)."""
+"""The sizes that other trainers bring pictures to: sd-scripts (48d368fa), musubi-tuner (30c658c4) and SimpleTuner
+(bc8e6ab7).
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,27 @@ class Buckets(NamedTuple):
     "one": every picture gets the resolution. "sd-scripts" and "musubi-tuner": the trainer's list of sizes of about
     its area, in steps of `step` pixels; of sd-scripts with sides from `least` to `most`. With `shrink_only` a
     picture gets a size of its own, no larger than itself; musubi-tuner takes its list for those of more area; "one"
-    is cut out of the picture as it is.
+    is cut out of the picture as it is. "simpletuner-area" and "simpletuner-pixel": the area, or the shorter side, of
+    `width`, in the picture's shape to `digits` decimals, enlarged where it is smaller; what is square then has the
+    sides `height`.
     """
 
     width: int
     height: int
-    kind: Literal["one", "sd-scripts", "musubi-tuner"] = "one"
+    kind: Literal["one", "sd-scripts", "musubi-tuner", "simpletuner-area", "simpletuner-pixel"] = "one"
     step: int = 16
     least: int = 256
     most: int = 1024
     shrink_only: bool = False
+    digits: int = 2
 
 
 def bucket_size(how: Buckets, width: int, height: int) -> Size:
     """The width and height that a picture of this size is trained at."""
     if how.kind == "one":
         return how.width, how.height
+    if how.kind.startswith("simpletuner"):
+        return _in_its_shape(how, width, height)
     if how.shrink_only:
         if how.kind == "sd-scripts":
             wide, high = _shrunk(how, width, height)
@@ -50,6 +57,24 @@ def scaled_size(how: Buckets, width: int, height: int) -> Size | None:
     made = (width, height) if how.kind == "one" else _shrunk(how, width, height)
     bucket = bucket_size(how, width, height)
     return made if made[0] >= bucket[0] and made[1] >= bucket[1] else None
+
+
+def _in_its_shape(how: Buckets, width: int, height: int) -> Size:
+    """As MultiaspectImage and TrainingSample.calculate_target_size compute it."""
+    shape = round(width / height, how.digits) or 10.0**-how.digits
+    if how.kind == "simpletuner-area":
+        wide, high = how.width * math.sqrt(shape), how.width / math.sqrt(shape)
+    elif width < height:
+        wide, high = how.width, int(how.width / shape)
+    else:
+        wide, high = int(how.width * shape), how.width
+    made = nearest(wide, how.step), nearest(high, how.step)
+    return (how.height, how.height) if round(made[0] / made[1], how.digits) == 1.0 else made
+
+
+def nearest(side: float, step: int) -> int:
+    """The nearest multiple of `step`, at least one."""
+    return max(step, round(side / step) * step)
 
 
 @cache

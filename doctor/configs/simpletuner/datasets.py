@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import floor, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 from ...model import Config, Dataset, Value
+from ...model.buckets import nearest
 from .options import Options
 
 TRAINED = ("image", "video")
 # With more megapixels as minimum_image_size the trainer leaves every picture out, with an error for each.
 MOST_MEGAPIXELS = 5.0
+# Sides of square pictures of these megapixels, give or take 0.05 (training_sample.py _set_resolution).
+_ROUND = ((0.25, 512), (0.5, 768), (1.0, 1024), (2.0, 1536), (4.0, 2048))
+_CELL = 16  # pixels: the models take no other sides
 Captions = Literal["files", "names", "default"]
 
 
@@ -115,6 +119,25 @@ def _least(own: Options, options: Options) -> tuple[float, float]:
         return size, 0.0
     square = own.flag("crop") and own.text("crop_aspect", "square") == "square"
     return float(floor(sqrt(size * 1_000_000))) if square else 0.0, size * 1_000_000
+
+
+def bucket_sizes(own: Options, options: Options, step: int) -> dict[str, Any]:
+    """The sizes that pictures are brought to, as Buckets takes them; `step` is the alignment in pixels."""
+    size = own.number("resolution", options.number("resolution", 1024))
+    kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
+    if kind == "pixel":
+        edge = square = max(step, int(size))
+    else:
+        area = size * size if kind == "pixel_area" else size * 1e6
+        edge = nearest(int(sqrt(area)), step)
+        round_one = next((side for megapixels, side in _ROUND if abs(area / 1e6 - megapixels) < 0.05), sqrt(area))
+        square = nearest(round_one, step)
+    square = max(_CELL, square // _CELL * _CELL)
+    if own.flag("crop"):
+        return {"width": square, "height": square}
+    digits = min(max(0, options.whole("aspect_bucket_rounding", 2)), 9)
+    shape = "simpletuner-pixel" if kind == "pixel" else "simpletuner-area"
+    return {"width": edge, "height": square, "kind": shape, "step": step, "digits": digits}
 
 
 def _edge(own: Options, options: Options) -> int:

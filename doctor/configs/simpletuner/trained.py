@@ -13,6 +13,7 @@ from typing import Any
 from ...model import Run, Schema, Value
 from ..defaults import same, short
 from ..written import with_leaves
+from .datasets import bucket_sizes
 from .network import OBEYED as OF_NETWORK
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
@@ -31,6 +32,7 @@ _OBEYED = frozenset(
         *("grad_clip_method", "report_to", "resume_from_checkpoint", "checkpointing_steps", "save_total_limit"),
         *("validation_steps", "flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale"),
         *("flow_use_uniform_schedule", "ema_update_interval", "ema_warmup_steps", "init_lora"),
+        *("aspect_bucket_alignment", "aspect_bucket_rounding"),
         *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial and the waves look at them
     )
 )
@@ -56,7 +58,7 @@ _WITHOUT_EFFECT = re.compile(
     r"|disable_benchmark|disable_tf32|enable_group_offload|enable_multiprocessing|fuse_qkv_projections|max_workers"
     r"|i_know_what_i_am_doing|image_processing_batch_size|keep_vae_loaded|metadata_update_interval|modelspec_comment"
     r"|preserve_data_backend_cache|read_batch_size|write_batch_size|text_encoder_batch_size|torch_num_threads"
-    r"|set_grads_to_none|aspect_bucket_\w+|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
+    r"|set_grads_to_none|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
     r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
     r"|ema_validation|eval_(?:steps_interval|epoch_interval|timesteps|loss_disable|dataset_pooling)|evaluation_type"
     r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
@@ -105,6 +107,8 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
     precision = options.text("base_model_precision", "no_change")
     if precision not in _FORMATS:
         yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
+    if not 0 < _step(run, options) <= 4096 or _step(run, options) % 16:
+        yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
     if options.whole("ema_update_interval", 1) < 1:
         yield "ema_update_interval", "ema_update_interval must be a whole number above 0"
     if options.text("init_lora") and run.network_type == "lokr":
@@ -118,10 +122,8 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     made, options = list(differences_of_network(run)), Options(run.settings)
-    if not all(own_of(run, dataset.key).flag("crop") for dataset in run.datasets):
-        made.append("pictures have sides in steps of 16 pixels (SimpleTuner: 64), and small ones are not enlarged")
-    if run.steps < 1 and run.batch_size > 1:
-        made.append("the batches of an epoch are counted by these sizes")
+    if run.batch_size > 1:
+        made.append("a batch that pictures of one size cannot fill is filled with some of them again")
     name = optimizer_of(run)[0]
     if run.optimizer == "prodigy":
         made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
@@ -165,11 +167,12 @@ def as_trained(run: Run) -> Run:
         settings["logging/run_name"] = replace(report, value=options.text("tracker_run_name", run.name))
     for dataset in run.datasets:
         own = own_of(run, dataset.key)
+        where = run.settings.get(f"{dataset.key}/crop", place)
+        sizes = bucket_sizes(own, options, _step(run, options))
+        settings[f"{dataset.key}/bucket_sizes"] = replace(where, value=sizes)
         if own.flag("crop"):
-            crop = run.settings[f"{dataset.key}/crop"]
-            settings[f"{dataset.key}/square_crop"] = replace(crop, value=True)
             random = own.text("crop_style", "random") == "random"
-            settings[f"{dataset.key}/random_crop"] = replace(crop, value=random)
+            settings[f"{dataset.key}/random_crop"] = replace(where, value=random)
     optimizer, optimizer_settings = optimizer_of(run)
     return replace(
         run,
@@ -199,6 +202,11 @@ def _schedule(run: Run, options: Options) -> dict[str, Any]:
     if run.scheduler == "polynomial":
         made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
     return made
+
+
+def _step(run: Run, options: Options) -> int:
+    """The pixels between sizes; for Flux SimpleTuner takes no other than 64."""
+    return 64 if run.architecture != "zimage" else options.whole("aspect_bucket_alignment", 64)
 
 
 def _ramp(options: Options) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from zdoctor.doctor.model.buckets import Buckets, bucket_size
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.data.items import read_items
 
@@ -15,6 +16,37 @@ from .runs import SET, said, trained
 
 PIXEL, AREA = {"resolution_type": "pixel"}, {"resolution_type": "area"}
 SQUARE = {"crop": True}
+
+
+@pytest.mark.parametrize(
+    ("of_set", "size", "trained_at"),
+    [
+        # MultiaspectImage and TrainingSample.calculate_target_size of bc8e6ab7, run for these
+        ({"resolution": 1024}, (1500, 1000), (1280, 832)),
+        ({"resolution": 1024}, (300, 400), (896, 1152)),  # enlarged
+        ({"resolution": 512}, (640, 640), (512, 512)),
+        ({"resolution": 700}, (1500, 1000), (832, 576)),
+        ({"resolution": 700}, (900, 901), (768, 768)),  # 0.49 megapixels are taken for those of 768 x 768
+        ({"resolution": 768}, (4000, 300), (2816, 192)),
+        ({"resolution": 1.0, **AREA}, (4000, 3000), (1152, 896)),
+        ({"resolution": 0.5, **AREA}, (768, 1024), (640, 832)),
+        ({"resolution": 512, **PIXEL}, (1500, 1000), (768, 512)),
+        ({"resolution": 768, **PIXEL}, (1000, 1500), (768, 1152)),
+        ({"resolution": 512, **PIXEL, **SQUARE}, (1500, 1000), (512, 512)),
+        ({"resolution": 1000, **SQUARE}, (1500, 1000), (1024, 1024)),
+    ],
+)
+def test_sizes_are_simpletuners(of_set: dict[str, Any], size: tuple[int, int], trained_at: tuple[int, int]) -> None:
+    run = trained({}, {**SET, **of_set})
+    assert bucket_size(Buckets(**run.setting("datasets/0/bucket_sizes")), *size) == trained_at
+
+
+def test_the_steps_between_sizes() -> None:
+    sizes = trained({"aspect_bucket_alignment": 32, "aspect_bucket_rounding": 3}).setting("datasets/0/bucket_sizes")
+    assert (sizes["step"], sizes["digits"]) == (32, 3)
+    flux = {"model_family": "flux", "model_flavour": "dev", "aspect_bucket_alignment": 32}
+    assert trained(flux).setting("datasets/0/bucket_sizes")["step"] == 64  # SimpleTuner takes no other for it
+    assert "aspect_bucket_alignment must be a multiple of 16" in said({"aspect_bucket_alignment": 8})
 
 
 @pytest.mark.parametrize(
