@@ -28,6 +28,7 @@ NO_ROOM = (
     "CUDNN_STATUS_ALLOC_FAILED",
     "unable to find an engine to execute this computation",
     "MPS backend out of memory",
+    "Invalid buffer size: ",  # MPS, of more than it gives to one tensor
 )
 _CARD = re.compile(r"(CUDA|HIP)( driver)? error|Triton Error \[CUDA\]")
 LESS = "Lower the resolution or the batch size, keep gradient_checkpointing on, or quantize the model (qtype: int8)."

@@ -36,6 +36,8 @@ def test_memory_that_runs_out() -> None:
             RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
             "Lower the resol",
         ),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 17.62 GB, other"), "GPU ran out of memory"),
+        (RuntimeError("Invalid buffer size: 12.25 GiB"), "GPU ran out of memory"),
         (MemoryError(), "ran out"),
     ],
 )
