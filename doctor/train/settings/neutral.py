@@ -56,7 +56,6 @@ OF_DATASETS: dict[str, Any] = {
 SWITCHES: dict[str, str] = {
     "train/train_text_encoder": "training the text encoder",
     "train/train_turbo": "turbo training",
-    "train/unload_text_encoder": "training with the text encoder unloaded (captions ignored)",
     "train/noise_offset": "noise offset",
     "train/random_noise_shift": "random noise shift",
     "train/random_noise_multiplier": "random noise multiplier",

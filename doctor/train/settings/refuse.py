@@ -246,6 +246,9 @@ def _lacking(run: Run) -> Iterator[Reason]:
     for key, what in switches.items():
         if run.setting(key):
             yield key, f"{_capital(what)} is not supported"
+    unloaded = "train/unload_text_encoder"
+    if run.setting(unloaded) and not run.cache_text_embeddings:  # else each caption counts, from the cache
+        yield unloaded, "unload_text_encoder without cache_text_embeddings, which ignores captions, is not supported"
     of_datasets = {f"{d.key}/{name}": plain for d in run.datasets for name, plain in OF_DATASETS.items()}
     for key, plain in {**NEUTRAL, **of_datasets}.items():
         value = run.setting(key)

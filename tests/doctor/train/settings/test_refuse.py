@@ -28,6 +28,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("relative_step", {"optimizer": "adafactor", "optimizer_settings": {"relative_step": True}}),
     ("network type dora", {"network_type": "dora"}),
     ("lokr_factor 0", {"network_type": "lokr", "settings": written(network__lokr_factor=0)}),
+    ("which ignores captions", {"settings": written(train__unload_text_encoder=True)}),
     ("network_kwargs is not", {"settings": written(network__network_kwargs={"only_if_contains": []})}),
     ("old LoKr format", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
     ("full fine-tune", {"kind": "finetune"}),
@@ -138,6 +139,7 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
         {"network_type": "lokr", "rank": 0, "settings": written(network__lokr_factor=8)},
         {"settings": written(train__do_differential_guidance=True, train__train_text_encoder=False)},
         {"settings": written(datasets__0__num_frames=1, network__dropout=None, train__min_denoising_steps=0)},
+        {"cache_text_embeddings": True, "settings": written(train__unload_text_encoder=True)},
         {"settings": written(network__network_kwargs={"ignore_if_contains": [], "only_if_contains": None})},
     ],
 )
