@@ -52,7 +52,8 @@ def _asked(
     """
     words = (("machine", machine), ("trainer", trainer), ("trainer-source", trainer_source))
     options = tuple((name, value) for name, value in words if value is not None)
-    return replace(report, options=options, trainable=report.trainable and whole)
+    held_back = report.held_back if whole else ()
+    return replace(report, options=options, trainable=report.trainable and whole, held_back=held_back)
 
 
 def check(

@@ -140,6 +140,11 @@ def examine_config(
         reports.append(report)
         facts.append(known)
     report = merge(reports)
+    trainable = False
+    held_back: tuple[str, ...] = ()
+    if not as_runner and not reports[0].errors:
+        errors = {finding.rule for finding in report.errors}
+        trainable, held_back = _trainable(world, reading, facts, of_runner, errors, deep)
     elapsed = (time.perf_counter() - started) * 1000
     report = replace(
         report,
@@ -148,9 +153,8 @@ def examine_config(
         elapsed_ms=elapsed,
         machine=world.system.recorded,
         deep=deep,
-        trainable=not as_runner
-        and not reports[0].errors
-        and _trainable(world, reading, facts, of_runner, {finding.rule for finding in report.errors}, deep),
+        trainable=trainable,
+        held_back=held_back,
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
     return Examination(
@@ -160,13 +164,14 @@ def examine_config(
 
 def _trainable(
     world: World, reading: Reading, seen: Sequence[Facts], rules: Sequence[Rule], found: set[str], deep: bool
-) -> bool:
-    """Whether `zdoctor train` would start, `found` being the rules that found errors for the config's own trainer.
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether `zdoctor train` would start, and the rules by whose errors alone it does not.
 
-    What is the same whoever trains is not looked at again.
+    `found` are the rules that found errors for the config's own trainer. What is the same whoever trains is not
+    looked at again.
     """
     if reading.config.trainer in (None, SCRIPT) or not reading.runs or written_twice(reading.runs):
-        return False
+        return False, ()
     # The runner has datasets of its own where a folder of sd-scripts stands for those in it.
     anew = BY_TRAINER | {"datasets"} if reading.config.trainer in BY_FILES else BY_TRAINER
     serious = {rule.id for rule in rules if rule.severity == "error"}
@@ -177,20 +182,21 @@ def _trainable(
         if isinstance(known.model, ModelFolder) and known.model.layout == "diffusers":
             shared["model"] = known.model
         if isinstance(known.run, Unknown):
-            return False
+            return False, ()
         schema = gather(world, reading.config, known.run, ("schema",), shared=shared).schema
         try:
             run = for_runner(known.run, schema, lambda folder: folders_in(world, folder))
         except UserError:
-            return False
+            return False, ()
         for some in (suspects, [rule for rule in rules if rule not in suspects]):
             facts = gather(world, reading.config, run, _needed(some), shared=shared, deep=deep)
             report = examine(facts, some, {}, config=reading.config.path, trainer=OWN)
             if not report.ok or any(outcome.rule in serious for outcome in report.unknown):
-                return False
+                errors = dict.fromkeys(finding.rule for finding in report.errors)
+                return False, tuple(errors if some is not suspects and obeyed(run) else ())
         if not obeyed(run):
-            return False
-    return True
+            return False, ()
+    return True, ()
 
 
 def written_twice(runs: Sequence[Run]) -> Run | None:

@@ -110,7 +110,10 @@ def sections(rule: Rule) -> Iterator[tuple[str, str]]:
 
 
 def own_trainer(report: Report) -> str:
-    """That zdoctor's own trainer does without what the errors are about; "" where it does not."""
+    """That zdoctor's own trainer does without what the errors are about, or what keeps it alone from starting."""
+    if report.held_back and not report.errors and not report.crashed:
+        rules = ", ".join(report.held_back)
+        return f"zdoctor's own trainer would not start ({rules}): {report.typed('train')} says why"
     if not report.errors or not report.trainable or report.crashed:
         return ""
     return f"zdoctor's own trainer can run it as it is: {_train(report)[0]}"

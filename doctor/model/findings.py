@@ -67,7 +67,8 @@ class Outcome:
 @dataclass(frozen=True)
 class Report:
     """What a check found. `outputs` are the folders that the runs will write to, as the config names them; `deep`
-    when the model's files were read as a whole; `trainable` when `zdoctor train` would start.
+    when the model's files were read as a whole; `trainable` when `zdoctor train` would start, `held_back`
+    the rules by whose errors alone it would not.
     `command` is what was asked for, `options` how (machine, trainer, trainer-source, each with its value);
     `cut_short` says what a deadline ended, "" when nothing was.
     """
@@ -83,6 +84,7 @@ class Report:
     outputs: tuple[str, ...] = ()
     deep: bool = False
     trainable: bool = True
+    held_back: tuple[str, ...] = ()
     command: str = "check"
     options: tuple[tuple[str, str], ...] = ()
     cut_short: str = ""

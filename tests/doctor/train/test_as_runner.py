@@ -195,6 +195,25 @@ def test_a_lora_to_start_from_is_held_against_the_runner(
     assert "MDL009 starting-lora-refused" in said.err and "lora_A.weight is 8 x" in " ".join(said.out.split())
 
 
+def test_somebody_who_moves_over_is_told_why_it_would_not_start(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ai-toolkit itself would go on from its own LoRA, so nothing is found for it."""
+    name = config(tiny, circles, "zimage", sample=QUIET)
+    folder = Path("out/circles")
+    folder.mkdir(parents=True)
+    metadata = {"software": json.dumps({"name": "ai-toolkit"}), "training_info": json.dumps({"step": 1})}
+    save_file({"a.lora_A.weight": torch.ones(4, 4)}, folder / "circles_000000001.safetensors", metadata)
+    assert main(["check", name]) == 0
+    said = capsys.readouterr().out
+    assert "nothing found" in said and "next: " not in said
+    assert f"own trainer would not start (TRN012): zdoctor train {name} says why" in said
+    assert main(["check", name, "--select", "DAT"]) == 0 and "TRN012" not in capsys.readouterr().out
+    assert main(["train", name]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "(but by ai-toolkit)" in out and "another name and set network.pretrained_lora_path: " in out
+
+
 def test_of_the_kaggle_notebook_only_the_missing_files_remain() -> None:
     """The read-only dataset and the card without bf16 are nothing to the runner."""
     example = Path(__file__).parents[3] / "examples"
