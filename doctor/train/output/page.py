@@ -181,9 +181,7 @@ def _table(before: str, after: str, rows: Mapping[str, Any]) -> Iterator[str]:
 
 def _words(value: Any) -> str:
     if isinstance(value, Mapping):
-        told = (
-            (key, part) for key, part in value.items() if key not in READING and part not in (None, "", [], {}, False)
-        )
+        told = ((key, part) for key, part in value.items() if key not in READING and part not in (None, "", [], {}))
         return ", ".join(f"{key.replace('_', ' ')}: {_words(part)}" for key, part in told)
     if isinstance(value, list):
         return "; ".join(_words(part) for part in value)

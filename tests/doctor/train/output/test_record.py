@@ -72,6 +72,14 @@ def test_a_run_leaves_a_record_and_a_page(tiny: Path, circles: Path, tmp_path: P
     assert "Finished at step 3 of 3" in (tmp_path / "report.html").read_text()
 
 
+def test_the_page_says_what_was_trained_and_not_where_that_was_found() -> None:
+    settings = {"root": "/config", "datasets": [{"key": "datasets/0", "folder": "cats", "repeats": 1}], "rank": 8}
+    settings |= {"optimizer_settings": {"relative_step": False, "weight_decay": 0.0}}
+    told = Reader(page({**RECORD, "settings": settings}, "s", [1.0], [], [])).text
+    assert "folder: cats, repeats: 1" in told and "relative step: no, weight decay: 0.0" in told
+    assert "datasets/0" not in told and "/config" not in told
+
+
 def test_what_the_config_said_at_each_start_is_kept() -> None:
     """Also what no field of a Run holds; words for a login are not."""
     settings = written(train={}, train__lr=0.1, train__do_differential_guidance=True, logging__api_key="k3y")
