@@ -40,3 +40,5 @@ def explain(run: Run) -> Iterator[str]:
         yield f"qtype {run.quantization} is stored as nf4 here: four bits too, with levels made for normal weights."
     if run.text_encoder_quantization not in KINDS:
         yield f"qtype_te {run.text_encoder_quantization} is not known here: the text encoder runs once, unquantized."
+    if run.setting("train/validation_config"):
+        yield "validation_config has no effect here: --eval N measures the loss on N held-out pictures."
