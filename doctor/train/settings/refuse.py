@@ -43,7 +43,7 @@ from .neutral import (
     harmless,
 )
 
-WEIGHTS = ("cfg_scale", "reg_weight", f"{CLASS}_multiplier", f"{BLANK}_multiplier")
+WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 # The key or field that is at fault, and a sentence about it without its full stop.
 Reason = tuple[str, str]
 

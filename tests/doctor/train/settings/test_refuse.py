@@ -64,6 +64,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ),
     ("batch size of one dataset", {"settings": written(datasets__0__batch_size=7)}),
     ("reg_weight 'x' is no number", {"settings": written(train__reg_weight="x")}),
+    (
+        "inverted_mask_prior_multiplier 'x' is no number",
+        {"settings": written(train__inverted_mask_prior_multiplier="x")},
+    ),
     ("noise_multiplier 1.1 is not supported; leave it at 1", {"settings": written(train__noise_multiplier=1.1)}),
     ("t0_loss_target true is not supported; leave it out", {"settings": written(train__t0_loss_target=True)}),
     (
