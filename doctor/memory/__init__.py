@@ -18,8 +18,8 @@ from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, 
 from ..model.families import OWN
 from .ladder import alternatives_of
 from .peaks import error_of, highest_of, phases_of
-from .phases import GIB, HOST_BASE, blocks_of, buckets, weights_of
-from .runner import host_peak, on_mps, runner_blocks
+from .phases import GIB, HOST_BASE, blocks_of, buckets, on_mps, weights_of
+from .runner import host_peak, runner_blocks
 
 __all__ = ["GIB", "buckets", "predict"]
 

@@ -115,10 +115,14 @@ def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool 
     return int(run.batch_size * sizes.width * kept)
 
 
-def _scores(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
-    """Attention scores in full: cards before Ampere have no fused attention kernel for bf16."""
+def on_mps(run: Run) -> bool:
+    return run.device.startswith("mps")
+
+
+def scores_of(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
+    """Attention scores in full: neither MPS nor, for bf16, cards before Ampere have a fused kernel to train with."""
     old = card is not None and card.capability is not None and card.capability < (8, 0)
-    if not old or run.dtype not in ("bf16", "bfloat16"):
+    if not (old and run.dtype in ("bf16", "bfloat16")) and (card or not on_mps(run)):
         return 0
     return sizes.heads * tokens * tokens * 4 * run.batch_size
 
@@ -167,7 +171,7 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
         yield Phase("encoding a batch", {**base, **held, "encoding": encode * run.batch_size})
     step = {"transformer": transformer, **lora, "gradients": 4 * trained, **resident_text, **resident_vae}
     step["activations"] = activations_of(run, sizes, image, text)
-    scores = _scores(run, sizes, image + text, card)
+    scores = scores_of(run, sizes, image + text, card)
     if scores:
         step["attention scores"] = scores
     yield Phase("training step", {**base, **step})
@@ -175,7 +179,7 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
         wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
         area = wide * high
         tokens = tokens_of(sizes, wide, high) + text
-        drawing = int(2 * sizes.kind.moment * width / 2 * sizes.width * tokens) + _scores(
+        drawing = int(2 * sizes.kind.moment * width / 2 * sizes.width * tokens) + scores_of(
             replace(run, batch_size=1), sizes, tokens, card
         )
         decode = int(VAE_DECODE * area * vae_scale)

@@ -22,6 +22,8 @@ from .phases import (
     activations_of,
     buckets,
     on_card,
+    on_mps,
+    scores_of,
     sequence_of,
     tokens_of,
 )
@@ -73,6 +75,8 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     )
     activations = activations_of(run, sizes, image, text, half=is_half(run, card))
     step = {**held, "gradients": 4 * trained, "activations": activations}
+    if on_mps(run) and not card:
+        step["attention scores"] = scores_of(run, sizes, image + text, card)
     if mapped and _keeps_matrices(run):
         step["matrices of a block"] = width * sizes.block
     yield Phase("training step", {**base, **step}, mapped)
@@ -83,6 +87,8 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     guided = 2 if run.architecture == "zimage" and any(s.guidance > 1 for s in run.samples) else 1
     tokens = guided * (tokens_of(sizes, wide, high) + text)
     drawing = int(sizes.kind.moment * width * sizes.width * tokens)
+    if on_mps(run) and not card:
+        drawing += scores_of(replace(run, batch_size=guided), sizes, tokens // guided, card)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)
     strips = DECODE_STRIPS if card or wide * high > LARGE else DECODE
     painted = {"decoding": int(strips * vae_scale * wide * high)}
@@ -96,10 +102,6 @@ def phases_without_bfloat16(run: Run, sizes: Sizes, datasets: Sequence[DatasetFo
     whole = _captions(replace(run, dtype="fp16"), sizes, None)
     for phase in phases_of_runner(replace(run, dtype="fp32"), sizes, datasets, None):
         yield whole if phase.name == whole.name else phase
-
-
-def on_mps(run: Run) -> bool:
-    return run.device.startswith("mps")
 
 
 def _keeps_matrices(run: Run) -> bool:

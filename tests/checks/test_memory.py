@@ -98,7 +98,7 @@ def test_the_memory_of_a_computer_without_a_gpu(
         ("cpu", 8, "warning", "5.2 GiB of them are read from it again"),
         ("cpu", 4, "warning", "it may not fit"),
         ("cpu", 2, "error", "1.8 GiB are free in this computer's memory (measured"),
-        ("mps", 12, None, ""),
+        ("mps", 16, None, ""),
         ("mps", 8, "error", "7.2 GiB are free in this computer's memory, which its GPU shares (measured"),
     ],
 )

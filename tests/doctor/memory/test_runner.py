@@ -150,6 +150,15 @@ def test_quantized_weights_are_pages_of_a_file_on_a_processor(
     assert phases["encoding the pictures"].mapped == 0
 
 
+def test_mps_holds_the_attention_scores() -> None:
+    """PyTorch has no fused attention with a backward pass there: it computes plain products, in float32."""
+    for trainer in (OWN, "ai-toolkit"):
+        phases = {phase.name: phase for phase in predicted(zimage(1024, trainer=trainer, device="mps")).phases}
+        assert phases["training step"].items["attention scores"] / GIB == pytest.approx(2.1, rel=0.03)
+    run = zimage(1024, trainer=OWN, device="cpu")
+    assert not any("attention scores" in phase.items for phase in predicted(run).phases)
+
+
 def test_of_two_places_for_blocks_each_holds_the_largest() -> None:
     """Flux has blocks of two sizes: 19 of 339.7 million numbers, 38 of 141.6."""
     run = flux(512, trainer=OWN, quantization="int8", settings={"model/layer_offloading": ON})
