@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run
+from ...doctor.model.families import OWN
 from .values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
+
+_COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
 
 
 def missing(run: Run) -> Iterator[Finding]:
@@ -36,8 +39,11 @@ def missing(run: Run) -> Iterator[Finding]:
             severity="warning",
         )
     elif isinstance(steps, float):
-        why = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
-        yield bad(run, "train/steps", why, STEP, new=whole(steps))
+        yield bad(run, "train/steps", _COUNTED, STEP, new=whole(steps))
+    for key, when in (("train/batch_size", LORA), ("train/gradient_accumulation", STEP)):
+        number = run.setting(key)
+        if isinstance(number, float) and not (run.trainer == OWN and number.is_integer()):
+            yield bad(run, key, _COUNTED, when, new=whole(number))
     if run.setting("save/push_to_hub") and run.setting("save/hf_repo_id") is None:
         yield bad(
             run, "save/push_to_hub", "{key} is on, but save/hf_repo_id does not name the repository to push to.", END

@@ -1,6 +1,6 @@
 """CFG004: values that ai-toolkit refuses late or replaces, and those that look so and are sound."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -114,6 +114,21 @@ def test_repeats(value: float, severity: str | None, of_runner: str | None, new:
         assert repeated(value) == ["a.png"]
         (finding,) = examined(text, "CFG004", own=True)
         assert "does not start" not in finding.consequence()
+
+
+@pytest.mark.parametrize("key", ["batch_size", "gradient_accumulation"])
+@pytest.mark.parametrize(("value", "new", "of_runner"), [(2.5, None, True), (2.0, 2, False), (2, 2, False)])
+def test_counts_with_a_point(key: str, value: float, new: int | None, of_runner: bool) -> None:
+    """Both are given to Python's range."""
+    text = changed(key, str(value))
+    found = examined(text, "CFG004")
+    assert bool(examined(text, "CFG004", own=True)) is of_runner
+    if isinstance(value, float):
+        with pytest.raises(TypeError):
+            range(0, 4, cast(int, value))
+        assert [finding.evidence.get("new") for finding in found] == [new]
+    else:
+        assert not found
 
 
 @pytest.mark.parametrize(("value", "new"), [("'2'", 2), ("'2.0'", 2), ("'2.5'", None), ("'a'", None)])
