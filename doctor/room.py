@@ -112,7 +112,7 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     kinds = ("lora", "lokr") if run.trainer == OWN else ("lora",)
     if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type not in kinds or run.narrowed:
         return
-    if run.trainer == "SimpleTuner":  # it trains the refiners, too
+    if run.trainer == "SimpleTuner":  # its checkpoints are folders, with more in them
         return
     parameters = max(0, trained_weights(run, sizes.linears))
     during = max(0, run.steps - 1) // run.save_every if run.save_every > 0 else 0

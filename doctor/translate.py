@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 # Into these the settings of other trainers are put. ai-toolkit reads none of them: in its configs they say nothing.
 _OF_SECTIONS = {
-    "network": ("scale", "left_out", "plus", "lokr_factors", "rank_dropout", "module_dropout", "network_weights"),
+    "network": (
+        *("scale", "left_out", "plus", "lokr_factors", "refiners"),
+        *("rank_dropout", "module_dropout", "network_weights"),
+    ),
     "train": (
         *("drawn", "ema_ramp", "epochs", "grad_clip_method", "latent_middle", "literal_captions", "masked_prompts"),
         "unbalanced_masks",

@@ -41,6 +41,11 @@ def left_out(run: Run) -> str:
     return str(run.setting("network/left_out", ""))
 
 
+def refiners(run: Run) -> bool:
+    """Whether the Linears of Z-Image's refiners are trained, too, as in SimpleTuner."""
+    return run.trainer == "SimpleTuner" or bool(run.setting("network/refiners"))
+
+
 def plus(run: Run) -> float:
     """How many times the learning rate B has (LoRA+)."""
     return float(run.setting("network/plus", 1.0))
@@ -53,12 +58,14 @@ def described(run: Run) -> str:
             f"alpha {scale(run) * run.rank:g}": scale(run) != 1.0,
             f"LoRA+ {plus(run):g}": plus(run) != 1.0,
             f"without {left_out(run)}": bool(left_out(run)),
+            "with the refiners": refiners(run),
         }
         return ", ".join([str(run.rank), *(word for word, said in words.items() if said)])
     rank = lokr_rank(run)
     factors = "".join(f", {part} of {factor}" for part, factor in _factors(run).items())
     without = f", without {left_out(run)}" if left_out(run) else ""
-    return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)}{factors}{without})"
+    more = ", with the refiners" if refiners(run) else ""
+    return f"{'full' if rank is None else rank} (LoKr of factor {lokr_factor(run)}{factors}{without}{more})"
 
 
 def offloaded_share(run: Run) -> float:

@@ -12,6 +12,7 @@ from ..model.part_files import CLIP_L, QWEN3_4B, T5_XXL
 from ..model.record import dataclass
 from . import needed_tensors
 from .flux import flux_block_linears
+from .network import refiners
 from .zimage import lora_linears, quantizable
 
 _VAE_PARAMETERS = 83_800_000
@@ -121,7 +122,9 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     shapes = needed_tensors(kind.class_name, config) or {}
     blocks = quantizable(shapes) if kind is _ZIMAGE else flux_block_linears(shapes)
     linears = (
-        lora_linears(shapes) if kind is _ZIMAGE else {name: (inputs, out) for name, (out, inputs) in blocks.items()}
+        lora_linears(shapes, refiners(run))
+        if kind is _ZIMAGE
+        else {name: (inputs, out) for name, (out, inputs) in blocks.items()}
     )
     in_blocks = sum(prod(shape) for shape in blocks.values())
     encoders = {name: _shapes(model.components.get(name)) for name in kind.encoders}

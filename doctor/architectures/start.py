@@ -17,15 +17,17 @@ _KOHYA = "lora_unet_"
 Linears = Mapping[str, tuple[int, int]]
 
 
-def target_linears(class_name: str | None, config: Mapping[str, Any], left_out: str = "") -> Linears | None:
-    """(out, in) by name of the Linears that the runner trains a LoRA on: all of the main blocks but those in whose
-    name the pattern `left_out` is found. None where the transformer is not known.
+def target_linears(
+    class_name: str | None, config: Mapping[str, Any], left_out: str = "", *, refiners: bool = False
+) -> Linears | None:
+    """(out, in) by name of the Linears that the runner trains a LoRA on: all of the main blocks, and of Z-Image's
+    `refiners`, but those in whose name the pattern `left_out` is found. None where the transformer is not known.
     """
     shapes = needed_tensors(class_name or "", config)
     if shapes is None:
         return None
     if class_name == "ZImageTransformer2DModel":
-        found = {name: (out, inputs) for name, (inputs, out) in lora_linears(shapes).items()}
+        found = {name: (out, inputs) for name, (inputs, out) in lora_linears(shapes, refiners).items()}
     else:
         found = {name.removesuffix(".weight"): shape for name, shape in flux_block_linears(shapes).items()}
     without = re.compile(left_out or r"(?!)")

@@ -86,11 +86,18 @@ def zimage_original_name(name: str) -> str:
     return name
 
 
-def lora_linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
-    """Module name -> (inputs, outputs) of every Linear that ai-toolkit's LoRA covers: those under `layers.`."""
+REFINERS = ("noise_refiner", "context_refiner")
+
+
+def lora_linears(shapes: Mapping[str, tuple[int, ...]], refiners: bool = False) -> dict[str, tuple[int, int]]:
+    """Module name -> (inputs, outputs) of every Linear that ai-toolkit's LoRA covers: those under `layers.`.
+
+    With `refiners` also those of the two blocks before them, as in SimpleTuner.
+    """
     found: dict[str, tuple[int, int]] = {}
+    blocks = ("layers.", *(f"{refiner}." for refiner in REFINERS if refiners))
     for name, shape in shapes.items():
-        if name.startswith("layers.") and name.endswith(".weight") and len(shape) == 2:
+        if name.startswith(blocks) and name.endswith(".weight") and len(shape) == 2:
             found[name.removesuffix(".weight")] = (shape[1], shape[0])
     return found
 

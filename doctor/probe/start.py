@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..architectures.network import left_out, refiners
 from ..architectures.start import network_shapes, shape_of, sources, target_linears
 from ..model import ModelFolder, Run, Unknown
 from ..model.remains import own_state
@@ -26,10 +27,9 @@ def probe_start(world: World, run: Run, model: ModelFolder | Unknown) -> Start |
     place = paths.absolute(written)
     file = read_weight_file(world, place, paths.name(place))
     part = model.components.get("transformer")
-    left_out = str(run.setting("network/left_out", ""))
     linears = None
     if part is not None and part.config is not None:
-        linears = target_linears(part.class_name, part.config, left_out)
+        linears = target_linears(part.class_name, part.config, left_out(run), refiners=refiners(run))
     if part is None or linears is None:
         return Unknown("which layers the transformer has is not known")
     held = {

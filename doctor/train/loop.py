@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ..architectures.network import left_out
+from ..architectures.network import left_out, refiners
 from .allocator import free_memory, keep_memory, return_memory
 from .base.attention import VARIABLE, use_kernel
 from .base.blocks import compile_blocks, suit_cpu, use_half
@@ -59,7 +59,7 @@ def run_training(job: Job) -> TrainResult:
         return done
     for note in explain(job.run):
         job.progress.note(note)
-    covered = targets(base.model, left_out(job.run))
+    covered = targets(base.model, left_out(job.run), refiners=refiners(job.run))
     start = {} if state else read_start(job.run, covered, base.family.PREFIX, base.family.CLASS_NAME)
     job.progress.phase("Reading the dataset")
     examples = read_examples(job, base.divisor, state)
@@ -132,7 +132,7 @@ def _made(
 ) -> tuple[Trainer, Preview]:
     """The loaded model with its network, and what trains and paints with it. Raises TrainError."""
     run, model, progress = job.run, base.model, job.progress
-    shapes = targets(model, left_out(run))
+    shapes = targets(model, left_out(run), refiners=refiners(run))
     if other := use_kernel(model):
         progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
     if place.arithmetic.half:

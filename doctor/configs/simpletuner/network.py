@@ -42,25 +42,31 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def network_of(run: Run) -> dict[str, Value]:
-    """The settings of a LoRA; those of a LoKr were put into the runner's words as its file was read."""
-    if run.network_type == "lokr":
-        return {}
+    """The settings of a LoRA; most of a LoKr's were put into the runner's words as its file was read."""
     options = Options(run.settings)
     place = run.settings.get("lora_dropout") or Value(0.1, run.where("rank"), 0, 0)
+    refiners = {"network/refiners": replace(place, value=True)} if run.architecture == "zimage" else {}
+    if run.network_type == "lokr":
+        return refiners
     scale = run.alpha / run.rank if run.rank else 1.0
     return {
+        **refiners,
         "network/dropout": replace(place, value=options.number("lora_dropout", 0.1)),
         "network/scale": replace(place, value=scale),
-        "network/left_out": replace(place, value=_left_out(run, options)),
     }
+
+
+def left_out(run: Run) -> dict[str, Value]:
+    """The Linears that a LoRA leaves out: a pattern of their names."""
+    if run.network_type == "lokr" or run.kind != "lora":
+        return {}
+    value = _left_out(run, Options(run.settings))
+    return {"network/left_out": Value(value, run.where("rank"), 0, 0)}
 
 
 def differences(run: Run) -> Iterator[str]:
     """What of the network is the runner's own way."""
     options = Options(run.settings)
-    if run.architecture == "zimage":
-        what = "the LoKr covers" if run.network_type == "lokr" else "the LoRA covers the attention of"
-        yield f"{what} the main layers (SimpleTuner: those of the refiners, too)"
     if options.flag("fuse_qkv_projections"):
         yield "query, key and value have a network each (SimpleTuner with fuse_qkv_projections: one for all three)"
     if run.network_type != "lokr" and options.number("lora_dropout", 0.1) > 0:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ...model import Config, Dataset, Run, SamplePrompt
 from .datasets import settings
 from .lycoris import rank_of, words
+from .network import left_out
 from .options import Options
 
 KEYS: Mapping[str, str] = {
@@ -124,7 +126,7 @@ def run(
     warmup = options.whole("lr_warmup_steps", 0)
     prompt = options.text("validation_prompt")
     names = {name for name in {*KEYS.values(), *options.settings} if "/" not in name}
-    return Run(
+    made = Run(
         trainer="SimpleTuner",
         config=config.path,
         root=options.root,
@@ -171,6 +173,7 @@ def run(
         homes={name: (file.path, "") for name, file in files.items() if file is not None},
         spelled=options.spelled(names),
     )
+    return replace(made, settings={**made.settings, **left_out(made)})
 
 
 def _architecture(family: str, flavour: str) -> str | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...architectures.network import lokr_factor, lokr_rank, plus, scale
+from ...architectures.zimage import REFINERS
 from ...model.run import Run
 from ..base.adapter import Delta
 from ..base.install import device_of, linears, replace
@@ -100,8 +101,10 @@ class WithoutAdapter(nn.Module):
         return y - nn.functional.linear(low, self.get_buffer("up").to(x.dtype))
 
 
-def targets(model: nn.Module, left_out: str = "") -> dict[str, tuple[int, int]]:
-    """The Linears that a LoRA covers but those in whose name the pattern `left_out` is found; name -> (out, in)."""
+def targets(model: nn.Module, left_out: str = "", *, refiners: bool = False) -> dict[str, tuple[int, int]]:
+    """The Linears that a LoRA covers, also of Z-Image's `refiners`, but those in whose name the pattern `left_out` is
+    found; name -> (out, in).
+    """
     family = family_of(model)
     found = linears(model)
     found.update(
@@ -110,7 +113,12 @@ def targets(model: nn.Module, left_out: str = "") -> dict[str, tuple[int, int]]:
         if isinstance(module, QuantizedLinear)
     )
     without = re.compile(left_out or r"(?!)")
-    return {name: shape for name, shape in found.items() if family.is_target(name) and not without.search(name)}
+    more = REFINERS if refiners else ()
+    return {
+        name: shape
+        for name, shape in found.items()
+        if (family.is_target(name) or name.split(".", 1)[0] in more) and not without.search(name)
+    }
 
 
 def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, seed: int) -> Network:
