@@ -30,7 +30,10 @@ NO_ROOM = (
     "MPS backend out of memory",
     "Invalid buffer size: ",  # MPS, of more than it gives to one tensor
 )
-_CARD = re.compile(r"(CUDA|HIP)( driver)? error|Triton Error \[CUDA\]")
+_CARD = re.compile(
+    r"(CUDA|HIP)( driver| unknown)? error|Triton Error \[CUDA\]|CUDA driver initialization failed"
+    r"|The NVIDIA driver on your system is too old"
+)
 LESS = "Lower the resolution or the batch size, keep gradient_checkpointing on, or quantize the model (qtype: int8)."
 
 

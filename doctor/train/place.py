@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -12,6 +13,8 @@ from .errors import TrainError
 from .job import Job
 from .settings.names import KINDS, wants_compile
 from .settings.numerics import Numerics, numerics
+
+CUDA: Any = torch.cuda
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,10 @@ class Place:
 
 
 def place_of(job: Job) -> Place:
-    """What the config asks for, as far as this machine has it; notes say what it has not. Raises TrainError."""
+    """What the config asks for, as far as this machine has it; notes say what it has not. Raises TrainError.
+
+    Of a card that is there and cannot be used it raises what PyTorch says, RuntimeError.
+    """
     note, sharded = job.progress.note, job.ranks.sharded
     device = _device(job)
     quantizations = (job.run.quantization, job.run.text_encoder_quantization)
@@ -71,6 +77,8 @@ def _device(job: Job) -> torch.device:
     except RuntimeError:
         raise TrainError(f"{name!r} is not a device; write cuda, cuda:1, mps or cpu.") from None
     if not there:
+        if device.type == "cuda" and torch.cuda.device_count():  # the driver counts cards that CUDA cannot use
+            CUDA.init()  # raises why
         none = f"PyTorch {torch.__version__} sees no {device.type.upper()} device"
         if job.device is not None:
             raise TrainError(f"{job.device} was asked for, but {none}.")

@@ -63,6 +63,8 @@ OF_CARDS = [
     ("CUDA error: uncorrectable ECC error encountered", "memory of the card"),
     ("CUDA error: the launch timed out and was terminated", "its screen"),
     ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "its memory is full"),
+    ("CUDA unknown error - this may be due to an incorrectly set up environment, e.g.", "nvidia_uvm"),
+    ("The NVIDIA driver on your system is too old (found version 11040).", "zdoctor explain PKG003"),
     ("CUDA error: invalid argument", "nvidia-smi"),  # whatever else CUDA says
     ("HIP error: invalid device function", "nvidia-smi"),
 ]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.failures import explained
 from zdoctor.doctor.train.job import Job
 from zdoctor.doctor.train.place import place_of
 from zdoctor.doctor.train.processes.ranks import Ranks
@@ -57,6 +58,20 @@ def test_a_device_that_is_not_here(name: str, monkeypatch: pytest.MonkeyPatch) -
     ]
     with pytest.raises(TrainError, match=f"{name} was asked for, but PyTorch .* sees no {kind} device"):
         place_of(job("cpu", name))
+
+
+def test_a_card_that_is_there_and_cannot_be_used_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after sleep: NVML counts the card, which CUDA cannot open. On the processor the run would take weeks."""
+
+    def init() -> None:
+        raise RuntimeError("CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    with pytest.raises(TrainError, match="nvidia_uvm"), explained():
+        place_of(job("cuda"))
+    assert place_of(job("cpu")).device.type == "cpu"
 
 
 @pytest.mark.parametrize("key", ["quantization", "text_encoder_quantization"])
