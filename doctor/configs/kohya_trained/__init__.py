@@ -72,7 +72,8 @@ def _model(run: Run) -> Iterator[Reason]:
     if run.trainer == "sd-scripts" and not w.flag("network_train_unet_only"):
         yield (
             "network_train_unet_only",
-            "Without network_train_unet_only CLIP-L is trained, too, which is not supported; write it",
+            "Without network_train_unet_only CLIP-L is trained, too, which is not supported; with that option the "
+            "transformer alone is trained",
         )
     weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
     several = isinstance(weights, list) and len(weights) > 1
