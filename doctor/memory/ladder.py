@@ -12,6 +12,7 @@ from ..architectures.sizes import Sizes
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
 from ..model.families import NEVER_OFFLOADED, OWN
 from .peaks import highest_of, peak_of
+from .phases import on_mps
 
 # The settings, what they do to what is learnt, and the run with them.
 Step = tuple[tuple[tuple[str, Any], ...], TrainingEffect, Run]
@@ -145,17 +146,19 @@ def _of_ai_toolkit(run: Run, *, samples: bool) -> Iterator[Step]:
     yield from _again_and_smaller(run)
     if samples:
         yield from _samples_of_ai_toolkit(run)
+    kind = "qint8" if on_mps(run) else "qfloat8"  # MPS has no float8, which is ai-toolkit's default
+    of_encoder = (("model/qtype_te", kind),) if on_mps(run) else ()
     if run.quantization is None:
         # ai-toolkit quantizes the text encoder along with the transformer unless quantize_te says otherwise
-        encoder = run.text_encoder_quantization if "model/quantize_te" in run.settings else "qfloat8"
+        encoder = run.text_encoder_quantization if "model/quantize_te" in run.settings else kind
         yield (
-            (("model/quantize", True), ("model/qtype", "qfloat8")),
+            (("model/quantize", True), ("model/qtype", kind), *of_encoder),
             "changes-result",
-            replace(run, quantization="qfloat8", text_encoder_quantization=encoder),
+            replace(run, quantization=kind, text_encoder_quantization=encoder),
         )
     if run.text_encoder_quantization is None:
-        key = (("model/quantize_te", True),)
-        yield key, "changes-result", replace(run, text_encoder_quantization="qfloat8")
+        key = (("model/quantize_te", True), *of_encoder)
+        yield key, "changes-result", replace(run, text_encoder_quantization=kind)
     if _may_offload(run):
         away = Value(True, run.where("model/layer_offloading"), 0, 0)
         # ai-toolkit then takes float8 for qfloat8, which rounds in another way

@@ -165,3 +165,13 @@ def test_samples_of_simpletuner_are_painted_smaller_by_its_own_settings() -> Non
     assert changes == {"validation_resolution": "768x768"}
     cured = runs(**changes)
     assert not list(vram_over_budget(cured, predicted(cured, gpu)))
+
+
+@pytest.mark.parametrize("trainer", ["ai-toolkit", OWN])
+def test_on_mps_nothing_becomes_float8(trainer: str) -> None:
+    """PyTorch has none there, and the runner refuses it."""
+    run = zimage(512, trainer=trainer, device="mps")
+    offered = dict(pair for step in predicted(run).alternatives for pair in step.settings)
+    assert offered["model/qtype"] == offered["model/qtype_te"] == "qint8"
+    here = zimage(512, trainer=trainer, device="cuda")
+    assert "model/qtype_te" not in dict(pair for step in predicted(here, T4).alternatives for pair in step.settings)
