@@ -104,13 +104,15 @@ def refused(folder: str, open_it: Callable[[str], None]) -> str | Unknown | None
 
     os.access knows nothing of access control lists there, and calls every folder writable.
     """
+    marked = False
     try:
+        marked = is_marked_read_only(os.stat(folder))
         open_it(folder)
     except PermissionError as error:
         if getattr(error, "winerror", None) == WRITE_PROTECT:
             return "read-only file system"
         # Explorer's mark, which "Documents" has, hinders nobody; whether it hinders this way of asking is not known
-        return None if is_marked_read_only(os.stat(folder)) else "permission denied"
+        return None if marked else "permission denied"
     except OSError as error:
         return Unknown(f"{folder}: {reason(error)}")
     return None

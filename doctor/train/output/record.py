@@ -118,7 +118,8 @@ class Folder:
 
     def _write_record(self) -> None:
         text = json.dumps(self.record, ensure_ascii=False, indent=1) + "\n"
-        write_atomic(self.output / "run.json", text.encode())
+        # names of files may hold what is no character; JSON can spell it
+        write_atomic(self.output / "run.json", text.encode("utf-8", "backslashreplace"))
 
     def write(self, status: str, losses: list[float], evaluations: list[tuple[int, float]]) -> None:
         """The page as of now. `status` in words: "saved at step 250 of 3000"."""

@@ -75,6 +75,7 @@ def test_a_folder_that_windows_keeps_shut(
         winerror = number
 
     assert filesystem.refused(str(tmp_path), open_it) == said
+    assert isinstance(filesystem.refused(str(tmp_path / "missing"), open_it), Unknown)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("unshare") is None, reason="needs Linux namespaces")

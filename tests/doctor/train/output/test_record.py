@@ -182,3 +182,10 @@ def test_a_damaged_record_is_none(tmp_path: Path) -> None:
     for text in ("{", "[1]", '{"starts": 3}'):
         file.write_text(text)
         assert read_record(file) == {}
+
+
+def test_a_name_that_is_no_text_is_recorded_all_the_same(tmp_path: Path) -> None:
+    """A folder named in Latin-1 on Linux; half a surrogate pair on Windows."""
+    config = "/data/caf\udce9/config.yaml"
+    Folder(tmp_path, run_with(), {**RECORD, "config": config})
+    assert read_record(tmp_path / "run.json")["config"] == config
