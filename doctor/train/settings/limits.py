@@ -8,6 +8,8 @@ from ...model.run import Run
 
 # The sides of the smallest picture that the models take, in pixels: one cell.
 CELL = 16
+# Of a dataset, what is written as text.
+TEXTS = ("trigger_word", "default_caption", "caption_ext", "mask_path")
 # Bytes of a run's name: file systems take 255, and the longest that is added is for a save while it is written.
 LONGEST = 200
 
@@ -26,6 +28,10 @@ def limits(run: Run) -> Iterator[tuple[str, str]]:
     prompts = run.setting("sample/prompts", [])
     if not run.disable_sampling and not (isinstance(prompts, list) and all(isinstance(one, str) for one in prompts)):
         yield "sample/prompts", "sample.prompts is not a list of texts; write each prompt behind a dash"
+    for key in ("trigger_word", *(f"{dataset.key}/{name}" for dataset in run.datasets for name in TEXTS)):
+        text = run.setting(key)
+        if text and not isinstance(text, str):
+            yield key, f"{key.rpartition('/')[2]} {text!r} is not a text; write it in quotes"
     for dataset in run.datasets:
         repeats = run.setting(f"{dataset.key}/num_repeats")
         if isinstance(repeats, float) and not repeats.is_integer():

@@ -230,7 +230,7 @@ def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
         *(f"train/{name}" for name in WEIGHTS),
     ):
         weight = run.setting(name, 1)
-        if type(weight) not in (int, float):
+        if type(weight) not in (int, float) or not math.isfinite(weight):
             yield name, f"{_last(name)} {weight!r} is no number"
     for key, what in DATASET_SWITCHES.items():
         if run.setting(f"{dataset.key}/{key}") and not (edits and key in CONTROL_PATHS):
