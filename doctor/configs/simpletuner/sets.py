@@ -61,7 +61,12 @@ def _is_off(own: Options) -> bool:
 
 def _pictures(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
     if own.text("type", "local") != "local":
-        yield f"{key}/type", f"A dataset of the type {own.text('type')} is not supported; use local"
+        kind = own.text("type")
+        yield (
+            f"{key}/type",
+            f"A dataset of the type {kind} is not supported; put its pictures in a folder and use local",
+        )
+        return
     strategy = own.text("caption_strategy", Options(run.settings).text("caption_strategy", "filename"))
     if strategy not in _STRATEGIES:
         known = ", ".join(_STRATEGIES)

@@ -85,9 +85,21 @@ def _options(run: Run, schema: Schema) -> Iterator[tuple[str, str]]:
             continue
         value, known = options.raw(name), schema.key(name)
         default = known.default if known is not None else None
-        if value is None or same(value, default) or (not default and same(value, False)):
+        if (
+            value is None
+            or same(value, default)
+            or (not default and same(value, False))
+            or _default(run, name, value)
+        ):
             continue
         yield name, f"{name} {short(value)} is not supported; leave it out"
+
+
+def _default(run: Run, name: str, value: Any) -> bool:
+    """Whether it names the place where a part of the model is looked for anyway."""
+    if name == "pretrained_vae_model_name_or_path":
+        return str(value) in (run.base_model, run.extras_model)
+    return name == "pretrained_transformer_subfolder" and str(value).lower() in ("none", "transformer")
 
 
 def _numbers(run: Run) -> Iterator[tuple[str, str]]:

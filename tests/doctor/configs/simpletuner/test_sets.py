@@ -48,6 +48,19 @@ def test_a_pair_of_datasets(edited: dict[str, Any], reference: dict[str, Any]) -
     assert "noise level" not in " ".join(differences(run_of(KONTEXT, SET)))
 
 
+def test_a_dataset_of_the_hub_is_refused_once() -> None:
+    told = said({}, {"id": "a", "type": "huggingface", "dataset_name": "a/b", "caption_strategy": "huggingface"})
+    assert "type huggingface is not supported; put its pictures in a folder" in told
+    assert told.count("\n") == 1
+
+
+def test_parts_of_the_model_where_they_are_anyway() -> None:
+    base = {"pretrained_model_name_or_path": "me/tuned", "pretrained_transformer_subfolder": "none"}
+    trained({**base, "pretrained_vae_model_name_or_path": "me/tuned"})
+    assert "pretrained_vae_model_name_or_path x/y" in said({**base, "pretrained_vae_model_name_or_path": "x/y"})
+    assert "pretrained_transformer_subfolder a" in said({"pretrained_transformer_subfolder": "a"})
+
+
 def test_a_reference_that_is_switched_off() -> None:
     told = said(KONTEXT, EDITED, {**REFERENCE, "disabled": True})
     assert "conditioning_data names reference, which is no conditioning dataset here" in told
