@@ -22,19 +22,22 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
 
     What: The folder of control_path (of Flux Kontext) or mask_path does not exist, a picture has no control image of
     its name there that ends in .jpg, .jpeg, .png or .webp, or a sample edits an image that is not there. A picture
-    without a mask is fine: all of it counts.
+    without a mask is fine: all of it counts. With alpha_mask a JPEG has none, as it has no alpha channel.
     Why: A picture without the image that was edited into it says nothing of how to edit. ai-toolkit trains such a
-    picture all the same, without a message, and ends at a sample whose image is not there; `zdoctor train` does not
-    start.
+    picture all the same, without a message, and ends at a sample whose image is not there, and at a JPEG's mask;
+    `zdoctor train` does not start.
     Repair: Put the image there under the picture's own name, or move the picture to a dataset without control_path.
     Upstream: ai-toolkit toolkit/dataloader_mixins.py (27a03a91)
-    Signature: FileNotFoundError: [Errno 2] No such file or directory: '…', at a sample; else none.
+    Signature: FileNotFoundError: [Errno 2] No such file or directory: '…', at a sample; ValueError: could not
+    broadcast input array from shape (…,0) into shape (…,3), at a mask; else none.
     """
     own = run.trainer == OWN
     edits = run.architecture in EDITING and run.kind == "lora"
     for dataset in run.datasets if run.kind == "lora" else ():
         aids = [("control_path", folder) for folder in dataset.control_folders[:1] if edits]
-        if not run.setting(f"{dataset.key}/alpha_mask"):
+        if run.setting(f"{dataset.key}/alpha_mask"):
+            yield from _without_alpha(run, dataset.key, datasets)
+        else:
             aids.append(("mask_path", run.setting(f"{dataset.key}/mask_path")))
         for key, path in aids:
             entry = files.at(path) if isinstance(path, str) else None
@@ -95,6 +98,26 @@ def _unpaired(run: Run, key: str, entry: Entry, datasets: tuple[DatasetFolder, .
                 path=entry.path,
                 first=alone[0],
             )
+
+
+def _without_alpha(run: Run, key: str, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+    if run.setting("train/unbalanced_masks"):  # as in sd-scripts, where a picture without one counts whole
+        return
+    images = (image.path for folder in datasets if folder.key == key for image in folder.images)
+    jpegs = [path for path in images if path.lower().endswith((".jpg", ".jpeg"))]
+    if jpegs:
+        yield found(
+            run.where(f"{key}/alpha_mask"),
+            "alpha_mask is on, and {path} is a JPEG, which has no alpha channel. Save it as PNG or WebP with one."
+            if len(jpegs) == 1
+            else "alpha_mask is on, and {count} pictures are JPEGs, without an alpha channel; the first is {path}.",
+            otherwise=_ENDS
+            if run.trainer == OWN
+            else "The run ends with a ValueError (could not broadcast input array) when it loads such a picture.",
+            evidence={"pictures": jpegs},
+            path=jpegs[0],
+            count=len(jpegs),
+        )
 
 
 def _stem(path: str) -> str:

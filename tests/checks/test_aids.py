@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -21,6 +22,8 @@ from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.train.data.items import read_items
+from zdoctor.doctor.train.data.masks import Masks
+from zdoctor.doctor.train.encode.cache import Cache
 from zdoctor.doctor.train.errors import TrainError
 from zdoctor.doctor.train.output.preview import sample_controls
 from zdoctor.tests.doctor.train.patient import written
@@ -111,6 +114,33 @@ HEALTHY: list[tuple[str, Made]] = [
         lambda place: {"disable_sampling": False, "samples": sample(pictures(place / "s", "a.png") + "/a.png")},
     ),
 ]
+
+
+@pytest.mark.parametrize(("names", "words"), [(("c.jpg",), "c.jpg is a JPEG"), (("c.jpg", "d.JPEG"), "2 pictures")])
+def test_a_jpeg_has_no_alpha_channel_for_a_mask(tmp_path: Path, names: tuple[str, ...], words: str) -> None:
+    run = run_with(tmp_path, "zimage", settings=written(datasets__0__alpha_mask=True))
+    data = tmp_path / "data"
+    for file in data.iterdir():
+        Image.open(file).convert("RGBA").save(file)
+    masks = Masks(Cache(tmp_path / "cache"), 8)
+    items = read_items(run, {"datasets/0": str(data)}, 16)
+    masks.prepare(items, print)
+    assert not findings(run)
+    for name in names:
+        Image.new("RGB", (32, 32)).save(data / name)
+    (finding,) = findings(run)
+    assert words in finding.text() and finding.severity is None
+    with pytest.raises(TrainError, match=r"c\.jpg has no alpha channel"):
+        masks.prepare(read_items(run, {"datasets/0": str(data)}, 16), print)
+    assert not findings(replace(run, settings=written(datasets__0__alpha_mask=True, train__unbalanced_masks=True)))
+    assert not findings(replace(run, settings=written(datasets__0__alpha_mask=False)))
+
+
+def test_how_ai_toolkit_takes_a_mask_from_a_jpeg() -> None:
+    """As load_mask_image does it."""
+    pixels = np.array(Image.new("RGB", (4, 4)))
+    with pytest.raises(ValueError, match="could not broadcast input array from shape"):
+        pixels[:, :, :3] = pixels[:, :, 3:]
 
 
 @pytest.mark.parametrize(("title", "made"), HEALTHY, ids=[title for title, _ in HEALTHY])
