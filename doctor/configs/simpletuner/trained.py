@@ -182,6 +182,9 @@ def as_trained(run: Run) -> Run:
         where = run.settings.get(f"{dataset.key}/crop", place)
         sizes = bucket_sizes(own, options, _step(run, options))
         settings[f"{dataset.key}/bucket_sizes"] = replace(where, value=sizes)
+        if dataset.control_folders:
+            named = run.settings.get(f"{dataset.key}/conditioning_data", where)
+            settings[f"{dataset.key}/control_path"] = replace(named, value=dataset.control_folders[0])
         if own.flag("crop"):
             random = own.text("crop_style", "random") == "random"
             settings[f"{dataset.key}/random_crop"] = replace(where, value=random)

@@ -42,8 +42,12 @@ REFERENCE: dict[str, Any] = {
 def test_a_pair_of_datasets(edited: dict[str, Any], reference: dict[str, Any]) -> None:
     edited = {name: value for name, value in edited.items() if value is not ...}
     for sets in ((edited, reference), (reference, edited)):
-        (dataset,) = trained(KONTEXT, *sets).datasets
+        run = trained(KONTEXT, *sets)
+        (dataset,) = run.datasets
         assert (dataset.folder, dataset.control_folders) == ("pictures", ("references/reference",))
+        assert run.where(f"{dataset.key}/control_path").path == (
+            "data.json" if "conditioning_data" in edited else "config.json"
+        )
     assert "one noise level" in " ".join(differences(run_of(KONTEXT, edited, reference)))
     assert "noise level" not in " ".join(differences(run_of(KONTEXT, SET)))
 
