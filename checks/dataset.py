@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ..doctor.model import DatasetFolder, Finding, Run, found
 from ..doctor.model.families import OWN
@@ -10,6 +11,7 @@ from ..doctor.rules import Unestablished, rule
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"
 CONVERTIBLE = (".heic", ".heif", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".jxl", ".jfif", ".cr2", ".nef", ".dng")
+LARGEST = 178_956_970  # pixels: twice PIL.Image.MAX_IMAGE_PIXELS
 ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
 
 
@@ -87,14 +89,15 @@ def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator
     """Pictures that cannot be opened or that are cut off.
 
     What: Files with the name of a picture that are empty, zeros, a web page, a Git LFS pointer, a HEIC picture or a
-    video, that are shorter than they say, or that this user may not read; links to pictures that are gone. Headers
-    and ends are looked at, the pixels in between are not.
+    video, that are shorter than they say, or that this user may not read; links to pictures that are gone; pictures
+    of so many pixels that Pillow takes them for an attack. Headers and ends are looked at, the pixels in between are
+    not.
     Why: ai-toolkit leaves out a picture that it cannot open, with a traceback that scrolls away and without a count:
     the LoRA is trained on fewer pictures than were meant. With fast_image_size, or a size noted in an earlier run,
     the picture is opened later, and caching its latents ends the run.
     Repair: Fetch or convert these pictures again, or take them out.
     Upstream: ai-toolkit toolkit/data_loader.py, toolkit/dataloader_mixins.py (27a03a91).
-    Signature: Error processing image: …; OSError: image file is truncated
+    Signature: Error processing image: …; OSError: image file is truncated; DecompressionBombError
     """
     otherwise = "The trainer leaves out what it cannot open, and the LoRA is trained on the others."
     if run.trainer == OWN:
@@ -130,7 +133,20 @@ def _of_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Data
     for folder in datasets:
         several = run.setting(f"{folder.key}/num_frames") not in (0, 1, None)
         if not several and not run.setting(f"{folder.key}/auto_frame_count"):
-            yield folder
+            yield _openable(folder)
+
+
+def _openable(folder: DatasetFolder) -> DatasetFolder:
+    """With pictures that Pillow takes for a bomb among those that cannot be read."""
+    huge = {
+        image.path: f"has {image.width * image.height:,} pixels, and Pillow opens {LARGEST:,} at most"
+        for image in folder.images
+        if image.width * image.height > LARGEST
+    }
+    if not huge:
+        return folder
+    images = tuple(image for image in folder.images if image.path not in huge)
+    return replace(folder, images=images, unreadable={**folder.unreadable, **huge})
 
 
 def _taken(run: Run, folder: DatasetFolder) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -195,6 +196,25 @@ def test_one_picture_anywhere_is_enough(name: str, tmp_path: Path) -> None:
     form = {"jpeg": "JPEG", "webp": "WEBP"}.get(name.rpartition(".")[1].lower(), "PNG")
     (tmp_path / name).write_bytes(picture(form))
     assert trained(tmp_path)[1] and findings(tmp_path) == []
+
+
+@pytest.mark.parametrize(("sides", "opened"), [((16320, 12240), False), ((13376, 13376), True)])
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_picture_of_too_many_pixels(sides: tuple[int, int], opened: bool, tmp_path: Path) -> None:
+    """The largest that phones take, and one that Pillow only warns of."""
+    (tmp_path / "a.png").write_bytes(picture("PNG"))
+    data = picture("PNG")
+    head = b"IHDR" + sides[0].to_bytes(4, "big") + sides[1].to_bytes(4, "big") + data[24:29]
+    file = tmp_path / "b.png"
+    file.write_bytes(data[:12] + head + zlib.crc32(head).to_bytes(4, "big") + data[33:])
+    assert [finding.text() for finding in findings(tmp_path)] == (
+        [] if opened else [f"{file} has 199,756,800 pixels, and Pillow opens 178,956,970 at most."]
+    )
+    if opened:
+        Pictures.open(file)
+    else:
+        with pytest.raises(Pictures.DecompressionBombError):
+            Pictures.open(file)
 
 
 def test_a_linked_folder_is_not_walked_and_a_linked_picture_is_read(tmp_path: Path) -> None:
