@@ -15,6 +15,7 @@ TRAINED = ("image", "video")
 MOST_MEGAPIXELS = 5.0
 # Sides of square pictures of these megapixels, give or take 0.05 (training_sample.py _set_resolution).
 _ROUND = ((0.25, 512), (0.5, 768), (1.0, 1024), (2.0, 1536), (4.0, 2048))
+_MOST = 1e5  # pixels; what is larger is no size of a picture
 _CELL = 16  # pixels: the models take no other sides
 Captions = Literal["files", "names", "default"]
 
@@ -123,7 +124,7 @@ def _least(own: Options, options: Options) -> tuple[float, float]:
 
 def bucket_sizes(own: Options, options: Options, step: int) -> dict[str, Any]:
     """The sizes that pictures are brought to, as Buckets takes them; `step` is the alignment in pixels."""
-    size = own.number("resolution", options.number("resolution", 1024))
+    size = min(max(0.0, own.number("resolution", options.number("resolution", 1024))), _MOST)
     kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
     if kind == "pixel":
         edge = square = max(step, int(size))

@@ -27,6 +27,7 @@ _OF_REFERENCES = _OBEYED | {"conditioning_type", "source_dataset_id"}
 # Caches, and pictures that only an evaluation looks at.
 _UNTRAINED = ("text_embeds", "image_embeds", "eval")
 _STRATEGIES = ("textfile", "instanceprompt", "filename")
+_RESOLUTIONS = ("pixel", "area", "pixel_area")
 _STRICT = "reference_strict"
 
 
@@ -71,6 +72,9 @@ def _pictures(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
     if strategy not in _STRATEGIES:
         known = ", ".join(_STRATEGIES)
         yield f"{key}/caption_strategy", f"caption_strategy {strategy} is not supported; use {known}"
+    kind = own.text("resolution_type", Options(run.settings).text("resolution_type", "pixel_area"))
+    if kind not in _RESOLUTIONS:
+        yield f"{key}/resolution_type", f"resolution_type {kind} is not known; use {', '.join(_RESOLUTIONS)}"
     yield from _too_large(run, key, own)
     if own.flag("crop"):
         if own.text("crop_aspect", "square") != "square":

@@ -41,6 +41,13 @@ def test_sizes_are_simpletuners(of_set: dict[str, Any], size: tuple[int, int], t
     assert bucket_size(Buckets(**run.setting("datasets/0/bucket_sizes")), *size) == trained_at
 
 
+@pytest.mark.parametrize("resolution", [-1, 0, 1e300, "x"])
+@pytest.mark.parametrize("kind", [{}, PIXEL, AREA])
+def test_resolutions_that_are_none_do_no_harm(resolution: object, kind: dict[str, Any]) -> None:
+    said({}, {**SET, "resolution": resolution, **kind})
+    assert "resolution_type odd is not known" in said({}, {**SET, "resolution_type": "odd"})
+
+
 def test_the_steps_between_sizes() -> None:
     sizes = trained({"aspect_bucket_alignment": 32, "aspect_bucket_rounding": 3}).setting("datasets/0/bucket_sizes")
     assert (sizes["step"], sizes["digits"]) == (32, 3)
