@@ -12,7 +12,7 @@ from .options import TRAINER, number, text
 _HALF_PERIOD = 1000  # of cosine without lr_warmup_steps
 
 
-@rule("SIM011", "warning", "learning-rate-that-swings", trainers=TRAINER)
+@rule("SIM011", "note", "learning-rate-that-swings", trainers=TRAINER)
 def learning_rate_that_swings(run: Run) -> Iterator[Finding]:
     """A cosine schedule that does not end with the run.
 
@@ -48,9 +48,9 @@ def learning_rate_that_swings(run: Run) -> Iterator[Finding]:
         run.where("scheduler"),
         "lr_scheduler is cosine: SimpleTuner's falls from learning_rate to lr_end in {half} steps (lr_warmup_steps) "
         "and rises again. The schedule polynomial falls to the end of the run."
-        if written > 0
-        else "lr_scheduler is cosine without lr_warmup_steps: SimpleTuner's falls to lr_end in {half} steps, and the "
-        "run has {steps}. The schedule polynomial falls to the end of the run.",
+        if half < steps
+        else "lr_scheduler is cosine: SimpleTuner's falls to lr_end in {half} steps (lr_warmup_steps, or 1000), and "
+        "the run has {steps}. The schedule polynomial falls to the end of the run.",
         otherwise="The last of {steps} steps has a rate of {last:.2g} (computed), of {rate:.2g} at the first.",
         evidence={"half_period": half, "last": last},
         half=half,
