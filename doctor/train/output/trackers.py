@@ -94,7 +94,7 @@ class _Board:
 
 def asked(run: Run) -> list[str]:
     """The trackers that the config asks for beside those of every run, as accelerate names them."""
-    value = run.setting(REPORT_TO, "")
+    value = run.setting(REPORT_TO) or ""
     names = [str(part).strip() for part in (value if isinstance(value, list) else str(value).split(","))]
     names += ["wandb"] if run.setting(WANDB) else []
     return [name for name in dict.fromkeys(names) if name not in ALWAYS]

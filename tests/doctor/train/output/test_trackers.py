@@ -102,6 +102,7 @@ def test_tensorboard_that_cannot_write_is_said_once(tmp_path: Path) -> None:
         ({"logging__use_wandb": True}, ["wandb"]),
         ({"logging__use_wandb": False, "logging__report_to": "none"}, []),
         ({"logging__report_to": "tensorboard"}, []),
+        ({"logging__report_to": False}, []),
         ({"logging__report_to": "simpletuner, mlflow"}, ["mlflow"]),
         ({"logging__report_to": ["mlflow", "wandb", "mlflow"], "logging__use_wandb": True}, ["mlflow", "wandb"]),
     ],
