@@ -1,6 +1,6 @@
 """zdoctor on a GPU with the full-size Z-Image: seconds and memory, beside what was predicted and diffusers' example.
 
-    python benchmarks/gpu.py [--diffusers DIR] [--steps N] [--text-encoder] [--tiny]
+    python benchmarks/gpu.py [--diffusers DIR] [--steps N] [--text-encoder] [--cpu] [--tiny]
 
 The model is a seeded random Z-Image of 6.15 billion parameters in bf16 shards with a VAE of the real size. Its text
 encoder has two layers of the real width, or with --text-encoder the real 4.02 billion parameters. The data are eight
@@ -16,8 +16,10 @@ Columns: seconds from step to step, the first two left out, median (least, most)
 process to the end of step 1: the time to load, to encode the data, and a step. GiB: predicted by zdoctor before the
 start (lowest to highest, of the largest phase), and of the training step alone; taken on the card above what was
 taken before, as NVML counts it every 10 ms, CUDA's context included; allocated and reserved at most by PyTorch, until
-the first step / from then on (of the example: in all); resident host memory. --tiny runs all of it with a small model
-on the CPU, where the columns of the card stay empty.
+the first step / from then on (of the example: in all); resident host memory, the text encoder's process included.
+
+--cpu trains the same model without a card, in int8 at 256 px; --tiny runs all of it with a small model on the CPU.
+There the columns of the card stay empty.
 """
 
 from __future__ import annotations
@@ -191,15 +193,17 @@ def main() -> None:
     parser.add_argument("--diffusers", type=Path, metavar="DIR")
     parser.add_argument("--steps", type=int, default=20, metavar="N", help="at least 5")
     parser.add_argument("--text-encoder", action="store_true", help="of full size")
+    parser.add_argument("--cpu", action="store_true", help="without a card: int8, 256 px")
     parser.add_argument("--tiny", action="store_true", help="a small model on the CPU")
     words = parser.parse_args()
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML counts
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    if not words.tiny and (not first.isdigit() or not isinstance(cards(), tuple) or int(first) >= len(cards())):
-        raise SystemExit("No card: NVML finds none, or CUDA_VISIBLE_DEVICES names none by its number. See --tiny.")
-    card = None if words.tiny else int(first)
+    on_cpu = words.tiny or words.cpu
+    if not on_cpu and (not first.isdigit() or not isinstance(cards(), tuple) or int(first) >= len(cards())):
+        raise SystemExit("No card: NVML finds none, or CUDA_VISIBLE_DEVICES names none by its number. See --cpu.")
+    card = None if on_cpu else int(first)
     os.environ["CUDA_VISIBLE_DEVICES"] = "" if card is None else first
-    device, side = ("cpu", 64) if words.tiny else ("cuda", 1024)
+    device, side = ("cpu", 64) if words.tiny else ("cpu", 256) if words.cpu else ("cuda", 1024)
     print(environment(card))
     with tempfile.TemporaryDirectory() as name:
         folder, used = Path(name), on_card(card)
@@ -209,7 +213,7 @@ def main() -> None:
         print(f"{size:.3f} billion parameters, text encoder {encoder}, written in {time.monotonic() - began:.0f} s")
         print(f"\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
         time.sleep(2.5)  # files younger than two seconds are not taken for settled
-        for qtype, shown in QTYPES.items():
+        for qtype, shown in ({"int8": "int8"} if words.cpu else QTYPES).items():
             kept = folder / "kept"
             contender = ours(folder, words.steps, qtype, kept, device, side)
             memory = predicted(contender, folder / f"predicted-{qtype}")
