@@ -180,6 +180,8 @@ def _captions(run: Run, sizes: Sizes, card: Gpu | None) -> Phase:
     is_mapped = (
         not card and not on_mps(run) and not _is_streamed(run, card) and sizes.text_stored == width_of(run, card)
     )
+    if not card:  # that of the text encoder and the one that waits for it
+        items["the other process"] = HOST_BASE
     return Phase("encoding the captions", {**_base(card), **items}, items["text encoder"] if is_mapped else 0)
 
 
