@@ -9,7 +9,7 @@ from typing import Literal
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
-from ..doctor.rules import rule
+from ..doctor.rules import Unestablished, rule
 
 Capability = tuple[int, int]
 
@@ -254,6 +254,8 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
 
 
 def _of_runner(environment: Environment) -> Iterator[Finding]:
+    if not environment.versions:
+        raise Unestablished(f"the packages of {environment.python} cannot be looked at")
     missing = [name for name in ("torch", "diffusers", "transformers") if not environment.has(name)]
     if missing:
         yield found(

@@ -18,6 +18,8 @@ from zdoctor.doctor.architectures.start import network_shapes, target_linears
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands import examination
 from zdoctor.doctor.model.families import OWN
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.packages import NAMES
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.models import run_of
 
@@ -97,8 +99,10 @@ def test_what_stops_ai_toolkit_is_trained(
 
 
 def test_a_read_only_dataset_is_trained(
-    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    installed = LiveWorld().packages(NAMES)  # that user may not be let into the folder of this interpreter
+    monkeypatch.setattr(LiveWorld, "packages", lambda self, names: installed)
     data = Path(shutil.copytree(circles, here / "data"))
     model = Path(shutil.copytree(tiny, here / "model"))
     for path in (*data.rglob("*"), *model.rglob("*")):
