@@ -122,6 +122,13 @@ def test_an_adapter_waits_in_host_memory_until_it_is_merged() -> None:
             assert early == [waits] * 3
 
 
+def test_two_processes_are_there_while_captions_are_encoded_on_a_processor() -> None:
+    """5.4 to 5.5 GiB resident in both, for the full-size text encoder in int8 (benchmarks/gpu.py --cpu's model)."""
+    memory = predicted(zimage(256, trainer=OWN, quantization="int8", text_encoder_quantization="int8"), *())
+    (encoding,) = [phase for phase in memory.phases if phase.name == "encoding the captions"]
+    assert encoding.total / GIB == pytest.approx(5.45, rel=0.03)
+
+
 def test_a_processor_may_have_to_compute_in_float32() -> None:
     """bfloat16 arithmetic is not asked for here: unquantized weights may take twice as much."""
     memory = predicted(zimage(512, trainer=OWN, quantization=None), *())
