@@ -32,7 +32,8 @@ def read_config(
         config = replace(config, trainer=dialect.trainer)
     if config.problem is not None:
         return failed(config, config.problem)
-    if trainer is not None and (own := recognise(config.text, config.format)) is DIALECTS[0] is not dialect:
+    own = DIALECTS[0]
+    if trainer is not None and dialect is not own and recognise(config.text, config.format) is own:
         # no other trainer has its outermost keys, and each would pass over nearly all that is inside
         message = f"By its keys this is a config of {own.trainer}, and --trainer says {trainer}. Leave --trainer out."
         return failed(config, Problem(message, Where(path, 1, 1), "foreign"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from ...architectures.network import lokr_factor, lokr_rank
 from ...configs.defaults import short
@@ -151,7 +152,7 @@ def _optimizer(run: Run) -> Iterator[Reason]:
     for key, value in run.optimizer_settings.items():
         what = f"The setting {key} of the optimizer {run.optimizer}"
         several = key == "betas" or (key == "eps" and run.optimizer == "adafactor")
-        parts = value if isinstance(value, list | tuple) and several else [value]
+        parts: list[Any] = [*value] if isinstance(value, list | tuple) and several else [value]
         if key not in OPTIMIZERS[run.optimizer]:
             yield "optimizer_settings", f"{what} is not supported"
         elif not all(isinstance(part, int | float) for part in parts):

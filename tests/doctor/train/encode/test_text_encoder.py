@@ -60,12 +60,14 @@ def test_weights_in_a_pickle_are_not_streamed_and_the_command_that_is_shown_writ
     torch.save(values, folder / "pytorch_model.bin")
     whole = load_encoder(Qwen3Model, folder, "text encoder", "none", torch.float32, CPU)
     cases: tuple[tuple[Kind, torch.dtype], ...] = (("int8", torch.float32), ("none", torch.float16))
+    said: list[str] = []
     for kind, dtype in cases:
         with pytest.raises(TrainError, match=r"holds its weights as pytorch_model\.bin") as error:
             load_encoder(Qwen3Model, folder, "text encoder", kind, dtype, CPU)
-    _, command = str(error.value).split("Type: ")
+        said.append(str(error.value))
+    _, command = said[0].split("Type: ")
     python, *rest = shlex.split(command)
-    assert python == "python"
+    assert python == "python" and said[0] == said[1]
     subprocess.run([sys.executable, *rest], check=True, capture_output=True)
     streamed = load_streamed(Qwen3Model, folder, "none", torch.float32, CPU)
     with torch.no_grad():
