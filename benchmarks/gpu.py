@@ -47,8 +47,8 @@ import peers
 from contenders import Contender, diffusers, ours, spread, version
 
 from zdoctor.doctor.commands import examination
+from zdoctor.doctor.families.part_files import QWEN3_4B, VAE
 from zdoctor.doctor.model import Memory
-from zdoctor.doctor.model.part_files import QWEN3_4B, VAE
 from zdoctor.doctor.probe.cards import cards
 
 FULL = {"dim": 3840, "n_heads": 30, "n_kv_heads": 30, "n_layers": 30, "n_refiner_layers": 2, "cap_feat_dim": 2560}

@@ -9,7 +9,7 @@ from typing import Any
 
 import load
 
-from zdoctor.doctor.model.part_files import QWEN3_4B, VAE
+from zdoctor.doctor.families.part_files import QWEN3_4B, VAE
 
 CAPTION = "a photo of a zdoc circle"
 IMAGES = 8

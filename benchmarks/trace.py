@@ -22,16 +22,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from zdoctor.doctor.configs import read_config
+from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
-from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.train.base.blocks import checkpointing, use_half
 from zdoctor.doctor.train.base.install import linears
 from zdoctor.doctor.train.base.install import replace as put
 from zdoctor.doctor.train.base.quantize import QuantizedLinear
 from zdoctor.doctor.train.families import flux, zimage
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.trainers.read import read_config
 
 RANK = 16
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..doctor.families.loading import EDITING, OWN
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, found
-from ..doctor.model.families import EDITING, OWN
 from ..doctor.rules import Unestablished, rule
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")  # in lower case only

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..doctor.families.loading import OWN
 from ..doctor.model import Finding, Run, found
-from ..doctor.model.families import OWN
 from ..doctor.model.remains import Remains, of_another_run, taken
 from ..doctor.rules import rule
 

@@ -184,7 +184,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
 
 
 def trainer_argument(made: argparse.ArgumentParser) -> None:
-    from .configs.dialects import TRAINERS, trainer_called
+    from .trainers.dialects import TRAINERS, trainer_called
 
     made.add_argument(
         "--trainer",

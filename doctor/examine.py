@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .configs import Beside, Found, Reading, read_config
 from .engine import examine, merge, prescribe
 from .errors import UserError
+from .families.loading import BY_FILES, OWN
 from .model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
 from .model.facts import NOT_ASKED
-from .model.families import BY_FILES, OWN
 from .model.findings import CONFIG_UNREAD
 from .model.microstep import MicroStep
 from .model.record import dataclass
@@ -28,6 +27,7 @@ from .probe.dataset import folders_in
 from .probe.gather import gather
 from .probe.world import World
 from .rules import Rule, all_repairs, all_rules
+from .trainers.read import Beside, Found, Reading, read_config
 from .translate import for_runner, obeyed
 
 READ_LIMIT = (2 << 20) + 1  # one byte past what a reader accepts, so that it can say "too large"

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import sqrt
 
-from .architectures.bytes import WIDTHS, state_bytes
-from .architectures.network import lokr_rank, trained_weights
-from .architectures.sizes import sizes_of
+from .families.loading import OWN
+from .families.network import lokr_rank, trained_weights
+from .memory.bytes import WIDTHS, state_bytes
+from .memory.sizes import sizes_of
 from .model import DatasetFolder, Hub, ModelFolder, Run, Unknown
 from .model.buckets import Buckets, bucket_size
-from .model.families import OWN
 from .model.record import dataclass
 
 BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8

@@ -13,7 +13,7 @@ from .model import Schema
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    from .configs.dialects import TRAINERS, trainer_called
+    from .trainers.dialects import TRAINERS, trainer_called
 
     names = (*TRAINERS, "mine")
     made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))

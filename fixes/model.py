@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ..doctor.families.loading import family_of
 from ..doctor.model import (
     CopyItem,
     ExtractFiles,
@@ -21,7 +22,6 @@ from ..doctor.model import (
     Unknown,
 )
 from ..doctor.model.amounts import amount
-from ..doctor.model.families import family_of
 from ..doctor.model.plans import note_of
 from ..doctor.rules import repair
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..doctor.families.part_files import part_files
 from ..doctor.model import Finding, Fix, Run
-from ..doctor.model.part_files import part_files
 from ..doctor.rules import repair
 
 _FLUX_ENCODERS = "comfyanonymous/flux_text_encoders"

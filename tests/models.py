@@ -13,11 +13,11 @@ from typing import Any
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.model import Hub, ModelFolder, Run, Unknown
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model
+from zdoctor.doctor.trainers.read import read_config
 
 NO_HUB = Hub((), ())
 INDEX = "diffusion_pytorch_model.safetensors.index.json"

@@ -9,15 +9,15 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from zdoctor.doctor.architectures import Shapes, needed_tensors
-from zdoctor.doctor.architectures.autoencoder_kl import original_names
-from zdoctor.doctor.architectures.single_file import original_layout
-from zdoctor.doctor.configs import Reading, read_config
 from zdoctor.doctor.examine import beside
+from zdoctor.doctor.families.components.autoencoder_kl import original_names
+from zdoctor.doctor.families.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
+from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.tensors import Shapes, needed_tensors
 from zdoctor.doctor.model import ModelFolder, Run
-from zdoctor.doctor.model.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model
+from zdoctor.doctor.trainers.read import Reading, read_config
 
 from .models import NO_HUB
 

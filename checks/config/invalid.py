@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema, Severity
-from ...doctor.model.families import OWN
 from ...doctor.rules import rule
+from ..ai_toolkit.combinations import exclusive, missing
 from . import keys
-from .combinations import exclusive, missing
 from .kinds import kinds
 from .near import likeness, meant
 from .refused import refused

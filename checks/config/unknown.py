@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Iterator
 
+from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
-from ...doctor.model.families import OWN
 from ...doctor.model.schema import Section
 from ...doctor.rules import rule
 from .near import likeness

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Severity, found
-from ...doctor.model.families import OWN
 from ..paths import VARIABLE
 
 START = "at the start, before anything is loaded"

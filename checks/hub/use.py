@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...doctor.families.loading import OTHERS, OWN, family_of
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
-from ...doctor.model.families import OTHERS, OWN, family_of
 from ...doctor.rules import rule
 from .files import folder_of, used
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from ...doctor.families.part_files import other_files
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
-from ...doctor.model.part_files import other_files
 from ...doctor.rules import rule
 from ..dataset import some_unreadable
 from ..paths import PLACEHOLDER, VARIABLE

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...doctor.families.loading import OWN
+from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
-from ...doctor.model.families import OWN
-from ...doctor.model.part_files import part_files, written_path
 from ...doctor.model.run import PartFile
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents

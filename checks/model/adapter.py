@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...doctor.families.loading import OWN, family_of
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
-from ...doctor.model.families import OWN, family_of
 from ...doctor.rules import Unestablished, rule
 from .contents import contents
 from .files import PROBLEMS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ...doctor.families.loading import OWN, family_of
+from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
-from ...doctor.model.families import OWN, family_of
-from ...doctor.model.part_files import tokenizers
 from ...doctor.rules import rule
 
 PROBLEMS = {

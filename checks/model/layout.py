@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ...doctor.families.loading import BY_FILES, OWN, Family, architecture_of, family_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
-from ...doctor.model.families import BY_FILES, OWN, Family, architecture_of, family_of
 from ...doctor.model.weights import SCALES
 from ...doctor.rules import rule
 from .contents import contents

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...doctor.families.loading import OWN, Family, family_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
-from ...doctor.model.families import OWN, Family, family_of
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from .contents import contents
 

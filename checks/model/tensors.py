@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from ...doctor.families.loading import OWN, family_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
-from ...doctor.model.families import OWN, family_of
 from ...doctor.rules import Unestablished, rule
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.

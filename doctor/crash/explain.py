@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ..families.loading import OWN
 from ..model.crashes import Explanation, Failure, Signature
-from ..model.families import OWN
 from ..model.script import SCRIPT
 from .endings import REPORTED, SAID
 from .failure import failures

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..model.part_files import VAE
+from ..families.part_files import VAE
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..architectures.bytes import QUANTIZED, WIDTHS
-from ..architectures.network import offloaded_share
-from ..architectures.sizes import Sizes, sizes_of
+from ..families.loading import OWN
+from ..families.network import offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
-from ..model.families import OWN
+from .bytes import QUANTIZED, WIDTHS
 from .ladder import alternatives_of
 from .peaks import error_of, highest_of, phases_of
 from .phases import GIB, HOST_BASE, blocks_of, buckets, on_mps, weights_of
 from .runner import host_peak, runner_blocks
+from .sizes import Sizes, sizes_of
 
 __all__ = ["GIB", "buckets", "predict"]
 

@@ -8,11 +8,11 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
-from ..architectures.sizes import Sizes
+from ..families.loading import NEVER_OFFLOADED, OWN
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
-from ..model.families import NEVER_OFFLOADED, OWN
 from .peaks import highest_of, peak_of
 from .phases import on_mps
+from .sizes import Sizes
 
 # The settings, what they do to what is learnt, and the run with them.
 Step = tuple[tuple[tuple[str, Any], ...], TrainingEffect, Run]

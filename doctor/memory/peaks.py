@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..architectures.sizes import Sizes
+from ..families.loading import OWN
 from ..model import DatasetFolder, Gpu, Phase, Run
-from ..model.families import OWN
 from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, on_mps, phases_of_trainer, sequence_of
 from .runner import phases_of_runner, phases_without_bfloat16
+from .sizes import Sizes
 
 
 def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:

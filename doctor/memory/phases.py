@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod, sqrt
 
-from ..architectures.bytes import QUANTIZED, WIDTHS, state_bytes
-from ..architectures.network import offloaded_share, trained_weights
-from ..architectures.sizes import Sizes
+from ..families.loading import EDITING
+from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.buckets import Buckets, bucket_size
-from ..model.families import EDITING
+from .bytes import QUANTIZED, WIDTHS, state_bytes
+from .sizes import Sizes
 
 GIB = 1 << 30
 CONTEXT = int(0.45 * GIB)

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from ..architectures.bytes import WIDTHS, state_bytes
-from ..architectures.network import offloaded_share, trained_weights
-from ..architectures.sizes import Sizes
+from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
+from .bytes import WIDTHS, state_bytes
 from .phases import (
     CONTEXT,
     CONTEXT_RANGE,
@@ -27,6 +26,7 @@ from .phases import (
     sequence_of,
     tokens_of,
 )
+from .sizes import Sizes
 
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
 ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))

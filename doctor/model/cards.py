@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..families.loading import OWN
 from .facts import Gpu
-from .families import OWN
 from .run import Run
 from .unknown import Unknown
 

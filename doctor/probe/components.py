@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..architectures import in_the_dialect_of, needed_tensors, why_not
+from ..families.tensors import in_the_dialect_of, needed_tensors, why_not
 from ..model import Component, Unknown, WeightFile
 from .safetensors import read_weight_file
 from .world import Paths, Stat, World, resolve

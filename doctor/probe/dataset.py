@@ -8,9 +8,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from ..families.loading import BY_FILES, OWN
 from ..model import DatasetFolder, Image, Run, Unknown
 from ..model.datasets import FORBIDDEN, Garbled
-from ..model.families import BY_FILES, OWN
 from ..model.run import repeats_of
 from .components import listed
 from .image import IMAGES, beginning, damage, dimensions

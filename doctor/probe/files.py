@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..families.part_files import other_files, part_files, written_path
 from ..model import Entry, Files, Run, Unknown
-from ..model.part_files import other_files, part_files, written_path
 from .world import Paths, Stat, World, resolve
 
 CHILDREN = 2000

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from ..architectures import Shapes, needed_tensors, why_not
-from ..architectures.single_file import original_layout
+from ..families.loading import BY_FILES, OWN, Family, family_of
+from ..families.single_file import original_layout
+from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
-from ..model.families import BY_FILES, OWN, Family, family_of
 from ..model.record import dataclass
 from ..model.weights import COMFYUI_PREFIX
 from .components import listed, read_component, read_json

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..families.loading import OWN
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment
-from ..model.families import OWN
 from ..model.shell import quoted
 from .world import Paths, World
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..architectures import Shapes, in_the_dialect_of, needed_tensors
-from ..architectures.autoencoder_kl import original_names
-from ..architectures.part_file import as_in_file, inferred_config, shards_of
-from ..architectures.reading import BadConfig
-from ..architectures.single_file import original_layout
+from ..families.components.autoencoder_kl import original_names
+from ..families.loading import OWN
+from ..families.part_file import as_in_file, inferred_config, shards_of
+from ..families.part_files import part_files, written_path
+from ..families.shapes import BadConfig
+from ..families.single_file import original_layout
+from ..families.tensors import Shapes, in_the_dialect_of, needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
-from ..model.families import OWN
-from ..model.part_files import part_files, written_path
 from ..model.run import PartFile
 from ..model.weights import COMFYUI_PREFIX
 from .safetensors import read_weight_file

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..architectures.bytes import KINDS
-from ..architectures.network import described
+from ..families.network import described
+from ..memory.bytes import KINDS
 from ..model import Run, Unknown
 from ..model.remains import Remains, Save, author_of, is_own_save, own_identity, own_lock, own_state
 from .earlier import metadata_of

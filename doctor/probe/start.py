@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..architectures.network import left_out, refiners
-from ..architectures.start import network_shapes, shape_of, sources, target_linears
+from ..families.network import left_out, refiners
+from ..families.start import network_shapes, shape_of, sources, target_linears
 from ..model import ModelFolder, Run, Unknown
 from ..model.remains import own_state
 from ..model.start import Start, start_of

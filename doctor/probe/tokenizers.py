@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..families.part_files import Tokenizer, tokenizers
 from ..model import Component, Run
-from ..model.part_files import Tokenizer, tokenizers
 from .components import listed, read_component
 from .hub.caches import caches, repo_folder, snapshot_inside
 from .world import Paths, World

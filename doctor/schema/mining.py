@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..model.schema import Schema
-from . import ai_toolkit, kohya, simpletuner
+from ..trainers.ai_toolkit import schema as ai_toolkit
+from ..trainers.kohya import schema as kohya
+from ..trainers.simpletuner import schema as simpletuner
 from .sources import Sources, commit_of
 
 __all__ = ["TRAINERS", "commit_of", "find", "fingerprint", "mine", "recognised"]

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import torch
 
-from ..architectures.network import offloaded_share
 from ..crash.known import card, packages
+from ..families.loading import OWN
+from ..families.network import offloaded_share
 from ..model.crashes import Failure
-from ..model.families import OWN
 from ..model.run import Run
 from .errors import TrainError
 from .settings.names import INTERVAL, wants_compile

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ..architectures.network import left_out, refiners
+from ..families.network import left_out, refiners
 from .allocator import free_memory, keep_memory, return_memory
 from .base.attention import VARIABLE, use_kernel
 from .base.blocks import compile_blocks, suit_cpu, use_half

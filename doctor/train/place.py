@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..architectures.network import offloaded_share
+from ..families.network import offloaded_share
 from .base.blocks import cannot_compile
 from .errors import TrainError
 from .job import Job

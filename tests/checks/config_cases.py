@@ -7,12 +7,12 @@ from pathlib import Path
 
 import yaml
 
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.engine import examine
+from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
-from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.trainers.read import read_config
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"

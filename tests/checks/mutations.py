@@ -13,9 +13,9 @@ from zdoctor.checks.config.invalid import invalid_value
 from zdoctor.checks.config.places import key_span
 from zdoctor.checks.config.unknown import unknown_key
 from zdoctor.checks.config.unparsable import unparsable_config
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.model import Config, Finding, Run, Schema, Value
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.trainers.read import read_config
 
 KINDS = ("dropped", "swapped", "doubled", "separator")
 _TABLES: dict[str, Schema] = {}

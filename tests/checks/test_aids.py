@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from zdoctor.checks.aids import control_images_missing
+from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Files, Finding, Run
-from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.model.run import Dataset, SamplePrompt
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.files import probe_files

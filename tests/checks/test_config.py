@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zdoctor.doctor.configs import read_config
+from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, LINUX, T4, changed, examined, parses, seed
 from zdoctor.tests.checks.mutations import Score, judge, slips
 

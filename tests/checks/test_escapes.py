@@ -8,9 +8,9 @@ import yaml
 from tomlkit.exceptions import ParseError
 
 from zdoctor.checks.escapes import windows_path_escape
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.model import ReplaceText, SetValue, System
+from zdoctor.doctor.trainers.read import read_config
 from zdoctor.fixes.escapes import quote_the_path
 from zdoctor.tests.checks.config_cases import KAGGLE, LINUX, WINDOWS, examined, parses
 

@@ -97,7 +97,7 @@ from dataclasses import replace
 from pathlib import Path
 from safetensors.torch import save_file
 from zdoctor.checks.storage import disk_space
-from zdoctor.doctor.architectures.zimage import lora_linears
+from zdoctor.doctor.families.zimage.tensors import lora_linears
 from zdoctor.doctor.model import Unknown
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.room import probe_room

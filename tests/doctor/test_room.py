@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from zdoctor.doctor.architectures.network import lokr_shapes
-from zdoctor.doctor.architectures.zimage import lora_linears
+from zdoctor.doctor.families.loading import OWN
+from zdoctor.doctor.families.network import lokr_shapes
+from zdoctor.doctor.families.zimage.tensors import lora_linears
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
-from zdoctor.doctor.model.families import OWN
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.room import probe_room
 from zdoctor.doctor.room import Need, needs

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.configs.dialects import TRAINERS
 from zdoctor.doctor.schema.tables import from_json
+from zdoctor.doctor.trainers.dialects import TRAINERS
 from zdoctor.tests.checks.config_cases import KAGGLE
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, SD_SCRIPTS, checkout
 

@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 import yaml
 
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.configs.edit import EditError, apply_edits
 from zdoctor.doctor.model import Finding, ReplaceText, SetValue, WriteText
+from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.checks.config_cases import CORPUS, KAGGLE, LINUX, examined
 
 JSON = json.dumps(yaml.safe_load(KAGGLE), indent=2)

@@ -12,7 +12,7 @@ import ntpath
 import posixpath
 from typing import Any
 
-from zdoctor.doctor.architectures import needed_tensors
+from zdoctor.doctor.families.tensors import needed_tensors
 
 GIB = 1 << 30
 COMMIT = "5f" * 20

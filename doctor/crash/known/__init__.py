@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from . import ai_toolkit, card, kohya, machine, memory, packages, scripts, simpletuner, weights
+from ...trainers.ai_toolkit import failures as ai_toolkit
+from ...trainers.kohya import failures as kohya
+from ...trainers.simpletuner import failures as simpletuner
+from . import card, machine, memory, packages, scripts, weights
 
 KNOWN = (
     *ai_toolkit.KNOWN,

@@ -17,7 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ...architectures.part_file import title_of
+from ...families.part_file import title_of
 from ..errors import TrainError
 from ..families import family_named, family_of, titles
 from .adapter import Delta

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from ...architectures.network import described
+from ...families.network import described
 from ..encode.vae import vae_divisor
 from ..families import Family, family_of
 from ..job import Job

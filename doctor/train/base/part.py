@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...architectures import Shapes, needed_tensors
-from ...architectures.part_file import as_in_file, class_in, inferred_config, title_of
-from ...architectures.reading import BadConfig
+from ...families.part_file import as_in_file, class_in, inferred_config, title_of
+from ...families.shapes import BadConfig
+from ...families.tensors import Shapes, needed_tensors
 from ..errors import TrainError
 from .single_file import single_file_entries
 from .tensorfiles import Entry, check_complete, collect, weight_files

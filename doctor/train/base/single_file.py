@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ...architectures.single_file import is_swapped, original_parts
+from ...families.single_file import is_swapped, original_parts
 from ...model.weights import COMFYUI_PREFIX
 from ..errors import TrainError
 from .tensorfiles import Entry, collect, weight_files

@@ -16,7 +16,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from ...architectures.part_file import shards_of
+from ...families.part_file import shards_of
 from ...model.weights import SCALES
 from ..errors import TrainError
 

@@ -1,7 +1,7 @@
 """What is particular to a family of models, one file each; everything else in the runner is the same for all.
 
 To add a family: a file here with these names, its class below, and what `doctor/model/families` and
-`doctor/architectures` know of its files.
+`doctor/families` know of its files.
 """
 
 from __future__ import annotations

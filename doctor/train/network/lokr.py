@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ...architectures.network import lokr_shapes
+from ...families.network import lokr_shapes
 from ..base.install import device_of
 
 

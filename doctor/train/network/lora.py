@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...architectures.network import lokr_factor, lokr_rank, plus, scale
-from ...architectures.zimage import REFINERS
+from ...families.network import lokr_factor, lokr_rank, plus, scale
+from ...families.zimage.tensors import REFINERS
 from ...model.run import Run
 from ..base.adapter import Delta
 from ..base.install import device_of, linears, replace

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...architectures.network import scale
-from ...architectures.start import is_kohya, network_shapes, sources
+from ...families.network import scale
+from ...families.start import is_kohya, network_shapes, sources
 from ...model.run import Run
 from ...model.start import misfit, start_of
 from ..errors import TrainError

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...model.families import EDITING
+from ...families.loading import EDITING
 from ...model.run import Run, SamplePrompt
 from ..allocator import free_memory
 from ..data.items import Item, with_trigger

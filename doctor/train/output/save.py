@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...architectures.network import lokr_rank
+from ...families.network import lokr_rank
 from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, own_state, taken
 from ...model.run import Run
 from ..errors import TrainError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...architectures.network import lokr_rank
+from ...families.network import lokr_rank
 from ...model.run import Run
 from .names import KINDS, SHIFTS
 from .neutral import FLUX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...architectures.bytes import KINDS as KINDS
+from ...memory.bytes import KINDS as KINDS
 from ...model.run import Run
 
 # Networks by the names of ai-toolkit.

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...architectures.network import lokr_factor, lokr_rank
 from ...configs.defaults import short
-from ...model.families import EDITING, TRAINED
+from ...families.loading import EDITING, TRAINED
+from ...families.network import lokr_factor, lokr_rank
 from ...model.run import Dataset, Run
 from .limits import limits
 from .names import (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...architectures.network import scale
+from ...families.network import scale
 from ...model.run import Run
 from ..base.blocks import checkpointing
 from ..data.changes import pictures_of

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
-from zdoctor.doctor.architectures import needed_tensors
+from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model import Finding, Hub, HubRepo, SetValue
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.model import name_the_architecture, name_the_whole_model

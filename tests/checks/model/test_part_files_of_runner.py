@@ -15,11 +15,11 @@ from zdoctor.checks.model.files import incomplete_model_folder, missing_tokenize
 from zdoctor.checks.model.layout import checkpoint_layout_mismatch
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.checks.paths import missing_path
-from zdoctor.doctor.architectures import Shapes, needed_tensors
+from zdoctor.doctor.families.loading import OWN
+from zdoctor.doctor.families.part_files import CLIP_L, T5_XXL, with_parts
+from zdoctor.doctor.families.tensors import Shapes, needed_tensors
 from zdoctor.doctor.memory import predict
 from zdoctor.doctor.model import Finding, Memory, ModelFolder, Run
-from zdoctor.doctor.model.families import OWN
-from zdoctor.doctor.model.part_files import CLIP_L, T5_XXL, with_parts
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished

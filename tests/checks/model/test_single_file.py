@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.model.contents import contents
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
-from zdoctor.doctor.architectures import needed_tensors
-from zdoctor.doctor.architectures.single_file import original_layout
-from zdoctor.doctor.architectures.sizes import Sizes, sizes_of
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
+from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.tensors import needed_tensors
+from zdoctor.doctor.memory.sizes import Sizes, sizes_of
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.flux import DEV, healthy_flux
 from zdoctor.tests.models import healthy, probed, rewrite, run_of

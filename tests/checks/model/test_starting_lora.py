@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.checks.model.starting_lora import starting_lora_not_read, starting_lora_of_another_size
+from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_not_read, starting_lora_of_another_size
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Config, Finding, Run, SetValue, WeightFile
 from zdoctor.doctor.model.earlier import EarlierSave

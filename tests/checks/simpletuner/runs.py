@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from zdoctor.doctor.configs import Found, read_config
 from zdoctor.doctor.engine import examine
 from zdoctor.doctor.model import DatasetFolder, Facts, Image, Report, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.trainers.read import Found, read_config
 
 HEALTHY: dict[str, Any] = {
     "model_family": "z_image",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.rules import all_rules
+from zdoctor.doctor.trainers.read import read_config
 
 from .runs import HEALTHY, ids, looked_at
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.configs import read_config
-from zdoctor.doctor.configs.simpletuner.options import from_mapping
 from zdoctor.doctor.engine import examine
 from zdoctor.doctor.examine import beside
 from zdoctor.doctor.model import Facts, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.trainers.read import read_config
+from zdoctor.doctor.trainers.simpletuner.options import from_mapping
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECKOUT = ROOT.parent / "SimpleTuner"

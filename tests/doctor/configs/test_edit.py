@@ -9,9 +9,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.configs.edit import EditError, apply_edits
 from zdoctor.doctor.model import ReplaceText, SetValue
+from zdoctor.doctor.trainers.read import read_config
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared" / "corpus" / "ai-toolkit"
 

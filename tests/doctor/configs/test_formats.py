@@ -175,9 +175,9 @@ def test_any_toml_keeps_all_but_the_edit(tree: dict[str, object], name: str, val
 def test_only_what_a_config_needs_is_imported() -> None:
     code = """
 import sys
-from zdoctor.doctor.configs import read_config
+from zdoctor.doctor.trainers.read import read_config
 read_config("c.yaml", b"job: extension\\nconfig: {name: x, process: [{type: sd_trainer}]}", {})
-heavy = [name for name in sys.modules if name.startswith(("tomlkit", "zdoctor.doctor.configs.simpletuner"))]
+heavy = [name for name in sys.modules if name.startswith(("tomlkit", "zdoctor.doctor.trainers.simpletuner.read"))]
 sys.exit(len(heavy))
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

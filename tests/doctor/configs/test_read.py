@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from zdoctor.doctor.configs import Reading, read_config
 from zdoctor.doctor.model import Run
+from zdoctor.doctor.trainers.read import Reading, read_config
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared"

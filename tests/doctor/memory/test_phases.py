@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, buckets, predict
 from zdoctor.doctor.model import (
     DatasetFolder,
@@ -19,7 +20,6 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
-from zdoctor.doctor.model.families import OWN
 from zdoctor.tests.models import healthy, probed, run_of
 
 from .runs import A6000, SYSTEM, T4, TRACED, flux, predicted, zimage

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.architectures import needed_tensors
+from zdoctor.doctor.families.loading import OWN
+from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import (
     Component,
@@ -18,7 +19,6 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
-from zdoctor.doctor.model.families import OWN
 
 from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage
 

@@ -8,11 +8,11 @@ import pytest
 import tomlkit
 from jsonschema import Draft202012Validator
 
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.schema.editor import editor_schema
 from zdoctor.doctor.schema.hovers import KNOWN
 from zdoctor.doctor.schema.tables import SHIPPED, shipped
+from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.checks.config_cases import KAGGLE, SHARED
 
 CORPUS = SHARED / "corpus"

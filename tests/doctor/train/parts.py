@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import CLIPTextConfig, CLIPTextModel, Qwen3Config, Qwen3ForCausalLM, T5Config, T5EncoderModel
 
-from zdoctor.doctor.architectures.autoencoder_kl import original_names
-from zdoctor.doctor.architectures.single_file import is_swapped, original_parts
-from zdoctor.doctor.model.part_files import VAE
+from zdoctor.doctor.families.components.autoencoder_kl import original_names
+from zdoctor.doctor.families.part_files import VAE
+from zdoctor.doctor.families.single_file import is_swapped, original_parts
 from zdoctor.tests.flux import FluxTransformer2DModel
 
 WORDS = 8  # of the tiny tokenizers of Flux

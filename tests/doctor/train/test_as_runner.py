@@ -14,10 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.doctor.architectures.start import network_shapes, target_linears
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands import examination
-from zdoctor.doctor.model.families import OWN
+from zdoctor.doctor.families.loading import OWN
+from zdoctor.doctor.families.start import network_shapes, target_linears
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.packages import NAMES
 from zdoctor.doctor.rules import all_rules

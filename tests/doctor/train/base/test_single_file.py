@@ -11,8 +11,8 @@ from diffusers.loaders.single_file_utils import convert_flux_transformer_checkpo
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from zdoctor.doctor.architectures import needed_tensors
-from zdoctor.doctor.architectures.single_file import original_layout
+from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model.weights import COMFYUI_PREFIX
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.load import build_empty, fill

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from zdoctor.doctor.architectures.single_file import original_parts
-from zdoctor.doctor.architectures.start import sources
+from zdoctor.doctor.families.single_file import original_parts
+from zdoctor.doctor.families.start import sources
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets

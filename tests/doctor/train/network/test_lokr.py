@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
-from zdoctor.doctor.architectures.network import factors
+from zdoctor.doctor.families.network import factors
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.families import zimage

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.configs import read_config
 from zdoctor.doctor.model.run import Dataset, SamplePrompt, Value, Where
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import refuse
+from zdoctor.doctor.trainers.read import read_config
 
 from ..patient import run_with, written
 

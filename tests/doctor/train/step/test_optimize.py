@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zdoctor.doctor.architectures.bytes import state_bytes
+from zdoctor.doctor.memory.bytes import state_bytes
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.settings.names import OPTIMIZERS, PACKAGES
 from zdoctor.doctor.train.settings.refuse import refuse

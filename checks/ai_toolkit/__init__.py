@@ -1,0 +1,1 @@
+"""What only ai-toolkit's runs trip over."""

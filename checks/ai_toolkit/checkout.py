@@ -1,0 +1,143 @@
+"""The trainer's own source, where a checkout is at hand: changes that hide corruption, what it cannot load yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...doctor.model import Checkout, Finding, ModelFolder, Run, Writes, found
+from ...doctor.model.checkout import Edit, Patch
+from ...doctor.rules import Unestablished, rule
+
+_HIDES = (
+    "A checkpoint that lacks tensors then trains on random or missing weights, and no error says so; what it trains "
+    "is worth nothing."
+)
+_SAYS = {
+    "random-weights": "{function} of {file} loads the model with {code}: tensors that its files lack then keep "
+    "random values instead of being named.",
+    "mismatch-ignored": "{function} of {file} loads the model with {code}: tensors of another shape are replaced by "
+    "random ones.",
+    "to-empty": "{function} of {file} calls {code}: tensors without data are given memory with whatever lies there.",
+}
+_SKIPS = {
+    "quantize_model": "{function} of {file} passes over blocks whose tensors have no data ({code}).",
+    "merge_in": "{function} of {file} leaves the training adapter out where a weight has no data ({code}), but "
+    "sampling still takes it out again.",
+}
+_SKIP = "{function} of {file} goes on without moving a model whose tensors have no data ({code})."
+
+
+@rule("SRC001", "warning", "meta-tensor-patch", trainers=("ai-toolkit",))
+def meta_tensor_patch(checkout: Checkout | None) -> Iterator[Finding]:
+    """The checkout carries a patch that circulates against "Cannot copy out of meta tensor".
+
+    What: low_cpu_mem_usage=False or ignore_mismatched_sizes=True where the model is loaded, blocks or merges that are
+    skipped when their tensors lie on the device "meta", or to_empty().
+    Why: The error means that tensors are missing from the files: the loader had nothing to fill them with. Each of
+    these changes takes the message away and leaves the gap: the weights are then random, or the block is left out.
+    A complete checkpoint loads without any of them.
+    Repair: Each place is made to fail fast again, or the trainer's own file is restored with git. What is missing
+    from the files is said by MDL001, and fetched.
+    Upstream: https://github.com/ostris/ai-toolkit/issues/571
+    Signature: NotImplementedError: Cannot copy out of meta tensor; no data! (the error that is hidden)
+    """
+    if checkout is None:
+        return
+    for patch in checkout.patches:
+        yield found(
+            patch.where,
+            _message(patch),
+            otherwise=_HIDES,
+            evidence={"kind": patch.kind, **_edit(checkout, patch.where.path, patch.edit)},
+            function=patch.function or "The module",
+            file=_below(checkout, patch.where.path),
+            code=patch.code,
+        )
+    if checkout.unparsed:
+        file, why = next(iter(checkout.unparsed.items()))
+        raise Unestablished(f"{file} of {checkout.root}: {why}")
+
+
+def _message(patch: Patch) -> str:
+    return _SKIPS.get(patch.function, _SKIP) if patch.kind == "meta-skipped" else _SAYS[patch.kind]
+
+
+def _below(checkout: Checkout, path: str) -> str:
+    return path.removeprefix(checkout.root).lstrip("/\\")
+
+
+def _edit(checkout: Checkout, path: str, edit: Edit | None) -> Mapping[str, Any]:
+    """What the repair needs."""
+    seen = {"checkout": checkout.root, "git": checkout.is_git, "file": _below(checkout, path)}
+    if edit is None:
+        return seen
+    return {**seen, "start": edit.start, "end": edit.end, "old": edit.old, "new": edit.new}
+
+
+@rule("SRC002", "note", "unguarded-size-file", trainers=("ai-toolkit",))
+def unguarded_size_file(run: Run, writes: Writes, checkout: Checkout | None) -> Iterator[Finding]:
+    """The checkout writes `.aitk_size.json` into the dataset, and nothing catches that it cannot.
+
+    What: The dataset folder refuses to be written, and toolkit/data_loader.py opens `.aitk_size.json` in it outside
+    of any try. So does every commit of ai-toolkit from 2024-07-15 to 27a03a91.
+    Why: The file only keeps the sizes of the pictures for the next start; the run could do without it. Caches that
+    the run writes into the same folder it cannot do without: then a guard is not enough.
+    Repair: A try around the statement, where `.aitk_size.json` is all that is written there. The writable mirror of
+    PTH001 needs no change of the trainer, and serves the caches, too.
+    Upstream: https://github.com/ostris/ai-toolkit, toolkit/data_loader.py
+    Signature: OSError: [Errno 30] Read-only file system: '…/.aitk_size.json'
+    """
+    if checkout is None or checkout.size_file is None or checkout.size_file.guard is None:
+        return
+    refused = [place for place in writes.places if isinstance(place.refusal, str)]
+    folders = {place.folder for place in refused if place.what == ".aitk_size.json"}
+    if not folders:
+        return
+    caches = sorted({place.what for place in refused if place.folder in folders and place.what != ".aitk_size.json"})
+    size_file = checkout.size_file
+    yield found(
+        size_file.where,
+        "This checkout writes .aitk_size.json without a guard. A guard would not be enough: the run also writes "
+        "{caches} there."
+        if caches
+        else "This checkout writes .aitk_size.json without a guard, and it is all that the run writes into {folder}.",
+        otherwise="The run ends there with an OSError.",
+        evidence={} if caches else _edit(checkout, size_file.where.path, size_file.guard),
+        caches=" and ".join(caches),
+        folder=sorted(folders)[0],
+    )
+
+
+@rule(
+    "SRC003",
+    "error",
+    "checkout-older-than-layout",
+    prevents=(("OSError", r"is not a local folder and is not a valid model identifier"),),
+    trainers=("ai-toolkit",),
+)
+def checkout_older_than_layout(run: Run, model: ModelFolder, checkout: Checkout | None) -> Iterator[Finding]:
+    """This checkout of the trainer cannot load a model that lies like this yet.
+
+    What: The config names the transformer's own folder, or a single file, for Z-Image. ai-toolkit opens the former
+    since 28f2c0ac (2026-07-13) and the latter since 7ee1f98f (2026-06-28); the checkout at hand is older.
+    Why: An older one appends "transformer" to the folder, or takes the file's path for the name of a repository.
+    Repair: None by zdoctor; update the checkout (git pull), or name a folder that holds transformer/.
+    Upstream: https://github.com/ostris/ai-toolkit/commit/28f2c0ac
+    Signature: OSError: … is not a local folder and is not a valid model identifier
+    """
+    if checkout is None or checkout.generation != "A" or run.architecture != "zimage":
+        return
+    if model.layout == "transformer-only":
+        message = "{source} is the transformer's own folder; this checkout of ai-toolkit looks for one inside of it."
+    elif model.layout == "single-file" and not checkout.single_files:
+        message = "{source} is a single file, which this checkout of ai-toolkit cannot load for Z-Image."
+    else:
+        return
+    yield found(
+        run.where("base_model"),
+        message,
+        otherwise="The run ends when it loads the transformer.",
+        evidence={"generation": checkout.generation, "commit": checkout.commit},
+        source=model.source,
+    )

@@ -1,0 +1,128 @@
+"""The part of CFG004 about settings that are missing, or that exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...doctor.families.loading import OWN
+from ...doctor.model import Finding, Run
+from ..config.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
+
+_COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
+
+
+def missing(run: Run) -> Iterator[Finding]:
+    if run.output_folder is None:
+        yield bad(run, "training_folder", "{key} is missing: the run has nowhere to write.", START)
+    if run.base_model is None:
+        yield bad(run, "model/name_or_path", "{key} is missing: there is no model to train.", START)
+    if not run.datasets and not isinstance(run.setting("datasets"), dict):
+        when = START if run.cache_text_embeddings or run.setting("train/cache_text_embeddings") else STEP
+        yield bad(run, "datasets", "The config names no dataset: there is nothing to train on.", when)
+    for dataset in run.datasets:
+        if dataset.folder is None:
+            why = "{key} is missing, and dataset_path too: this dataset has no folder."
+            yield bad(run, f"{dataset.key}/folder_path", why, CACHE)
+        if run.setting(f"{dataset.key}/poi") is not None:
+            yield bad(run, f"{dataset.key}/poi", "{key} is set, but the trainer no longer supports it.", START)
+    rank = next((k for k in ("network/rank", "network/linear") if run.setting(k) is not None), None)
+    number = run.setting(rank) if rank else None
+    if rank and isinstance(number, int | float) and number <= 0 and run.network_type != "lokr":
+        yield bad(run, rank, "{key} is {value}: a LoRA of this rank has no weights.", LORA)
+    steps = run.setting("train/steps")
+    if isinstance(steps, int | float) and not isinstance(steps, bool) and steps < 1:
+        yield bad(
+            run,
+            "train/steps",
+            "{key} is {value}: the run trains nothing.",
+            "the run ends at once",
+            severity="warning",
+        )
+    elif isinstance(steps, float):
+        yield bad(run, "train/steps", _COUNTED, STEP, new=whole(steps))
+    for key, when in (("train/batch_size", LORA), ("train/gradient_accumulation", STEP)):
+        number = run.setting(key)
+        if isinstance(number, float) and not (run.trainer == OWN and number.is_integer()):
+            yield bad(run, key, _COUNTED, when, new=whole(number))
+    if run.setting("save/push_to_hub") and run.setting("save/hf_repo_id") is None:
+        yield bad(
+            run, "save/push_to_hub", "{key} is on, but save/hf_repo_id does not name the repository to push to.", END
+        )
+
+
+def exclusive(run: Run) -> Iterator[Finding]:
+    """Settings that the trainer refuses together."""
+
+    def on(key: str) -> bool:
+        return bool(run.setting(key))
+
+    accumulation, steps = (
+        run.setting("train/gradient_accumulation"),
+        run.setting("train/gradient_accumulation_steps"),
+    )
+    if isinstance(accumulation, int) and accumulation > 1 and isinstance(steps, int) and steps != 1:
+        yield bad(
+            run,
+            "train/gradient_accumulation_steps",
+            "gradient_accumulation and gradient_accumulation_steps exclude each other. Keep gradient_accumulation.",
+            START,
+        )
+    qtype = run.setting("model/qtype")
+    recovery = on("model/accuracy_recovery_adapter") or (isinstance(qtype, str) and "|" in qtype)
+    if run.adapter is not None and recovery:
+        yield bad(
+            run,
+            "model/assistant_lora_path",
+            "An assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' in "
+            "qtype) exclude each other.",
+            START,
+        )
+    if on("train/train_text_encoder") and (run.cache_text_embeddings or on("train/unload_text_encoder")):
+        yield bad(
+            run,
+            "train/train_text_encoder",
+            "{key} is on, but a text encoder cannot be trained once it is unloaded (by cache_text_embeddings or "
+            "unload_text_encoder).",
+            CACHE,
+        )
+    cached = [on(f"{dataset.key}/cache_text_embeddings") for dataset in run.datasets]
+    if any(cached) and not all(cached) and not on("train/cache_text_embeddings"):
+        number = cached.index(False)
+        yield bad(
+            run,
+            f"datasets/{number}/cache_text_embeddings",
+            "All datasets must cache text embeddings, or none: set train/cache_text_embeddings.",
+            START,
+        )
+    if on("train/diff_output_preservation"):
+        if on("train/blank_prompt_preservation"):
+            why = "diff_output_preservation and blank_prompt_preservation exclude each other."
+            yield bad(run, "train/blank_prompt_preservation", why, START)
+        if run.trigger_word is None:
+            yield bad(run, "train/diff_output_preservation", "{key} is on, but it needs a trigger_word.", START)
+    if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
+        why = "bypass_guidance_embedding and do_guidance_loss exclude each other."
+        yield bad(run, "train/bypass_guidance_embedding", why, START)
+    for key in ("model/attn_masking", "model/split_model_over_gpus"):
+        # asked before arch is looked at, so arch: flux does not help
+        if on(key) and not on("model/is_flux"):
+            yield bad(run, key, "{key} is for Flux models only, and only where is_flux: true is written.", START)
+    if run.architecture in ("flux_kontext", "flex2") and not run.disable_sampling:
+        for key in ("model/assistant_lora_path", "model/inference_lora_path"):
+            if on(key):
+                yield bad(run, key, "{key} is set, but this architecture has no place for such a LoRA.", SAMPLE)
+    if run.architecture == "flux_kontext" and not run.disable_sampling:
+        bare = [sample.prompt for sample in run.samples if not sample.control]
+        if bare:
+            yield bad(
+                run,
+                run.keys.get("samples", "sample/samples"),
+                "Samples of Kontext edit an image, and '{prompt}' names none: give it ctrl_img (or --ctrl_img FILE "
+                "in the prompt).",
+                SAMPLE,
+                prompt=bare[0],
+            )
+    if on("model/inference_lora_path") and run.architecture in ("zimage", "zimage_l2p"):
+        yield bad(
+            run, "model/inference_lora_path", "{key} is set, but Z-Image has no place for an inference LoRA.", SAMPLE
+        )

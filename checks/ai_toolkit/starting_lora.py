@@ -1,0 +1,219 @@
+"""The LoRA that a training starts from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ...doctor.families.loading import OWN, family_of
+from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
+from ...doctor.model.earlier import EarlierSave
+from ...doctor.model.start import Start, misfit
+from ...doctor.rules import Unestablished, rule
+from ..model.contents import contents
+from ..model.files import PROBLEMS
+
+NEVER_LEARN = "The ranks above {rank} start as zeros on both sides and stay so: they never learn."
+_KEY = "network/pretrained_lora_path"
+_PART = re.compile(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")
+
+
+@rule(
+    "MDL006",
+    "warning",
+    "starting-lora-not-read",
+    prevents=(("IsADirectoryError", r"Is a directory"),),
+    trainers=("ai-toolkit",),
+)
+def starting_lora_not_read(
+    run: Run, starting_lora: WeightFile | None, earlier: EarlierSave | None
+) -> Iterator[Finding]:
+    """A LoRA to start from of which the trainer takes nothing.
+
+    What: The file behind network/pretrained_lora_path does not exist, is a folder, is damaged, or holds no tensor
+    under a name that this architecture's LoRA has. Where a save of the run itself lies, that is taken instead, and
+    nothing is said here.
+
+    Why: ai-toolkit prints that the file does not exist and goes on. It takes tensors by name, prints all others in
+    one long line as "Missing keys", and goes on too. The training then starts from zero. `zdoctor train` does not
+    start on such a file, and says so before it reads the dataset.
+
+    Repair: Name a LoRA that was trained with ai-toolkit for the same model; files of other trainers
+    (lora_unet_…, lora_transformer_…) have to be converted first.
+
+    Upstream: toolkit/network_mixins.py (load_weights), jobs/process/BaseSDTrainProcess.py (get_latest_save_path)
+
+    Signature: Pretrained lora path from config does not exist; Missing keys: ['…']
+    """
+    if starting_lora is None or not _is_read(run, earlier):
+        return
+    place, path = run.where(_KEY), starting_lora.path
+    zero = "The training starts from zero, without an error."
+    if starting_lora.problem == "missing":
+        yield found(place, "{path}, the LoRA to start from, does not exist.", otherwise=zero, path=path)
+        return
+    is_folder = starting_lora.problem == "unreadable" and starting_lora.detail == "it is not a file"
+    if starting_lora.problem in ("pickle", "unreadable") and not is_folder:
+        raise Unestablished(f"{path} cannot be read: {starting_lora.detail}")
+    if starting_lora.problem:
+        yield found(
+            place,
+            "{path}, the LoRA to start from, is no file; name the .safetensors file in it."
+            if is_folder
+            else "{path}, the LoRA to start from, is {problem}: {detail}.",
+            otherwise="Opening it fails, after the whole model has been loaded.",
+            severity="error",
+            path=path,
+            problem=PROBLEMS[starting_lora.problem],
+            detail=starting_lora.detail,
+        )
+        return
+    names = _names(run)
+    if any(re.match(names, name) for name in starting_lora.tensors):
+        return
+    held = contents(starting_lora.tensors)
+    family = family_of(run)
+    yield found(
+        place,
+        "{path}, the LoRA to start from, is {held}; none of its names is one that {family} takes (such as {example})."
+        if held
+        else "{path}, the LoRA to start from, holds no name that {family} takes.",
+        otherwise=zero,
+        evidence={"names": list(starting_lora.tensors)[:5]},
+        path=path,
+        held=held,
+        family=family.name if family is not None else None,
+        example=next(iter(starting_lora.tensors), None),
+    )
+
+
+@rule(
+    "MDL008",
+    "warning",
+    "starting-lora-of-another-size",
+    prevents=(("ValueError", r"Unhandled LoRA shape change for "),),
+    trainers=("ai-toolkit",),
+)
+def starting_lora_of_another_size(
+    run: Run, starting_lora: WeightFile | None, earlier: EarlierSave | None, model: ModelFolder
+) -> Iterator[Finding]:
+    """A LoRA to start from that has another rank, or was made for a model of another width.
+
+    What: The matrices in the file behind network/pretrained_lora_path have another rank than the config, or do not
+    fit the layers of the transformer by their other side.
+
+    Why: ai-toolkit fills a smaller LoRA up with zeros on both sides, where the added ranks stay zero to the last step
+    (TRN007 says why), and cuts the upper ranks of a larger one off; a line for each matrix says so. On another width
+    it stops, after the whole model has been loaded. `zdoctor train` takes neither and says so at its start.
+
+    Repair: The rank of the file, or a LoRA of this model.
+
+    Upstream: toolkit/network_mixins.py load_weights (27a03a91)
+
+    Signature: Expanding … from torch.Size([…]); Shrinking …; ValueError: Unhandled LoRA shape change for …
+    """
+    if starting_lora is None or starting_lora.problem or not _is_read(run, earlier):
+        return  # MDL006 speaks of what cannot be read
+    names, path = _names(run), starting_lora.path
+    transformer = model.components.get("transformer")
+    needed = transformer.needed if transformer is not None else None
+    taken = {name: tensor for name, tensor in starting_lora.tensors.items() if re.match(names, name)}
+    rank = rank_of(taken)
+    widths: list[tuple[str, int, int]] = []
+    for name, tensor in taken.items():
+        part = _PART.match(name)
+        if part is None or len(tensor.shape) != 2:
+            continue
+        is_down = part[2] is not None
+        shape = (needed or {}).get(f"{part[1]}.weight", ())
+        if len(shape) == 2:
+            widths.append((name, tensor.shape[is_down], shape[is_down]))
+    unfit = [one for one in widths if one[1] != one[2]]
+    if unfit:
+        yield found(
+            run.where(_KEY),
+            "{path}, the LoRA to start from, was made for another model: {name} is {theirs} wide, and this "
+            "transformer's layer {ours} (from the headers of both).",
+            otherwise="The run ends with ValueError: Unhandled LoRA shape change, after the model has been loaded."
+            if rank == run.rank
+            else "The run ends with a size mismatch after the model has been loaded, or takes what fits by chance.",
+            evidence={"names": [name for name, _, _ in unfit[:5]]},
+            severity="error",
+            path=path,
+            name=unfit[0][0],
+            theirs=unfit[0][1],
+            ours=unfit[0][2],
+        )
+        return
+    if rank is not None and rank != run.rank:
+        yield found(
+            run.where("rank"),
+            "{path}, the LoRA to start from, has rank {rank}, and the config has rank {wanted}.",
+            otherwise=NEVER_LEARN
+            if rank < run.rank
+            else "The ranks above {wanted} are cut off: the training starts from a part of it.",
+            evidence={"path": path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
+            path=path,
+            rank=rank,
+            wanted=run.rank,
+        )
+    elif taken and not widths:
+        raise Unestablished("how wide the layers of the transformer are is not known")
+
+
+@rule("MDL009", "error", "starting-lora-refused", trainers=(OWN,))
+def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
+    """A LoRA to start from that zdoctor's own runner does not take.
+
+    What: The file behind network/pretrained_lora_path or network_weights does not exist, is a folder or damaged, or
+    is of another network type, another rank or another model. Where a state of the run lies in its folder, the run
+    goes on from that and the file is not opened.
+    Why: `zdoctor train` begins with the whole file or not at all: ranks that are filled up with zeros never learn,
+    and what is cut off is lost.
+    Repair: The rank and network type of the file, or a file of this model; kohya's names are taken too.
+    """
+    if start is None or run.kind != "lora":
+        return
+    file = start.file
+    keys = (_KEY, "network/network_weights")
+    place = run.where(next((key for key in keys if run.written(key) is not None), _KEY))
+    otherwise = "zdoctor train does not begin with it: nothing is trained."
+    is_folder = file.problem == "unreadable" and file.detail == "it is not a file"
+    if file.problem == "unreadable" and not is_folder:
+        raise Unestablished(f"{file.path} cannot be read: {file.detail}")
+    if file.problem:
+        yield found(
+            place,
+            "{path}, the LoRA to start from, does not exist."
+            if file.problem == "missing"
+            else "{path}, the LoRA to start from, is a folder; name the .safetensors file in it."
+            if is_folder
+            else "{path}, the LoRA to start from, is {problem}: {detail}.",
+            otherwise=otherwise,
+            path=file.path,
+            problem=PROBLEMS.get(file.problem),
+            detail=file.detail,
+        )
+    elif reason := misfit(start.held, start.trained, file.tensors):
+        template, values = reason
+        yield found(place, template, otherwise=otherwise, path=file.path, **values)
+
+
+def rank_of(tensors: Mapping[str, Tensor]) -> int | None:
+    """The rank of a LoRA; None where its layers have several, or there are none."""
+    down = (tensor.shape for name, tensor in tensors.items() if re.search(r"\.lora_(A|down)\.weight$", name))
+    ranks = {shape[0] for shape in down if len(shape) == 2}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _is_read(run: Run, earlier: EarlierSave | None) -> bool:
+    """Whether the trainer looks at the file at all: a save of the run itself goes before it."""
+    return run.kind == "lora" and (earlier is None or bool(earlier.hidden))
+
+
+def _names(run: Run) -> str:
+    """A pattern of the names that are taken."""
+    family = family_of(run)
+    if family is None or run.network_type != "lora":
+        raise Unestablished(f"the names that a {run.network_type} of {run.architecture} has are not known")
+    return family.lora_names

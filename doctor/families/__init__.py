@@ -1,0 +1,1 @@
+"""What is known of the model families: how they load, which tensors their components are made of. Pure."""

@@ -1,0 +1,1 @@
+"""Components that several families share: text encoders and autoencoders."""

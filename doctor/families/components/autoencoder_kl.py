@@ -1,0 +1,127 @@
+"""AutoencoderKL, the VAE of Z-Image, Flux and Stable Diffusion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
+
+_OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+_ORIGINAL = {
+    "encoder.down_blocks.": "encoder.down.",
+    ".mid_block.attentions.0.": ".mid.attn_1.",
+    ".attn_1.group_norm.": ".attn_1.norm.",
+    ".attn_1.to_q.": ".attn_1.q.",
+    ".attn_1.to_k.": ".attn_1.k.",
+    ".attn_1.to_v.": ".attn_1.v.",
+    ".attn_1.to_out.0.": ".attn_1.proj_out.",
+    ".downsamplers.0.": ".downsample.",
+    ".upsamplers.0.": ".upsample.",
+    ".conv_shortcut.": ".nin_shortcut.",
+    ".conv_norm_out.": ".norm_out.",
+}
+
+
+def autoencoder_kl(config: Mapping[str, Any]) -> Shapes:
+    """Name -> shape for AutoencoderKL with plain down and up blocks. Raises BadConfig for other block types."""
+    widths = sizes(config, "block_out_channels", (64,))
+    latents = size(config, "latent_channels", 4)
+    layers = count(config, "layers_per_block", 1)
+    attended = flag(config, "mid_block_add_attention", True)
+    for key, kind in (("down_block_types", "DownEncoderBlock2D"), ("up_block_types", "UpDecoderBlock2D")):
+        types = config.get(key, (kind,))
+        if not isinstance(types, list | tuple) or len(types) != len(widths) or any(t != kind for t in types):
+            raise BadConfig(f"{key} is not one {kind} for each of block_out_channels")
+    bounded((2 * layers + 1) * 10 * len(widths) + 100)
+
+    shapes: Shapes = {}
+    _conv(shapes, "encoder.conv_in", size(config, "in_channels", 3), widths[0])
+    before = widths[0]
+    for index, width in enumerate(widths):
+        for layer in range(layers):
+            _resnet(shapes, f"encoder.down_blocks.{index}.resnets.{layer}", before if layer == 0 else width, width)
+        if index < len(widths) - 1:
+            _conv(shapes, f"encoder.down_blocks.{index}.downsamplers.0.conv", width, width)
+        before = width
+    _middle(shapes, "encoder", widths[-1], attended)
+    _norm(shapes, "encoder.conv_norm_out", widths[-1])
+    _conv(shapes, "encoder.conv_out", widths[-1], 2 * latents)
+
+    _conv(shapes, "decoder.conv_in", latents, widths[-1])
+    _middle(shapes, "decoder", widths[-1], attended)
+    before = widths[-1]
+    for index, width in enumerate(reversed(widths)):
+        for layer in range(layers + 1):
+            _resnet(shapes, f"decoder.up_blocks.{index}.resnets.{layer}", before if layer == 0 else width, width)
+        if index < len(widths) - 1:
+            _conv(shapes, f"decoder.up_blocks.{index}.upsamplers.0.conv", width, width)
+        before = width
+    _norm(shapes, "decoder.conv_norm_out", widths[0])
+    _conv(shapes, "decoder.conv_out", widths[0], size(config, "out_channels", 3))
+
+    if flag(config, "use_quant_conv", True):
+        _conv(shapes, "quant_conv", 2 * latents, 2 * latents, 1)
+    if flag(config, "use_post_quant_conv", True):
+        _conv(shapes, "post_quant_conv", latents, latents, 1)
+    return shapes
+
+
+def autoencoder_kl_dialect(needed: Shapes, present: frozenset[str]) -> Shapes:
+    """diffusers still reads the attention names of its first years (query, key, value, proj_attn)."""
+    return {_old(name) if name not in present and _old(name) in present else name: s for name, s in needed.items()}
+
+
+def _old(name: str) -> str:
+    for new, old in _OLD_NAMES.items():
+        name = name.replace(f".attentions.0.{new}.", f".attentions.0.{old}.")
+    return name
+
+
+def _middle(shapes: Shapes, part: str, width: int, attended: bool) -> None:
+    for index in range(2):
+        _resnet(shapes, f"{part}.mid_block.resnets.{index}", width, width)
+    if attended:
+        _norm(shapes, f"{part}.mid_block.attentions.0.group_norm", width)
+        for name in _OLD_NAMES:
+            shapes[f"{part}.mid_block.attentions.0.{name}.weight"] = (width, width)
+            shapes[f"{part}.mid_block.attentions.0.{name}.bias"] = (width,)
+
+
+def _resnet(shapes: Shapes, name: str, inputs: int, outputs: int) -> None:
+    _norm(shapes, f"{name}.norm1", inputs)
+    _conv(shapes, f"{name}.conv1", inputs, outputs)
+    _norm(shapes, f"{name}.norm2", outputs)
+    _conv(shapes, f"{name}.conv2", outputs, outputs)
+    if inputs != outputs:
+        _conv(shapes, f"{name}.conv_shortcut", inputs, outputs, 1)
+
+
+def _norm(shapes: Shapes, name: str, width: int) -> None:
+    shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
+
+
+def _conv(shapes: Shapes, name: str, inputs: int, outputs: int, kernel: int = 3) -> None:
+    shapes[f"{name}.weight"] = (outputs, inputs, kernel, kernel)
+    shapes[f"{name}.bias"] = (outputs,)
+
+
+def original_names(shapes: Shapes) -> Shapes:
+    """The same tensors as the authors' own files have them (ae.safetensors): decoder levels count the other way, and
+    the attention is made of 1x1 convolutions.
+    """
+    levels = len({name.split(".")[2] for name in shapes if name.startswith("decoder.up_blocks.")})
+    found: Shapes = {}
+    for name, shape in shapes.items():
+        original = _original(name, levels)
+        found[original] = (*shape, 1, 1) if ".mid.attn_1." in original and len(shape) == 2 else shape
+    return found
+
+
+def _original(name: str, levels: int) -> str:
+    name = re.sub(r"decoder\.up_blocks\.(\d+)", lambda m: f"decoder.up.{levels - 1 - int(m.group(1))}", name)
+    for ours, theirs in _ORIGINAL.items():
+        name = name.replace(ours, theirs)
+    name = re.sub(r"\.mid_block\.resnets\.(\d)", lambda m: f".mid.block_{int(m.group(1)) + 1}", name)
+    return name.replace(".resnets.", ".block.")

@@ -1,0 +1,112 @@
+"""Z-Image's transformer: its tensors, and which of its Linears a LoRA or a quantizer touches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..shapes import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
+
+_MODULATION_WIDTH = 256
+_TIME_WIDTH = 1024
+_TIME_FREQUENCIES = 256
+_ORIGINAL = {
+    ".attention.to_q.": ".attention.qkv.",
+    ".attention.to_k.": ".attention.qkv.",
+    ".attention.to_v.": ".attention.qkv.",
+    ".attention.to_out.0.": ".attention.out.",
+    ".attention.norm_q.": ".attention.q_norm.",
+    ".attention.norm_k.": ".attention.k_norm.",
+    "all_x_embedder.2-1.": "x_embedder.",
+    "all_final_layer.2-1.": "final_layer.",
+}
+
+
+def zimage_transformer(config: Mapping[str, Any]) -> Shapes:
+    """Name -> shape for ZImageTransformer2DModel. Raises BadConfig."""
+    width = size(config, "dim", 3840)
+    heads = size(config, "n_heads", 30)
+    layers = count(config, "n_layers", 30)
+    refiners = count(config, "n_refiner_layers", 2)
+    channels = size(config, "in_channels", 16)
+    caption = size(config, "cap_feat_dim", 2560)
+    normed = flag(config, "qk_norm", True)
+    patches = sizes(config, "all_patch_size", (2,))
+    frames = sizes(config, "all_f_patch_size", (1,))
+    siglip = None if config.get("siglip_feat_dim") is None else size(config, "siglip_feat_dim", 0)
+    head = width // heads
+    if len(patches) != len(frames):
+        raise BadConfig("all_patch_size and all_f_patch_size differ in length")
+    if head != sum(sizes(config, "axes_dims", (32, 48, 48))):
+        raise BadConfig("dim / n_heads differs from the sum of axes_dims")
+    bounded(15 * (layers + 3 * refiners) + 6 * len(patches) + 16)
+
+    modulation = min(width, _MODULATION_WIDTH)
+    shapes: Shapes = {"x_pad_token": (1, width), "cap_pad_token": (1, width)}
+    for patch, frame in zip(patches, frames, strict=True):
+        pixels = patch * patch * frame * channels
+        linear(shapes, f"all_x_embedder.{patch}-{frame}", pixels, width)
+        linear(shapes, f"all_final_layer.{patch}-{frame}.linear", width, pixels)
+        linear(shapes, f"all_final_layer.{patch}-{frame}.adaLN_modulation.1", modulation, width)
+    linear(shapes, "t_embedder.mlp.0", _TIME_FREQUENCIES, _TIME_WIDTH)
+    linear(shapes, "t_embedder.mlp.2", _TIME_WIDTH, modulation)
+    shapes["cap_embedder.0.weight"] = (caption,)
+    linear(shapes, "cap_embedder.1", caption, width)
+    groups = [("noise_refiner", refiners, True), ("context_refiner", refiners, False), ("layers", layers, True)]
+    if siglip is not None:
+        shapes["siglip_pad_token"] = (1, width)
+        shapes["siglip_embedder.0.weight"] = (siglip,)
+        linear(shapes, "siglip_embedder.1", siglip, width)
+        groups.append(("siglip_refiner", refiners, False))
+    for group, blocks, modulated in groups:
+        for index in range(blocks):
+            shapes |= _block(f"{group}.{index}", width, heads * head, head, normed, modulated)
+    return shapes
+
+
+def _block(name: str, width: int, inner: int, head: int, normed: bool, modulated: bool) -> Shapes:
+    hidden = int(width / 3 * 8)
+    shapes: Shapes = {f"{name}.attention.{part}.weight": (inner, width) for part in ("to_q", "to_k", "to_v")}
+    shapes[f"{name}.attention.to_out.0.weight"] = (width, inner)
+    if normed:
+        shapes[f"{name}.attention.norm_q.weight"] = shapes[f"{name}.attention.norm_k.weight"] = (head,)
+    shapes[f"{name}.feed_forward.w1.weight"] = shapes[f"{name}.feed_forward.w3.weight"] = (hidden, width)
+    shapes[f"{name}.feed_forward.w2.weight"] = (width, hidden)
+    for norm in ("attention_norm1", "attention_norm2", "ffn_norm1", "ffn_norm2"):
+        shapes[f"{name}.{norm}.weight"] = (width,)
+    if modulated:
+        linear(shapes, f"{name}.adaLN_modulation.0", min(width, _MODULATION_WIDTH), 4 * width)
+    return shapes
+
+
+def zimage_original_name(name: str) -> str:
+    """The name in ComfyUI's single files of a tensor that diffusers calls `name`; q, k and v share one."""
+    for ours, theirs in _ORIGINAL.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+REFINERS = ("noise_refiner", "context_refiner")
+
+
+def lora_linears(shapes: Mapping[str, tuple[int, ...]], refiners: bool = False) -> dict[str, tuple[int, int]]:
+    """Module name -> (inputs, outputs) of every Linear that ai-toolkit's LoRA covers: those under `layers.`.
+
+    With `refiners` also those of the two blocks before them, as in SimpleTuner.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    blocks = ("layers.", *(f"{refiner}." for refiner in REFINERS if refiners))
+    for name, shape in shapes.items():
+        if name.startswith(blocks) and name.endswith(".weight") and len(shape) == 2:
+            found[name.removesuffix(".weight")] = (shape[1], shape[0])
+    return found
+
+
+def quantizable(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
+    """Weight name -> (outputs, inputs) of the block Linears, the only ones a trainer quantizes."""
+    blocks = ("layers.", "noise_refiner.", "context_refiner.", "siglip_refiner.")
+    return {
+        name: (shape[0], shape[1])
+        for name, shape in shapes.items()
+        if name.startswith(blocks) and name.endswith(".weight") and len(shape) == 2
+    }

@@ -1,0 +1,117 @@
+"""ai-toolkit's dialect: YAML or JSON with a job and its processes (commit 27a03a91)."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...configs.node import Node, named
+from ...configs.reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of
+from ...configs.text import Lines
+from ...model import Config, Problem, Where
+from ..dialects import TRAINERS
+from .run import JOBS, misspelt, runs
+
+_FILES = {
+    "yaml": "YAML file",
+    "json": "JSON file",
+    "toml": "TOML file",
+    "env": "file of shell variables",
+    "shell": "script",
+}
+_KEYS = {"job", "config"}
+
+
+def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
+    """One Run for each process that trains. A config that nobody's keys are in (its trainer is None) is read, too."""
+    if config.format not in ("yaml", "json"):
+        if config.trainer is None:
+            broken = tree_of(config) if config.format == "toml" else None
+            return failed(config, broken if isinstance(broken, Problem) else _nobodys(config, ""))
+        said = f"ai-toolkit reads YAML and JSON; by its name this is a {_FILES[config.format]}."
+        return failed(config, Problem(said, Where(config.path, 1, 1), "shape"))
+    root = tree_of(config, environment if config.trainer else None)
+    if isinstance(root, Problem):
+        return failed(config, root)
+    lines = Lines(config.path, config.text)
+    is_blank = root.value is None
+    if config.trainer is None and not is_blank and not _KEYS & set(_names(root)):
+        held = ", ".join(_names(root)[:6]) or ("a list" if isinstance(root.value, list) else "one piece of text")
+        return failed(config, _nobodys(config, f": it holds {held}"))
+    shape = _shape(config.path, root, lines)
+    if shape is not None:
+        known = set(_names(root)) >= _KEYS
+        return failed(replace(config, trainer="ai-toolkit" if known else config.trainer), shape)
+    name = root.value["config"]["name"]
+    values = values_of(named(root, name), lines)
+    made, reason = runs(config.path, values)
+    return Reading(replace(config, trainer="ai-toolkit", values=values), made, reason)
+
+
+def _nobodys(config: Config, held: str) -> Problem:
+    kind = _FILES[config.format]
+    said = f"This {kind} is no training config that zdoctor knows{held}. If it is one of {', '.join(TRAINERS)}, "
+    return Problem(f"{said}--trainer NAME says whose.", Where(config.path, 1, 1), "foreign")
+
+
+def _names(root: Node) -> list[str]:
+    return list(root.children) if isinstance(root.children, dict) else []
+
+
+def _shape(path: str, root: Node, lines: Lines) -> Problem | None:
+    """Why the tree is no ai-toolkit config, in the order in which the trainer would notice."""
+
+    def wrong(message: str, node: Node | None = None) -> Problem:
+        return Problem(message, lines.where(node.start) if node is not None else Where(path, 1, 1), "shape")
+
+    if root.value is None:
+        return wrong("The file is empty: it holds no job.")
+    if not isinstance(root.children, dict):
+        kind = "a list" if isinstance(root.value, list) else "one piece of text"
+        return wrong(f"The file holds {kind}, but a config is a mapping with the keys job and config.")
+    keys = root.children
+    if "job" not in keys or "config" not in keys:
+        if isinstance(keys.get("config"), Node) and "job" not in keys and "process" not in keys:
+            return wrong(_stops("config file must have a job key") + '. For LoRA training write job: "extension".')
+        shown = ", ".join(list(keys)[:6]) or "nothing"
+        missing = "job" if "job" not in keys else "config section"
+        return wrong(f"{_stops(f'config file must have a {missing}')}: this one holds {shown}.")
+    inner = keys["config"]
+    if not isinstance(inner.children, dict):
+        return wrong("config must be a section with the keys name and process.", inner)
+    name = inner.children.get("name")
+    if name is None:
+        return wrong(_stops("config file must have a config.name key") + ".", inner)
+    if not isinstance(name.value, str):
+        return wrong(f"config.name must be text, but {name.value!r} is not. Put it in quotes.", name)
+    job = keys["job"]
+    if job.value not in JOBS:
+        return wrong(f"{_stops(f'Unknown job type {job.value}')}. It knows {', '.join(JOBS)}.", job)
+    process = inner.children.get("process")
+    if process is None:
+        return wrong(_stops('config file is invalid. Missing "config.process" key') + ".", inner)
+    if not isinstance(process.children, list) or not process.children:
+        return wrong(_stops('config file is invalid. "config.process" must be a list of processes') + ".", process)
+    if len(process.children) > MOST_RUNS:
+        message = (
+            f"config.process holds {len(process.children)} processes; zdoctor reads at most {MOST_RUNS} of a file."
+        )
+        return Problem(message, lines.where(process.start), "size")
+    for index, entry in enumerate(process.children):
+        if not isinstance(entry.children, dict) or entry.value.get("type") is None:
+            said = _stops(f'config file is invalid. Missing "config.process[{index}].type" key')
+            return wrong(f"{said}.", entry)
+        written = entry.children["type"]
+        if not isinstance(written.value, str):
+            said = f"config.process[{index}].type must be the name of a process, such as sd_trainer"
+            return wrong(f"{said}, not {reprlib.repr(written.value)}.", written)
+        near = misspelt(written.value) if job.value == "extension" else None
+        if near is not None:
+            said = _stops(f"config file is invalid. Unknown process type: {written.value}")
+            return wrong(f"{said}. Did you mean {near}?", written)
+    return None
+
+
+def _stops(error: str) -> str:
+    return f"The trainer stops with '{error}'"

@@ -1,0 +1,1 @@
+"""kohya's trainers: sd-scripts and musubi-tuner."""

@@ -1,0 +1,112 @@
+"""The network of kohya's trainers in the runner's words: which Linears it covers, and how fast they learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from ...model import Run
+from .optimizer import OPTIMIZERS, Reason, optimizer_of
+from .starts import Options
+
+SCRIPTS = {
+    "flux_train_network": "networks.lora_flux",
+    "zimage_train_network": "networks.lora_zimage",
+    "flux_kontext_train_network": "networks.lora_flux",
+}
+# Without effect: there is no convolution in these models, and no text encoder is trained.
+_HARMLESS = ("verbose", "conv_dim", "conv_alpha", "loraplus_text_encoder_lr_ratio")
+_OFF = ("split_qkv", "train_t5xxl")
+DROPOUTS = ("rank_dropout", "module_dropout")
+_RATIOS = ("loraplus_unet_lr_ratio", "loraplus_lr_ratio")
+# Of Flux: the names of diffusers for the two kinds of blocks, and how many there are.
+_KINDS = {"double": ("transformer_blocks", 19), "single": ("single_transformer_blocks", 38)}
+# musubi-tuner leaves the modulation out.
+_MODULATION = r"adaLN_modulation|\.norm\w*\.linear$"
+
+
+def refused_network(run: Run) -> Iterator[Reason]:
+    w = Options(run.settings)
+    wanted, module = SCRIPTS[run.process_type], w.text("", "network_module")
+    if module != wanted:
+        yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
+    words = w.pairs("network_args")
+    for name, value in words.items():
+        if name in DROPOUTS and not _share(value):
+            yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
+        known = name in (*_HARMLESS, _RATIOS[-1], *DROPOUTS) or (name in _OFF and value == "False")
+        if run.trainer == "sd-scripts":
+            known = known or name in ("train_blocks", *_RATIOS) or _kind(name) is not None
+        if not known:
+            yield "network_args", f"network_args {name}={value} is not supported; leave it out"
+    try:
+        if blocks_left_out(words) == "|".join(_whole(name) for name, _ in _KINDS.values()):
+            yield "network_args", "The network_args leave no block of Flux with a LoRA"
+    except ValueError:
+        yield "network_args", "The network_args name blocks that are none of Flux, whose last are 18 and 37"
+    try:
+        ratio = plus_of(words)
+    except ValueError:
+        yield "network_args", "The ratio of LoRA+ in network_args is no number above 0"
+        return
+    if ratio != 1.0 and OPTIMIZERS.get(optimizer_of(run)) == "prodigy":
+        yield "network_args", "LoRA+ beside Prodigy is not supported"
+
+
+def _share(value: str) -> bool:
+    try:
+        return 0 <= float(value) < 1
+    except ValueError:
+        return False
+
+
+def _kind(name: str) -> str | None:
+    return next((kind for kind in _KINDS if name == f"train_{kind}_block_indices"), None)
+
+
+def plus_of(words: Mapping[str, str]) -> float:
+    """How many times faster B learns. Raises ValueError."""
+    written = next((words[name] for name in _RATIOS if name in words), "1")
+    ratio = float(written)
+    if not 0 < ratio < math.inf:
+        raise ValueError(written)
+    return ratio
+
+
+def left_out(run: Run) -> str:
+    """A pattern of the Linears without a LoRA, by diffusers' names; "" where it covers all of them."""
+    if run.trainer == "musubi-tuner":
+        return _MODULATION
+    return blocks_left_out(Options(run.settings).pairs("network_args"))
+
+
+def blocks_left_out(words: Mapping[str, str]) -> str:
+    """Of Flux, by train_blocks and the indices of blocks ("0-3,7", "all", "none"). Raises ValueError."""
+    chosen = words.get("train_blocks", "all")
+    if chosen not in ("all", *_KINDS):
+        raise ValueError(chosen)
+    patterns: list[str] = []
+    for kind, (name, count) in _KINDS.items():
+        indices = _indices(words.get(f"train_{kind}_block_indices", "all"), count)
+        if chosen not in ("all", kind) or not indices:
+            patterns.append(_whole(name))
+        elif len(indices) < count:
+            patterns.append(rf"^{name}\.(?!(?:{'|'.join(map(str, sorted(indices)))})\.)")
+    return "|".join(patterns)
+
+
+def _whole(name: str) -> str:
+    """A pattern of all Linears of one kind of blocks."""
+    return rf"^{name}\."
+
+
+def _indices(selection: str, count: int) -> set[int]:
+    if selection == "all":
+        return set(range(count))
+    found: set[int] = set()
+    for part in [] if selection in ("none", "") else selection.split(","):
+        first, dash, last = part.partition("-")
+        found |= set(range(int(first), int(last if dash else first) + 1))
+    if not found <= set(range(count)):
+        raise ValueError(selection)
+    return found

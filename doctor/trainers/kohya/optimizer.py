@@ -1,0 +1,126 @@
+"""The optimizer and the learning rate of kohya's trainers in the runner's words."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ...model import Run
+from .starts import Options
+
+Reason = tuple[str, str]
+# The optimizer of the same updates. Paged ones keep their state elsewhere.
+OPTIMIZERS = {
+    **dict.fromkeys(("adamw", "torch.optim.adamw", "pagedadamw", "pagedadamw32bit"), "adamw"),
+    **dict.fromkeys(("adamw8bit", "pagedadamw8bit", "bitsandbytes.optim.adamw8bit"), "adamw8bit"),
+    **dict.fromkeys(("lion8bit", "pagedlion8bit"), "lion8bit"),
+    **{name: name for name in ("lion", "prodigy", "adafactor")},
+}
+# ai-toolkit's eps is larger than that of the packages.
+WITH_EPS = ("adamw", "adamw8bit", "prodigy")
+_SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial")
+_MIN_LR = "cosine_with_min_lr"
+PROCESSES = "accelerate/num_processes"
+
+
+def optimizer_of(run: Run) -> str:
+    w = Options(run.settings)
+    if w.flag("use_8bit_adam"):
+        return "adamw8bit"
+    return "lion" if w.flag("use_lion_optimizer") else run.optimizer
+
+
+def optimizer_settings(run: Run) -> dict[str, Any]:
+    """With the defaults of the packages where those of the runner are others. Raises ValueError, SyntaxError."""
+    name = OPTIMIZERS.get(optimizer_of(run), "")
+    written = {key: ast.literal_eval(value) for key, value in run.optimizer_settings.items()}
+    given: dict[str, Any] = {"eps": 1e-8} if name in WITH_EPS else {}
+    if name == "adafactor":
+        given = {"scale_parameter": True}
+    return {**given, **written}
+
+
+def refused_rates(run: Run) -> Iterator[Reason]:
+    name = optimizer_of(run)
+    if name not in OPTIMIZERS:
+        yield (
+            "optimizer",
+            f"optimizer_type {name} is not supported; use {', '.join(dict.fromkeys(OPTIMIZERS.values()))}",
+        )
+    try:
+        settings = optimizer_settings(run)
+    except (ValueError, SyntaxError):
+        yield "optimizer_settings", "The optimizer_args are no Python values"
+        return
+    if name == "adafactor" and settings.get("relative_step", True):
+        yield (
+            "optimizer",
+            "Adafactor finds its own rate where optimizer_args lack relative_step=False, which is not supported",
+        )
+    yield from _schedule(run)
+
+
+def _schedule(run: Run) -> Iterator[Reason]:
+    w = Options(run.settings)
+    if w.text("", "lr_scheduler_type"):
+        yield "lr_scheduler_type", f"lr_scheduler_type {w.text('', 'lr_scheduler_type')} is not supported"
+    if run.scheduler_settings or w.raw("lr_scheduler_args"):
+        yield "scheduler_settings", "lr_scheduler_args are not supported"
+    cycles = w.number(1, "lr_scheduler_num_cycles")
+    if run.scheduler not in _SCHEDULES and not (run.scheduler == _MIN_LR and cycles == 1):
+        yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join((*_SCHEDULES, _MIN_LR))}"
+    if run.scheduler == _MIN_LR and w.raw("lr_scheduler_min_lr_ratio") is None:
+        yield "scheduler", f"lr_scheduler {_MIN_LR} needs lr_scheduler_min_lr_ratio"
+    warmup = _warmup(w)
+    if warmup is None:
+        yield (
+            "lr_warmup_steps",
+            f"lr_warmup_steps {w.raw('lr_warmup_steps')} is neither a whole number nor a share below 1",
+        )
+    elif warmup and run.scheduler == "constant":
+        yield "lr_warmup_steps", "lr_scheduler constant has no warm-up; write constant_with_warmup"
+
+
+def with_rates(run: Run) -> Run:
+    w = Options(run.settings)
+    name = OPTIMIZERS.get(optimizer_of(run), optimizer_of(run))
+    warmup = _warmup(w) or 0
+    if warmup >= 1:  # accelerate advances the schedule once for each process
+        warmup = max(1, warmup / run.setting(PROCESSES, 1))
+    settings: dict[str, Any] = {"num_warmup_steps": warmup} if run.scheduler != "constant" else {}
+    if run.scheduler == "cosine_with_restarts":
+        settings["num_cycles"] = w.whole(1, "lr_scheduler_num_cycles")
+    if run.scheduler == "polynomial":
+        settings["power"] = w.number(1.0, "lr_scheduler_power")
+        whole = w.number(2e-6, "learning_rate")
+        if run.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
+            settings["lr_end"] = 1e-7 * run.learning_rate / whole
+    if run.scheduler == _MIN_LR:
+        settings["eta_min"] = run.learning_rate * w.number(0.0, "lr_scheduler_min_lr_ratio")
+    return replace(
+        run,
+        optimizer=name,
+        optimizer_settings=optimizer_settings(run),
+        scheduler="cosine" if run.scheduler == _MIN_LR else run.scheduler,
+        scheduler_settings=settings,
+    )
+
+
+def _warmup(w: Options) -> float | None:
+    """Steps, or a share of them below 1; None for what is neither, of which the trainer makes far too many."""
+    value = w.raw("lr_warmup_steps")
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        share = value.endswith("%")
+        try:
+            number = float(value.removesuffix("%")) / (100 if share else 1)
+        except ValueError:
+            return None
+        whole = number.is_integer() and number > 0 and not share
+        return number if 0 <= number < 1 else int(number) if whole else None
+    if isinstance(value, float):
+        return value if 0 <= value < 1 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

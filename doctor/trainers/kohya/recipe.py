@@ -1,0 +1,242 @@
+"""What zdoctor's own runner makes of runs of sd-scripts and musubi-tuner: obeyed, without effect, or refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ...configs.defaults import same, short
+from ...configs.written import with_leaves
+from ...model import Run, Schema, Value
+from ...model.cards import CHOSEN
+from .datasets import Folders, Own, refused_sets, with_sets
+from .names import METADATA, OBEYED
+from .network import DROPOUTS, SCRIPTS, left_out, plus_of, refused_network
+from .optimizer import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rates, with_rates
+from .starts import Options
+from .timesteps import drawn, embedded_guidance, loss_of, refused_noise
+
+# Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
+_BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
+_LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
+
+
+def refusals(run: Run, schema: Schema) -> list[str]:
+    """Why the runner must not train this run, a sentence each with its place; empty when it may."""
+    found = list(_script(run)) or [
+        *_options(run, schema),
+        *refused_network(run),
+        *_model(run),
+        *_updates(run),
+        *refused_rates(run),
+        *refused_noise(run),
+        *refused_sets(run),
+    ]
+    return list(dict.fromkeys(f"{what}{_line(run, name)}." for name, what in found))
+
+
+def _line(run: Run, name: str) -> str:
+    where = run.where(name)
+    return "" if where.line is None else f" ({where.path}:{where.line})"
+
+
+def _script(run: Run) -> Iterator[Reason]:
+    if run.process_type == "datasets":
+        yield "datasets", "This file holds datasets only; name the config or script that starts the training"
+    elif run.architecture == "chroma":
+        yield "model_type", "Chroma is not supported"
+    elif not run.process_type:
+        module = Options(run.settings).text("that is not written", "network_module")
+        known = " or ".join(dict.fromkeys(SCRIPTS.values()))
+        yield "network_module", f"network_module {module} is not supported; use {known}"
+    elif run.process_type not in SCRIPTS:
+        yield "network_module", f"Trainings by {run.process_type} are not supported; these are: {', '.join(SCRIPTS)}"
+
+
+def _options(run: Run, schema: Schema) -> Iterator[Reason]:
+    for key, value in run.settings.items():
+        leaf = _LEAF.fullmatch(key)
+        name = leaf[1] if leaf else ""
+        if not name or name in OBEYED or name.isdigit():
+            continue
+        known = schema.key(name, run.process_type)
+        if same(value.value, known.default if known is not None else None):
+            continue
+        yield key, f"{name} {short(value.value)} is not supported; leave it out"
+
+
+def _model(run: Run) -> Iterator[Reason]:
+    w = Options(run.settings)
+    if run.trainer == "sd-scripts" and not w.flag("network_train_unet_only"):
+        yield (
+            "network_train_unet_only",
+            "Without network_train_unet_only CLIP-L is trained, too, which is not supported; with that option the "
+            "transformer alone is trained",
+        )
+    weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
+    several = isinstance(weights, list) and len(weights) > 1
+    if weights and (run.architecture != "zimage" or several):
+        yield "base_weights", "base_weights of Flux, or several of them, are not supported"
+    elif weights and any(str(one) not in ("1", "1.0") for one in (factors if isinstance(factors, list) else [])):
+        yield "base_weights_multiplier", "base_weights_multiplier is not supported; leave it at 1"
+
+
+def _updates(run: Run) -> Iterator[Reason]:
+    w = Options(run.settings)
+    if not run.dtype:
+        yield "dtype", "mixed_precision is not written, so accelerate's own settings would decide; write it"
+    both = w.whole(0, "save_every_n_epochs", "save_n_epoch_ratio") and w.whole(0, "save_every_n_steps")
+    if both and w.whole(0, "save_last_n_steps", "save_last_n_epochs"):
+        yield (
+            "save_every_n_epochs",
+            "Saves of epochs beside save_every_n_steps cannot be limited; leave save_last_n_… out",
+        )
+    if w.whole(0, "save_n_epoch_ratio") and not w.whole(0, "max_train_epochs"):
+        yield "save_n_epoch_ratio", "save_n_epoch_ratio without max_train_epochs is not supported"
+    if w.whole(512, "t5xxl_max_token_length") != 512:
+        yield "t5xxl_max_token_length", "Another t5xxl_max_token_length than 512 is not supported"
+    if w.text("", "log_with") in ("wandb", "all") and w.text("", "wandb_api_key"):
+        yield "wandb_api_key", "wandb_api_key is not read; type wandb login, and leave it out"
+
+
+def as_trained(run: Run, folders: Folders) -> Run:
+    """The run in the runner's words; `folders` gives the names in the folder that holds the numbered ones."""
+    w = Options(run.settings)
+    run = with_sets(with_rates(run), folders)
+    settings = dict(run.settings)
+
+    def put(key: str, value: Any, source: str) -> None:
+        written = run.written(source)
+        made = Value(value, run.where(source), 0, 0) if written is None else replace(written, value=value)
+        settings.update(with_leaves(key, made))
+
+    alpha = run.alpha or float(run.rank)  # no alpha is as much as the rank
+    put("network/scale", alpha / run.rank if run.rank else 1.0, "alpha")
+    if w.text("", "network_weights"):
+        put("network/network_weights", w.text("", "network_weights"), "network_weights")
+    put("network/left_out", left_out(run), "network_args")
+    put("network/plus", plus_of(w.pairs("network_args")), "network_args")
+    words = w.pairs("network_args")
+    for name in DROPOUTS:
+        put(f"network/{name}", float(words.get(name, 0)), "network_args")
+    put("network/dropout", w.number(0.0, "network_dropout"), "network_dropout")
+    put("train/drawn", drawn(run), "timestep_type")
+    put("train/cfg_scale", embedded_guidance(run), "guidance_scale")
+    put("train/grad_clip_method", "norm", "max_grad_norm")
+    put("train/reg_weight", w.number(1.0, "prior_loss_weight"), "prior_loss_weight")
+    put("train/masked_prompts", w.flag("apply_t5_attn_mask"), "apply_t5_attn_mask")
+    put("train/unbalanced_masks", True, "masked_loss")
+    put("train/literal_captions", True, "datasets")
+    put("train/latent_middle", run.architecture == "zimage", "datasets")
+    swapped = w.whole(0, "blocks_to_swap")
+    if swapped > 0:
+        share = min(1.0, swapped / _BLOCKS.get(run.architecture or "", 38))
+        put("model/layer_offloading", True, "blocks_to_swap")
+        put("model/layer_offloading_transformer_percent", share, "blocks_to_swap")
+    epochs = w.whole(0, "max_train_epochs")
+    if epochs > 0:
+        put("train/epochs", epochs, "steps")
+    if (every := _epochs_between_saves(w, epochs)) > 0:
+        put("save/save_every_epochs", every, "save_every_n_epochs")
+    painted = w.whole(0, "sample_every_n_epochs")
+    if painted > 0:
+        put("sample/sample_every_epochs", painted, "sample_every_n_epochs")
+    if w.text("", "log_with") in ("wandb", "all"):
+        put("logging/use_wandb", True, "log_with")
+        put("logging/project_name", w.text("network_train", "log_tracker_name"), "log_tracker_name")
+        put("logging/run_name", w.text(run.name, "wandb_run_name"), "wandb_run_name")
+        put("logging/log_every", 1, "log_with")
+    return replace(
+        run,
+        output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
+        alpha=alpha,
+        network_type="lora",
+        steps=0 if epochs > 0 else run.steps,
+        # each process of the trainer has a batch of its own
+        gradient_accumulation=run.gradient_accumulation * run.setting(PROCESSES, 1),
+        gradient_checkpointing=run.gradient_checkpointing or swapped > 0,
+        text_encoder_quantization=run.text_encoder_quantization if run.trainer == "musubi-tuner" else None,
+        timestep_type="drawn",
+        loss_type=loss_of(run),
+        cache_text_embeddings=True,
+        keep_saves=_kept(w, run.save_every, every),
+        disable_sampling=not (run.sample_every > 0 or painted > 0 or w.flag("sample_at_first")),
+        skip_first_sample=not w.flag("sample_at_first"),
+        metadata={key: w.text("", name) for name, key in METADATA.items() if w.text("", name)},
+        settings=settings,
+    )
+
+
+def _joined(folder: str, name: str) -> str:
+    return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
+
+
+def _epochs_between_saves(w: Options, epochs: int) -> int:
+    ratio = w.whole(0, "save_n_epoch_ratio")
+    return max(1, epochs // ratio) if ratio > 0 else w.whole(0, "save_every_n_epochs")
+
+
+def _kept(w: Options, steps: int, epochs: int) -> int:
+    """How many of the saves stay (0: all); save_last_n_steps counts in steps, save_last_n_epochs in saves."""
+    if steps > 0:
+        last = w.whole(0, "save_last_n_steps")
+        return last // steps + 1 if last > 0 else 0
+    return w.whole(0, "save_last_n_epochs") if epochs > 0 else 0
+
+
+def differences(run: Run) -> list[str]:
+    """What the runner does in its own way, none of it written in the config; `run` is not refused."""
+    w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
+    own = [Own(run, dataset) for dataset in run.datasets]
+    fused = "" if run.architecture == "zimage" else "covers query, key and value each on its own, and "
+    made = [
+        f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
+        f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
+        "pictures are turned as their EXIF data say, and made smaller by Lanczos",
+    ]
+    if musubi and run.timestep_type != "sigma":
+        made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
+    if not musubi and run.dtype == "bf16":
+        made.append(
+            "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
+        )
+    if run.architecture == "zimage":
+        made.append("prompts and pictures are filled up to multiples of 32 tokens, as the model was published")
+    if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
+        made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
+    if run.architecture != "zimage":
+        made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
+    if run.adapter:
+        made.append("samples are painted without base_weights")
+    if run.quantization is not None and not w.flag("fp8_scaled"):
+        made.append("float8 weights have a scale for each row")
+    if not musubi and "schnell" in (run.base_model or "").lower():
+        made.append("T5 gets 512 tokens (sd-scripts: 256 for schnell)")
+    if w.flag("full_bf16") or w.flag("full_fp16"):
+        made.append("the LoRA is trained in float32, which full_bf16 and full_fp16 would not")
+    if w.flag("use_32bit_attention"):
+        made.append("attention is computed as the rest is, not in 32 bits")
+    if run.batch_size > 1:
+        made.append("a batch that its size cannot fill is filled up with pictures of that size")
+    if (processes := run.setting(PROCESSES, 1)) > 1:
+        made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
+    if (cards := run.setting(CHOSEN)) is not None:
+        made.append(f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})")
+    if run.gradient_accumulation * processes > 1:
+        made.append("accumulation goes on over the end of an epoch")
+    if any(dataset.is_regularisation for dataset in run.datasets):
+        made.append("every other step is one of regularisation pictures, all of them in turns")
+    if any(one.flag("flip_aug") for one in own):
+        made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
+    if any(one.text("conditioning_data_dir") for one in own):
+        made.append("masks are cropped as their pictures are, not stretched to the bucket")
+    if any(one.flag("random_crop") for one in own):
+        made.append("each repeat of a picture has a crop of its own, the same in every epoch")
+    if run.architecture == "flux_kontext":
+        made.append("control images are stretched to their pictures' shape instead of cropped")
+    name = optimizer_of(run)
+    if name.startswith("paged"):
+        made.append(f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged")
+    return made

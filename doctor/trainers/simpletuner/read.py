@@ -1,0 +1,86 @@
+"""SimpleTuner's dialect: its options as JSON, TOML or shell variables, and the file of its datasets (bc8e6ab7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...configs.reading import MOST_RUNS, Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
+from ...configs.text import Lines
+from ...model import Config, Problem, Where
+from .datasets import datasets
+from .options import Options, from_mapping, from_variables
+from .run import run
+
+DATASETS = "multidatabackend.json"
+IS_DATASETS = "this is a file of datasets; check the config whose data_backend_config names it"
+_OF_SIMPLETUNER = "a SimpleTuner config is a mapping of options, such as model_family and model_type"
+
+
+def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
+    """One Run. The dataset file is found beside the config; without it the run has no datasets."""
+    if config.format not in ("json", "toml", "env"):
+        return wrong(config, "SimpleTuner reads files named .json, .toml or .env; by its name this is none of them.")
+    root = tree_of(config)
+    if isinstance(root, Problem):
+        return failed(config, root)
+    if isinstance(root.value, list):
+        return Reading(config, reason=IS_DATASETS)
+    if not isinstance(root.value, dict):
+        return wrong(config, f"The file holds one value, but {_OF_SIMPLETUNER}.")
+    lines = Lines(config.path, config.text)
+    config = replace(config, values=values_of(root, lines))
+    if config.format == "env":
+        options = from_variables(config.values)
+        if "model_family" not in options.settings and "model_type" not in options.settings:
+            return Reading(
+                config, reason="these variables only say how the trainer is started; its options are elsewhere"
+            )
+    else:
+        wrapped = isinstance(root.value.get("config"), dict) and "_metadata" in root.value
+        options = from_mapping(config.values, "/config" if wrapped else "")
+    if not options.settings:
+        return wrong(config, f"The file holds no option: {_OF_SIMPLETUNER}.")
+    backend = _beside(options.text("data_backend_config") or DATASETS, beside)
+    lycoris = _lycoris(options, beside)
+    config = replace(config, beside=tuple(file for file in (backend, lycoris) if file is not None))
+    return Reading(config, (run(config, options, backend, datasets(backend, options), lycoris),))
+
+
+def _beside(name: str, beside: Beside) -> Config | None:
+    """A JSON file that the config names, parsed; its `problem` says why it could not be."""
+    found = _find(name, beside)
+    if found is None:
+        return None
+    made = replace(text_of(found.path, found.data), trainer="SimpleTuner", format="json")
+    root = tree_of(made)
+    if isinstance(root, Problem):
+        return replace(made, problem=root)
+    if not isinstance(root.children, list):
+        shape = Problem("The file of datasets must be a list.", Where(made.path, 1, 1), "shape")
+        return replace(made, problem=shape)
+    if len(root.children) > MOST_RUNS * 8:
+        return replace(made, problem=Problem("The file holds far more datasets than any run has.", Where(made.path)))
+    return replace(made, values=values_of(root, Lines(made.path, made.text)))
+
+
+def _find(name: str, beside: Beside) -> Found | None:
+    """`config/examples/…` is also looked up among the examples that come with the trainer."""
+    found = beside(name)
+    for prefix in ("config/", "config/examples/"):
+        if found is None and name.startswith("config/examples/"):
+            found = beside(name.removeprefix(prefix))
+    return found
+
+
+def _lycoris(options: Options, beside: Beside) -> Config | None:
+    """The settings of the network, which lora_type: lycoris takes from a file of their own."""
+    name = options.text("lycoris_config")
+    found = _find(name, beside) if name and options.text("lora_type", "standard") == "lycoris" else None
+    if found is None:
+        return None
+    made = replace(text_of(found.path, found.data), trainer="SimpleTuner", format="json")
+    root = tree_of(made)
+    if isinstance(root, Problem):
+        return replace(made, problem=root)
+    return replace(made, values=values_of(root, Lines(made.path, made.text)))

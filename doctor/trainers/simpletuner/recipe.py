@@ -1,0 +1,240 @@
+"""What zdoctor's own runner makes of a SimpleTuner config: obeyed, without effect on what is learnt, or refused.
+
+The runner speaks of datasets and schedules in ai-toolkit's words, so a run is put into them before it starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ...configs.defaults import same, short
+from ...configs.written import with_leaves
+from ...model import Run, Schema, Value
+from .dataset_recipe import own_of, refused_sets
+from .datasets import bucket_sizes
+from .network import OBEYED as OF_NETWORK
+from .network import differences as differences_of_network
+from .network import network_of, refused_network
+from .optimizers import OBEYED as OF_OPTIMIZER
+from .optimizers import optimizer_of, rate_of, refused_optimizer
+from .options import Options
+from .run import KEYS
+
+_OBEYED = frozenset(
+    (
+        *(*KEYS.values(), *OF_OPTIMIZER, *OF_NETWORK),
+        *("model_type", "model_family", "model_flavour", "pretrained_transformer_model_name_or_path"),
+        *("base_model_default_dtype", "lr_warmup_steps", "caption_dropout_probability", "caption_strategy"),
+        *("resolution", "resolution_type", "minimum_image_size", "disable_assistant_lora", "output_dir", "use_ema"),
+        *("grad_clip_method", "report_to", "resume_from_checkpoint", "checkpointing_steps", "save_total_limit"),
+        *("validation_steps", "flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale"),
+        *("flow_use_uniform_schedule", "ema_update_interval", "ema_warmup_steps", "init_lora"),
+        *("aspect_bucket_alignment", "aspect_bucket_rounding"),
+        *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial and the waves look at them
+    )
+)
+# By their names here: the two last are SimpleTuner's own, of which lr_warmup_steps is half the period.
+_SCHEDULES = {
+    **{name: name for name in ("constant", "constant_with_warmup", "linear", "polynomial")},
+    **{name: f"simpletuner-{name}" for name in ("cosine", "sine")},
+}
+_FORMATS = ("no_change", "int8-torchao", "int8-quanto", "int8-sdnq", "fp8-quanto", "int4-quanto", "nf4-bnb")
+_HALF_PERIOD = 1000  # of cosine where no lr_warmup_steps are written
+# The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
+AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
+# Their updates are bounded by themselves: the trainer clips nothing for them.
+_UNCLIPPED = ("optimi-stableadamw", "prodigy")
+# how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt. Those of adam_…
+# count with DeepSpeed only, which trains no LoRA.
+_WITHOUT_EFFECT = re.compile(
+    r"(?:validation|validate|tracker|webhook|aws|disk_low|dynamo|sdnq|hub|model_card|ramtorch|group_offload|musubi"
+    r"|vae_(?:batch|cache|enable)|text_cache|debug|print|dataloader_prefetch|gradient_checkpointing|offload|nsfw|wan"
+    r"|main_process|logging|ltx2_validation|sdxl_validation|pixart_validation|deepfloyd_validation)_?\w*"
+    r"|cache_dir(?:_\w+)?|compress_disk_cache|quantize_via|num_eval_images|num_validation_images|skip_file_discovery"
+    r"|disable_bucket_pruning|strict_epoch_limit|allow_dataset_oversubscription|attention_mechanism|sageattention_usage"
+    r"|disable_benchmark|disable_tf32|enable_group_offload|enable_multiprocessing|fuse_qkv_projections|max_workers"
+    r"|i_know_what_i_am_doing|image_processing_batch_size|keep_vae_loaded|metadata_update_interval|modelspec_comment"
+    r"|preserve_data_backend_cache|read_batch_size|write_batch_size|text_encoder_batch_size|torch_num_threads"
+    r"|set_grads_to_none|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
+    r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
+    r"|ema_validation|eval_(?:steps_interval|epoch_interval|timesteps|loss_disable|dataset_pooling)|evaluation_type"
+    r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
+    r"|conditioning_multidataset_sampling"  # of several, which are refused
+    r"|maximum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
+)
+
+
+def refusals(run: Run, schema: Schema) -> list[str]:
+    """Why the runner must not train this run, a sentence each with its place; empty when it may."""
+    return [
+        f"{what}{'' if (where := run.where(name)).line is None else f' ({where.path}:{where.line})'}."
+        for name, what in (
+            *(*_options(run, schema), *_numbers(run)),
+            *(*refused_network(run), *refused_optimizer(run), *refused_sets(run)),
+        )
+    ]
+
+
+def _options(run: Run, schema: Schema) -> Iterator[tuple[str, str]]:
+    options = Options(run.settings)
+    for name in run.settings:
+        if "/" in name or name in _OBEYED or _WITHOUT_EFFECT.fullmatch(name):
+            continue
+        value, known = options.raw(name), schema.key(name)
+        default = known.default if known is not None else None
+        if (
+            value is None
+            or same(value, default)
+            or (not default and same(value, False))
+            or _default(run, name, value)
+        ):
+            continue
+        yield name, f"{name} {short(value)} is not supported; leave it out"
+
+
+def _default(run: Run, name: str, value: Any) -> bool:
+    """Whether it names the place where a part of the model is looked for anyway."""
+    if name == "pretrained_vae_model_name_or_path":
+        return str(value) in (run.base_model, run.extras_model)
+    return name == "pretrained_transformer_subfolder" and str(value).lower() in ("none", "transformer")
+
+
+def _numbers(run: Run) -> Iterator[tuple[str, str]]:
+    options = Options(run.settings)
+    if run.steps < 1 and _epochs(options) < 1:
+        yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
+    warmup = run.scheduler_settings.get("warmup_steps", 0)
+    if run.scheduler == "cosine_with_restarts":
+        what = "lr_scheduler cosine_with_restarts is not supported: SimpleTuner's stays at the learning rate"
+        yield "scheduler", f"{what}; write constant for that"
+    elif run.scheduler not in _SCHEDULES:
+        yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join(_SCHEDULES)}"
+    elif run.scheduler == "sine" and warmup < 1:
+        yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
+    if run.loss_type != "l2":
+        yield "loss_type", f"loss_type {run.loss_type} is not supported; use l2"
+    precision = options.text("base_model_precision", "no_change")
+    if precision not in _FORMATS:
+        yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
+    if not 0 < _step(run, options) <= 4096 or _step(run, options) % 16:
+        yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
+    if options.whole("ema_update_interval", 1) < 1:
+        yield "ema_update_interval", "ema_update_interval must be a whole number above 0"
+    if options.text("init_lora") and run.network_type == "lokr":
+        yield "init_lora", "init_lora with lora_type lycoris is not supported"
+    elif options.text("init_lora") and run.alpha != run.rank:
+        yield "init_lora", "init_lora with a lora_alpha other than lora_rank is not supported"
+    if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
+        yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
+
+
+def differences(run: Run) -> list[str]:
+    """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
+    made, options = list(differences_of_network(run)), Options(run.settings)
+    if run.batch_size > 1:
+        made.append("a batch that pictures of one size cannot fill is filled with some of them again")
+    name = optimizer_of(run)[0]
+    if run.optimizer == "prodigy":
+        made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
+    elif name != run.optimizer:
+        first = " (whose first twenty steps are smaller)" if run.optimizer == "adamw_bf16" else ""
+        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {run.optimizer}{first}")
+    if run.use_ema:
+        made.append("the saved LoRA is the average (SimpleTuner saves both)")
+    if options.text("init_lora") and options.raw("init_lora_step") is None:
+        made.append(
+            "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
+        )
+    if any(dataset.control_folders for dataset in run.datasets):
+        made.append("the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)")
+    if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
+        made.append("a caption file is one caption, also where it has several lines")
+    return made
+
+
+def as_trained(run: Run) -> Run:
+    """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
+    options = Options(run.settings)
+    settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
+    settings |= network_of(run)
+    if options.text("init_lora"):
+        start = run.settings["init_lora"]
+        settings["network/pretrained_lora_path"] = replace(start, value=options.text("init_lora"))
+    place = Value(None, run.where("rank"), 0, 0)
+    settings["train/literal_captions"] = replace(place, value=True)
+    if run.use_ema:
+        settings |= with_leaves("train/ema_ramp", replace(place, value=_ramp(options)))
+    settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
+    if run.steps < 1:
+        settings["train/epochs"] = replace(place, value=_epochs(options))
+    settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
+    if report := run.settings.get("report_to"):
+        project = options.text("tracker_project_name", "simpletuner-training")
+        settings["logging/report_to"] = report
+        settings["logging/log_every"] = replace(report, value=1)
+        settings["logging/project_name"] = replace(report, value=project)
+        settings["logging/run_name"] = replace(report, value=options.text("tracker_run_name", run.name))
+    for dataset in run.datasets:
+        own = own_of(run, dataset.key)
+        where = run.settings.get(f"{dataset.key}/crop", place)
+        sizes = bucket_sizes(own, options, _step(run, options))
+        settings[f"{dataset.key}/bucket_sizes"] = replace(where, value=sizes)
+        if dataset.control_folders:
+            named = run.settings.get(f"{dataset.key}/conditioning_data", where)
+            settings[f"{dataset.key}/control_path"] = replace(named, value=dataset.control_folders[0])
+        if own.flag("crop"):
+            random = own.text("crop_style", "random") == "random"
+            settings[f"{dataset.key}/random_crop"] = replace(where, value=random)
+    optimizer, optimizer_settings = optimizer_of(run)
+    return replace(
+        run,
+        optimizer=optimizer,
+        optimizer_settings=optimizer_settings,
+        learning_rate=rate_of(run),
+        scheduler=_SCHEDULES[run.scheduler],
+        scheduler_settings=_schedule(run, options),
+        timestep_type="drawn",
+        max_grad_norm=0.0 if run.optimizer in _UNCLIPPED else run.max_grad_norm,
+        loss_type="mse",
+        settings=settings,
+    )
+
+
+def _epochs(options: Options) -> int:
+    return options.whole("num_train_epochs", 1)
+
+
+def _schedule(run: Run, options: Options) -> dict[str, Any]:
+    if run.scheduler == "constant":  # which has no warm-up, whatever is written
+        return {}
+    warmup = run.scheduler_settings.get("warmup_steps", 0)
+    made: dict[str, Any] = {"num_warmup_steps": warmup}
+    if run.scheduler in ("cosine", "sine"):
+        return {"half_period": warmup if warmup > 0 else _HALF_PERIOD, "lr_end": options.number("lr_end", 4e-7)}
+    if run.scheduler == "polynomial":
+        made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
+    return made
+
+
+def _step(run: Run, options: Options) -> int:
+    """The pixels between sizes; for Flux SimpleTuner takes no other than 64."""
+    return 64 if run.architecture != "zimage" else options.whole("aspect_bucket_alignment", 64)
+
+
+def _ramp(options: Options) -> dict[str, Any]:
+    """When the average follows, and from when on with ema_decay alone."""
+    return {"interval": options.whole("ema_update_interval", 1), "warmup": options.whole("ema_warmup_steps", 0)}
+
+
+def _drawn(options: Options) -> dict[str, Any]:
+    """How noise levels are drawn; flow_schedule_auto_shift puts flow_schedule_shift aside (safety_check.py)."""
+    shift = options.number("flow_schedule_shift", 3.0)
+    uniform = options.flag("flow_use_uniform_schedule")
+    return {
+        "density": "uniform" if uniform else "logit_normal",
+        "spread": options.number("flow_sigmoid_scale", 1.0),
+        "shift": AUTO_SHIFT if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
+    }

@@ -1,1 +1,0 @@
-"""What the runner makes of SimpleTuner configs, part by part."""

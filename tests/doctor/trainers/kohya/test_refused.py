@@ -1,0 +1,145 @@
+"""What of a config of sd-scripts or musubi-tuner the runner refuses; nothing is passed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.trainers.kohya.names import APART, OBEYED, PARTS, TRANSLATED, UNREAD
+
+from .runs import SCRIPTS, run_of, said, schema_of
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"network_train_unet_only": ...}, "CLIP-L is trained, too"),
+        ({"model_prediction_type": ...}, "model_prediction_type sigma_scaled, which is the default,"),
+        ({"model_prediction_type": "additive"}, "model_prediction_type additive"),
+        ({"network_module": "networks.oft_flux"}, "networks.oft_flux"),
+        ({"network_args": ["rank_dropout=1"]}, "rank_dropout=1 is no number from 0 to below 1"),
+        ({"network_args": ["network_reg_dims=single=4"]}, "network_args network_reg_dims=single=4"),
+        ({"network_args": ["split_qkv=True"]}, "network_args split_qkv=True"),
+        ({"network_args": ["train_blocks=middle"]}, "none of Flux"),
+        ({"network_args": ["train_single_block_indices=3-40"]}, "none of Flux"),
+        ({"network_args": ["train_blocks=double", "train_double_block_indices=none"]}, "leave no block of Flux"),
+        ({"network_args": ["loraplus_lr_ratio=0"]}, "no number above 0"),
+        ({"network_args": ["loraplus_lr_ratio=inf"]}, "no number above 0"),
+        ({"network_args": ["loraplus_lr_ratio=4"], "optimizer_type": "Prodigy"}, "LoRA+ beside Prodigy"),
+        ({"dim_from_weights": True}, "dim_from_weights true"),
+        ({"base_weights": ["other.safetensors"]}, "base_weights"),
+        ({"optimizer_type": "DAdaptAdam"}, "optimizer_type dadaptadam"),
+        ({"optimizer_type": "Adafactor"}, "relative_step=False"),
+        ({"optimizer_args": ["weight_decay=a lot"]}, "no Python values"),
+        ({"lr_scheduler": "inverse_sqrt"}, "lr_scheduler inverse_sqrt"),
+        ({"lr_scheduler_type": "CosineAnnealingLR"}, "lr_scheduler_type CosineAnnealingLR"),
+        ({"lr_scheduler": "cosine", "lr_scheduler_args": ["last_epoch=3"]}, "lr_scheduler_args"),
+        ({"lr_scheduler": "constant", "lr_warmup_steps": 10}, "constant has no warm-up"),
+        ({"lr_scheduler": "cosine", "lr_warmup_steps": 100.0}, "lr_warmup_steps 100.0"),
+        ({"lr_scheduler": "cosine", "lr_warmup_steps": "inf"}, "lr_warmup_steps inf"),
+        ({"lr_scheduler": "cosine", "lr_warmup_steps": "nan"}, "lr_warmup_steps nan"),
+        ({"lr_scheduler": "cosine", "lr_warmup_steps": "-3"}, "lr_warmup_steps -3"),
+        ({"loss_type": "huber"}, "loss_type huber"),
+        ({"ip_noise_gamma": 0.1}, "ip_noise_gamma 0.1"),
+        ({"scale_weight_norms": 1.0}, "scale_weight_norms 1.0"),
+        ({"resume": "state"}, "resume state"),
+        ({"t5xxl_max_token_length": 256}, "t5xxl_max_token_length"),
+        ({"validation_split": 0.1}, "validation_split 0.1"),
+        ({"deepspeed": True}, "deepspeed true"),
+        ({"huggingface_repo_id": "me/lora"}, "huggingface_repo_id me/lora"),
+        (
+            {"save_every_n_steps": 10, "save_every_n_epochs": 1, "save_last_n_epochs": 2},
+            "Saves of epochs beside save_every_n_steps",
+        ),
+        ({"save_model_as": "ckpt"}, "save_model_as ckpt"),
+        ({"log_with": "wandb", "wandb_api_key": "s3cret"}, "wandb_api_key is not read"),
+        ({"network_dimm": 8}, "network_dimm 8"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], words: str) -> None:
+    found = said(run_of(options=options))
+    assert words in found and "s3cret" not in found
+    assert "(c.toml:" in found or ... in options.values()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timestep_sampling": "qinglong_flux"}, "timestep_sampling qinglong_flux"),
+        ({"weighting_scheme": "cosmap"}, "weighting_scheme cosmap"),
+        ({"num_timestep_buckets": 8}, "num_timestep_buckets 8"),
+        ({"min_timestep": 800, "max_timestep": 200}, "min_timestep and max_timestep"),
+        ({"network_module": "networks.lokr"}, "network_module networks.lokr"),
+        ({"network_args": ["exclude_patterns=['.*']"]}, "exclude_patterns"),
+        ({"network_args": ["loraplus_unet_lr_ratio=4"]}, "loraplus_unet_lr_ratio=4"),  # which it does not look at
+        ({"base_weights": ["a.safetensors"], "base_weights_multiplier": [0.5]}, "base_weights_multiplier"),
+        ({"mixed_precision": ...}, "mixed_precision is not written"),
+        ({"show_timesteps": "image"}, "show_timesteps image"),
+    ],
+)
+def test_what_is_refused_of_musubi(options: dict[str, Any], words: str) -> None:
+    assert words in said(run_of("zimage_train_network", options))
+
+
+@pytest.mark.parametrize(
+    ("of_subset", "words"),
+    [
+        ({"shuffle_caption": True}, "shuffle_caption true"),
+        ({"color_aug": True}, "color_aug true"),
+        ({"caption_prefix": "photo of"}, "caption_prefix photo of"),
+        ({"caption_tag_dropout_rate": 0.1}, "caption_tag_dropout_rate 0.1"),
+        ({"enable_wildcard": True}, "enable_wildcard true"),
+        ({"face_crop_aug_range": [1.0, 2.0]}, "face_crop_aug_range"),
+        ({"metadata_file": "m.json"}, "metadata_file m.json"),
+        ({"conditioning_data_dir": "/masks"}, "conditioning_data_dir counts beside masked_loss only"),
+    ],
+)
+def test_what_is_refused_of_a_subset(of_subset: dict[str, Any], words: str) -> None:
+    found = said(run_of(of_subset=of_subset))
+    assert words in found and "d.toml:" in found
+
+
+@pytest.mark.parametrize(
+    ("script", "of_set", "words"),
+    [
+        ("flux_train_network", {"resolution": [500, 768]}, "500 x 768"),
+        ("flux_train_network", {"resolution": ...}, "has no resolution"),
+        ("flux_train_network", {"network_multiplier": 0.5}, "network_multiplier 0.5"),
+        ("zimage_train_network", {"image_directory": ..., "image_jsonl_file": "a.jsonl"}, "image_jsonl_file a.jsonl"),
+        ("zimage_train_network", {"multiple_target": True}, "multiple_target true"),
+        ("flux_kontext_train_network", {"control_directory": ...}, "control_directory of each dataset"),
+        ("flux_kontext_train_network", {"no_resize_control": True}, "no_resize_control true"),
+    ],
+)
+def test_what_is_refused_of_a_dataset(script: str, of_set: dict[str, Any], words: str) -> None:
+    assert words in said(run_of(script, of_set=of_set))
+
+
+def test_a_musubi_dataset_needs_its_captions() -> None:
+    assert "caption_extension" in said(run_of("zimage_train_network", general={"caption_extension": ...}))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_nothing_that_the_trainer_reads_is_passed_over(script: str) -> None:
+    """Every setting of the trainer's schema is of one kind; what is of none is refused by name."""
+    kinds = (TRANSLATED, PARTS, APART, UNREAD)
+    assert sum(map(len, kinds)) == len(OBEYED)
+    run = run_of(script)
+    schema = schema_of(run)
+    of_sets = {
+        name for place in ("general", "datasets/*", "datasets/*/subsets/*") for name in schema.section(place) or {}
+    }
+    refused = sorted({*(schema.section("", script) or {}), *of_sets} - OBEYED)
+    assert len(refused) > 10
+    found = said(run_of(script, dict.fromkeys(refused, "7.25")))
+    for name in refused:
+        assert f"{name} 7.25 is not supported" in found
+    sound = ("lr", "loss", "noise", "timestep", "dropout", "weight", "caption", "aug", "alpha")
+    unread = {name for name in APART | UNREAD if any(word in name.split("_") for word in sound)}
+    # of these, the scripts look at none for Flux and Z-Image, or only beside a setting that is refused
+    assert unread == {
+        *("adaptive_noise_scale", "caption_separator", "debiased_estimation_loss", "ip_noise_gamma_random_strength"),
+        *("multires_noise_discount", "multires_noise_iterations", "noise_offset", "noise_offset_random_strength"),
+        *("scale_v_pred_loss_like_noise_pred", "text_encoder_lr", "v_pred_like_loss"),
+    }

@@ -1,0 +1,61 @@
+"""The Linears that flux_lora_target names are trained, as PEFT finds them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.families.network import left_out
+from zdoctor.doctor.train.base.load import build_empty
+from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.translate import differences
+from zdoctor.tests.doctor.train.conftest import flux
+
+from .runs import run_of, said, trained
+
+__all__ = ["flux"]
+CONTEXT = {"attn.add_k_proj", "attn.add_q_proj", "attn.add_v_proj", "attn.to_add_out"}
+ALL = CONTEXT | {"attn.to_k", "attn.to_q", "attn.to_v", "attn.to_out.0"}
+CONTEXT_FFS = {"ff_context.net.0.proj", "ff_context.net.2"}
+FFS = CONTEXT_FFS | {"ff.net.0.proj", "ff.net.2", "proj_mlp", "proj_out"}
+NORMS = {"norm.linear", "norm1.linear", "norm1_context.linear"}
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        # get_lora_target_layers of flux/model.py (bc8e6ab7)
+        ("all", ALL),
+        ("context", CONTEXT),
+        ("context+ffs", CONTEXT | CONTEXT_FFS),
+        ("all+ffs", ALL | FFS),
+        ("ai-toolkit", ALL | FFS | NORMS),
+    ],
+)
+def test_the_linears_of_flux(flux: Path, target: str, names: set[str]) -> None:
+    written = {"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target}
+    covered = targets(build_empty(flux / "transformer"), left_out(trained(written)))
+    assert {name.split(".", 2)[2] for name in covered} == names
+
+
+@pytest.mark.parametrize(("target", "blocks"), [("tiny", [7, 20]), ("nano", [7])])
+def test_single_blocks_of_flux(target: str, blocks: list[int]) -> None:
+    pattern = left_out(trained({"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target}))
+    names = [f"single_transformer_blocks.{block}.proj_out" for block in range(38)]
+    assert [name for name in names if not re.search(pattern, name)] == [names[block] for block in blocks]
+
+
+@pytest.mark.parametrize("target", ["all+ffs+embedder", "controlnet", "mine"])
+def test_other_targets_are_refused(target: str) -> None:
+    why = said({"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target})
+    assert f"flux_lora_target {target} is not supported; use all, context" in why
+
+
+def test_targets_of_flux_say_nothing_of_z_image() -> None:
+    assert left_out(trained({"flux_lora_target": "nano"})) == left_out(trained())
+
+
+def test_fused_projections_are_told() -> None:
+    assert "one for all three" in " ".join(differences(run_of({"fuse_qkv_projections": True})))
