@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..families.loading import OWN
+from .trainers import OWN
 from .facts import Gpu
 from .run import Run
 from .unknown import Unknown

@@ -132,7 +132,7 @@ class PartFile:
     trainer has for it in its source.
 
     `when` is the option without which the training itself does not need it, "" for a part that is always opened;
-    `loose` says that a folder or a hub id will do as well.
+    `loose` says that a folder or a hub id will do as well, `either` that a VAE may have diffusers' layout, too.
     """
 
     name: str
@@ -141,6 +141,7 @@ class PartFile:
     config: Mapping[str, Any]
     when: str = ""
     loose: bool = False
+    either: bool = False
 
 
 @dataclass(frozen=True)
