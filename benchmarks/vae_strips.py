@@ -12,7 +12,7 @@ import sys
 import torch
 from diffusers import AutoencoderKL
 
-from zdoctor.doctor.families.part_files import VAE
+from zdoctor.doctor.families.components.autoencoder_kl import VAE
 from zdoctor.doctor.train.encode import strips
 from zdoctor.tests.doctor.train.encode.test_strips import peak
 

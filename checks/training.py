@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..doctor.families import family_of
 from ..doctor.families.loading import OTHERS, OWN
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
@@ -15,12 +16,8 @@ _BRAIN = ("bf16", "bfloat16")
 
 def _turbo(run: Run) -> bool:
     """Whether the base model is the distilled Z-Image-Turbo, by the words of the config."""
-    if run.architecture != "zimage" or run.variant == "deturbo":
-        return False
-    name = (run.base_model or "").lower().replace("_", "-")
-    if "de-turbo" in name or "deturbo" in name:
-        return False
-    return run.variant == "turbo" or "turbo" in name
+    distilled = family_of(run.architecture).distilled
+    return distilled is not None and distilled.is_meant(run.base_model or "", run.variant)
 
 
 @rule("TRN001", "warning", "no-latent-cache", trainers=("ai-toolkit",))
@@ -97,7 +94,7 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
     Signature: loss is nan
     """
-    if run.kind in ("lora", "finetune") and run.architecture in ("zimage", "zimage_l2p") and run.dtype in _HALF:
+    if run.kind in ("lora", "finetune") and family_of(run.architecture).overflows and run.dtype in _HALF:
         yield found(
             run.where("dtype"),
             "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",

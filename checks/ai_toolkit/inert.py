@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ...doctor.families.loading import NEVER_OFFLOADED
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
 from ..config.keys import TRANSFORMERS
@@ -137,7 +137,7 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
             value = run.setting(key)
             if value not in (None, "", False, {}, 16):
                 yield inert(key, "the Z-Image loader never reads it")
-    if run.setting("model/layer_offloading") and architecture in NEVER_OFFLOADED:
+    if run.setting("model/layer_offloading") and not family_of(architecture).ai_toolkit.offloads:
         yield inert(
             "model/layer_offloading",
             "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
 from . import TRAINERS, number, trains
@@ -96,10 +97,10 @@ def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
     Upstream: musubi-tuner docs/zimage.md (30c658c4)
     Signature: None; pictures at 8 steps become blurred.
     """
-    if run.architecture != "zimage" or run.kind != "lora" or run.adapter is not None:
+    distilled = family_of(run.architecture).distilled
+    if distilled is None or run.kind != "lora" or run.adapter is not None:
         return
-    name = (run.base_model or "").lower().replace("_", "-")
-    if "turbo" in name and "de-turbo" not in name and "deturbo" not in name:
+    if distilled.is_meant(run.base_model or ""):
         yield found(
             run.where("base_model"),
             "{model} is a distilled model by its name, and it is trained without its adapter (--base_weights).",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
 from ..ai_toolkit.inert import without_effect
@@ -92,12 +93,10 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
     Upstream: SimpleTuner simpletuner/helpers/models/z_image/model.py
     Signature: None; samples at 8 steps become blurred as the training goes on.
     """
-    name = text(run, "pretrained_model_name_or_path").lower().replace("_", "-")
-    if run.architecture != "zimage" or run.kind != "lora" or run.adapter is not None or run.variant == "deturbo":
+    distilled = family_of(run.architecture).distilled
+    if distilled is None or run.kind != "lora" or run.adapter is not None:
         return
-    if "turbo" not in name and run.variant != "turbo":
-        return
-    if "de-turbo" in name or "deturbo" in name:
+    if not distilled.is_meant(text(run, "pretrained_model_name_or_path"), run.variant):
         return
     off = on(run, "disable_assistant_lora")
     yield found(

@@ -1,4 +1,4 @@
-"""Trainers that take each part of a model from a file of its own: which option names which part, and what is built."""
+"""Trainers that take each component of a model from a file of its own: which option names which."""
 
 from __future__ import annotations
 

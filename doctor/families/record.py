@@ -128,10 +128,12 @@ class Distilled:
     restored: tuple[str, ...]
     adapter: str
 
-    def is_meant(self, name: str) -> bool:
-        """Whether a model of this name or path is the distilled one."""
+    def is_meant(self, name: str, variant: str | None = None) -> bool:
+        """Whether a model of this name or path, or a variant, is the distilled one."""
         plain = name.lower().replace("_", "-")
-        return self.word in plain and not any(word in plain for word in self.restored)
+        if variant in self.restored or any(word in plain for word in self.restored):
+            return False
+        return variant == self.word or self.word in plain
 
 
 @dataclass(frozen=True)
@@ -215,9 +217,9 @@ class Family:
     SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
     `lora_names` is a pattern of the names in a LoRA that is read back, `lora_prefix` what a LoRA's file writes before
     the name of a Linear, `base_version` what other programs find in its ss_base_model_version; `lokr` says that
-    diffusers opens a LoKr. `blocks` are the lists of blocks that may be checkpointed or moved one by one, in the order
-    in which they run; a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`, too), and those
-    of `quantized_blocks` are quantized. `edits` says that a control image is given, `guided` that guidance is a number
+    diffusers opens a LoKr. `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their
+    order; a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`, too), and those of
+    `quantized_blocks` are quantized. `edits` says that a control image is given, `guided` that guidance is a number
     the model takes, so that no second pass with the negative prompt is needed, `overflows` that its activations are
     too large for float16. `scheduler` is the config of diffusers' scheduler for a transformer's config.
     `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in

@@ -20,8 +20,8 @@ Linears = Mapping[str, tuple[int, int]]
 def target_linears(
     class_name: str | None, config: Mapping[str, Any], left_out: str = "", *, refiners: bool = False
 ) -> Linears | None:
-    """(out, in) by name of the Linears that the runner trains a LoRA on: all of the main blocks, with
-    `refiners` those before them too, but those in whose name the pattern `left_out` is found. None where the transformer is not known.
+    """(out, in) by name of the Linears that the runner trains a LoRA on: all of the main blocks, and of the
+    `refiners` before them, but those in whose name `left_out` is found. None where the transformer is not known.
     """
     shapes = needed_tensors(class_name or "", config)
     if shapes is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
+from ..families import family_of
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from .bytes import WIDTHS, state_bytes
@@ -83,10 +84,10 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     if not paints:
         return
     wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
-    # Flux takes the guidance itself; of Z-Image two pictures are drawn
-    guided = 2 if run.architecture == "zimage" and any(s.guidance > 1 for s in run.samples) else 1
+    # what takes no guidance itself draws two pictures
+    guided = 2 if not family_of(run.architecture).guided and any(s.guidance > 1 for s in run.samples) else 1
     tokens = guided * (tokens_of(sizes, wide, high) + text)
-    drawing = int(sizes.kind.moment * width * sizes.width * tokens)
+    drawing = int(sizes.figures.moment * width * sizes.width * tokens)
     if on_mps(run) and not card:
         drawing += scores_of(replace(run, batch_size=guided), sizes, tokens // guided, card)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)

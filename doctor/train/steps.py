@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 
+from ..families import family_of as record_of
 from ..model.run import Run
 from .allocator import free_memory
 from .data.items import Item
@@ -256,7 +257,7 @@ def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, 
         return
     run = trainer.run
     dtype = getattr(torch, DTYPES[run.save_dtype])
-    base = trainer.objective.family.VERSIONS[run.architecture or ""]
+    base = record_of(run.architecture).base_version
     write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, base))
     write_state(state_file(output, run.name), trainer.state(identity, held))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...families.loading import EDITING
+from ...families import family_of
 from ...model.run import Run, SamplePrompt
 from ..allocator import free_memory
 from ..data.items import Item, with_trigger
@@ -104,7 +104,7 @@ class Preview:
 
 def sample_controls(run: Run, divisor: int) -> list[Item | None]:
     """For each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = previews(run) and run.architecture in EDITING
+    edits = previews(run) and family_of(run.architecture).edits
     return [_control(prompt, divisor) if edits and prompt.control else None for prompt in run.samples]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...families import family_of
 from ...families.network import lokr_rank
 from ...model.run import Run
 from .names import KINDS, SHIFTS
-from .neutral import FLUX
 
 
 def explain(run: Run) -> Iterator[str]:
@@ -19,7 +19,7 @@ def explain(run: Run) -> Iterator[str]:
             f"alpha {run.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with alpha = rank = "
             f"{run.rank}."
         )
-    if run.network_type == "lokr" and run.architecture in FLUX:
+    if run.network_type == "lokr" and not family_of(run.architecture).lokr:
         yield "diffusers (0.42.1 tried) opens no LoKr of Flux; see that what you paint with does."
     if run.scheduler == "linear" and not {"start_factor", "end_factor"} & set(run.scheduler_settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
@@ -27,7 +27,7 @@ def explain(run: Run) -> Iterator[str]:
         yield "total_iters counts here; ai-toolkit puts the steps of the run in its place."
     if run.timestep_type == "weighted":
         yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
-    if run.timestep_type in SHIFTS and run.architecture == "flux_kontext":
+    if run.timestep_type in SHIFTS and family_of(run.architecture).ai_toolkit.more_cells:
         yield "timestep_type shift counts a picture's cells as the pipeline does (ai-toolkit: four times as many)."
     if run.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
         yield f"noise_scheduler {run.noise_scheduler} has no meaning for this model: flow matching is used."

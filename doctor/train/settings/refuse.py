@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...configs.defaults import short
-from ...families.loading import EDITING, TRAINED
+from ...families import family_of, trained
 from ...families.network import lokr_factor, lokr_rank
 from ...model.run import Dataset, Run
 from .limits import limits
@@ -36,8 +36,6 @@ from .neutral import (
     CONTROL_PATHS,
     CONTROL_SETTINGS,
     DATASET_SWITCHES,
-    FLUX,
-    FLUX_SWITCHES,
     NEUTRAL,
     OF_DATASETS,
     SWITCHES,
@@ -62,8 +60,8 @@ def _line(run: Run, name: str) -> str:
 def _model(run: Run) -> Iterator[Reason]:
     if run.kind != "lora":
         yield "kind", f"This runner trains LoRAs, but the config asks for {_kind(run)}"
-    if run.architecture not in TRAINED:
-        known = ", ".join(TRAINED)
+    if run.architecture not in trained():
+        known = ", ".join(trained())
         yield "architecture", f"The architecture {run.architecture or 'unknown'} is not supported; these are: {known}"
 
 
@@ -214,7 +212,7 @@ def _datasets(run: Run) -> Iterator[Reason]:
 
 
 def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
-    edits = run.architecture in EDITING
+    edits = family_of(run.architecture).edits
     if dataset.controls:
         yield dataset.key, "Making control images (controls) is not supported"
     if edits and len(dataset.control_folders) > 1:
@@ -243,7 +241,7 @@ def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
 
 def _lacking(run: Run) -> Iterator[Reason]:
     """What the runner does not have, by the tables."""
-    switches = {**SWITCHES, **(FLUX_SWITCHES if run.architecture in FLUX else {})}
+    switches = {**SWITCHES, **family_of(run.architecture).ai_toolkit.switches}
     for key, what in switches.items():
         if run.setting(key):
             yield key, f"{_capital(what)} is not supported"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ...families import family_of
 from ...model import Run, Value
 from .lycoris import refused_network as refused_lycoris
 from .options import Options
@@ -45,7 +46,7 @@ def network_of(run: Run) -> dict[str, Value]:
     """The settings of a LoRA; most of a LoKr's were put into the runner's words as its file was read."""
     options = Options(run.settings)
     place = run.settings.get("lora_dropout") or Value(0.1, run.where("rank"), 0, 0)
-    refiners = {"network/refiners": replace(place, value=True)} if run.architecture == "zimage" else {}
+    refiners = {"network/refiners": replace(place, value=True)} if family_of(run.architecture).refiners else {}
     if run.network_type == "lokr":
         return refiners
     scale = run.alpha / run.rank if run.rank else 1.0
@@ -81,4 +82,5 @@ def _left_out(run: Run, options: Options) -> str:
 
 
 def _of_flux(run: Run) -> bool:
-    return run.architecture in ("flux", "flux_kontext")
+    of_trainer = family_of(run.architecture).simpletuner
+    return of_trainer is not None and of_trainer.targets
