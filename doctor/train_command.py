@@ -8,7 +8,6 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from .examine import Examination
 from .handover import hand_over, not_green
 from .model import Memory, Unknown
 from .model.cards import sharing, visible
+from .model.record import replace
 from .model.run import Run
 from .model.shell import quoted, unsetting
 from .probe.computer import os_name

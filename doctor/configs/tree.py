@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -16,6 +15,7 @@ from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStar
 from yaml.nodes import ScalarNode
 
 from ..model import Problem, Where
+from ..model.record import replace
 from .env_tree import parse_env
 from .json_tree import parse_json
 from .node import DEEPEST, MOST_VALUES, TOO_MANY, Node, Unreadable, overwritten

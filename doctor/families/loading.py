@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from ..model.run import Run
 
 

@@ -7,11 +7,11 @@ tensor by tensor on its way. What of the encoding does not fit on the card is do
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import prod
 
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
+from ..model.record import replace
 from .bytes import WIDTHS, state_bytes
 from .phases import (
     CONTEXT,

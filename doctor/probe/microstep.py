@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
 from typing import Any
 
 from ..model import Unknown
@@ -18,7 +17,7 @@ from ..model.microstep import MicroStep
 from ..model.record import dataclass
 
 _TAIL = 4000
-_FIELDS = frozenset(field.name for field in fields(MicroStep))
+_FIELDS = frozenset(MicroStep.__match_args__)
 
 
 @dataclass(frozen=True)

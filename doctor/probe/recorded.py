@@ -18,10 +18,10 @@ import base64
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model.record import replace
 from .digests import digest_of_bytes
 from .record_shape import complaint
 from .world import Mount, Paths, Shapes, Stat, World, resolve
@@ -55,7 +55,7 @@ class RecordedWorld:
             if entry is not None and not isinstance(entry, Mapping):
                 raise MachineError(f"its entry for {path} is no object")
         given = record.get("system")
-        known = {f.name for f in fields(System)}
+        known = set(System.__match_args__)
         self.system: System = (
             System(**{"recorded": self.about, **{k: v for k, v in given.items() if k in known}})
             if given is not None
@@ -216,7 +216,7 @@ class RecordedWorld:
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         found = self._nearest("speeds", "path", files[0]) if files else None
         if found is not None:
-            known = {f.name for f in fields(Speed)}
+            known = set(Speed.__match_args__)
             told = {key: value for key, value in found.items() if key in known}
             return Speed(**{"source": f"recorded: {self.about}", "latency": None, **told})
         return self.live.speed(files) if self.live is not None else Unknown("not in the recording")

@@ -6,10 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ..model import Component, ModelFolder, Unknown
+from ..model.record import replace
 from .world import Shapes, World
 
 DEADLINE = 180.0  # importing torch and diffusers from a cold disk takes half a minute
