@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,6 +13,7 @@ Defaults = Mapping[type, Mapping[str, Any]]
 NO_DEFAULTS: Defaults = {}
 _NONE = type(None)
 
+_types_of: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 _WORDS: Mapping[Any, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -76,8 +77,3 @@ def _tuple(inside: tuple[Any, ...], data: Any, place: str, or_null: str, default
     if len(data) != len(inside) or any(type(value) is not int for value in data):
         raise Malformed(f"{place} is {data!r}, not two whole numbers")
     return tuple(data)
-
-
-@cache
-def _types_of(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
