@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .model import (
+from ..model import (
     SEVERITIES,
     Facts,
     Finding,
@@ -19,8 +19,8 @@ from .model import (
     Unknown,
     Where,
 )
-from .model.record import replace
-from .rules import Repair, Rule, Unestablished
+from ..model.record import replace
+from ..rules import Repair, Rule, Unestablished
 
 TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
