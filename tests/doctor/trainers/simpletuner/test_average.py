@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.model.start import start_of
-from zdoctor.doctor.train.step.average import kept
+from zdoctor.doctor.train.step.ema import kept
 from zdoctor.doctor.translate import differences
 from zdoctor.tests.doctor.train.patient import run_with
 
