@@ -1,7 +1,7 @@
 """Prompts to embeddings, each once: the results are kept in the cache of the output folder.
 
-The text encoder is loaded only for what the cache lacks, here or in a process of its own (`text_encoder_process`), and
-is gone before training begins. A key changes when the prompt or the model's files change.
+The text encoder is loaded only for what the cache lacks, here or in a process of its own (`text_encoder_process`).
+It is gone before training begins. A key changes when the prompt or the model's files change.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
 tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
-start (`weight_cache`); on the CPU each tensor goes to that file as it is made and the file is mapped, so that the peak
-is one tensor. Where several processes share the model out (`fsdp`), each reads and keeps its rows only.
+start (`weight_cache`); on the CPU each tensor goes to that file as it is made and the file is mapped, so the peak is
+one tensor. Where several processes share the model out (`fsdp`), each reads and keeps its rows only.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def test_each_failure_of_a_card_has_its_words(words: str, told: str, kind: type[
     with pytest.raises(TrainError) as error, explained():
         raise kind(words + BLAMES_A_CALL)
     text = str(error.value)
-    assert text.startswith(f"The GPU failed ({words}; test_failures.py, line ") and told in text
+    assert text.startswith(f"The GPU failed ({words}; test_gpu_failures.py, line ") and told in text
     others = {other for _, other in OF_CARDS} - {told, "nvidia-smi", "Xid 79"}
     assert not [other for other in others if other in text]
     assert is_card_lost(kind(words))
