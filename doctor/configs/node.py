@@ -10,6 +10,7 @@ from ..model.record import dataclass
 
 DEEPEST = 60
 MOST_VALUES = 5000
+TOO_DEEP = "the file is nested too deeply to be a training config"
 TOO_MANY = "The file holds far more values than any config has."
 
 

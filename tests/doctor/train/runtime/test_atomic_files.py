@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zdoctor.doctor import renaming
+from zdoctor.doctor.files import renaming
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import prune, read_state, write_state
 from zdoctor.doctor.train.output.loss_log import Journal
