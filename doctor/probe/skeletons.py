@@ -51,7 +51,7 @@ def ask_libraries(parts: Mapping[str, Component]) -> dict[str, Shapes | Unknown]
         for name, part in parts.items()
     }
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "TQDM_DISABLE": "1"}
-    command = [sys.executable, "-m", "zdoctor.doctor.train.skeleton"]
+    command = [sys.executable, "-m", "zdoctor.doctor.train.probe_scripts.needed_tensors"]
     try:
         done = subprocess.run(
             command,
