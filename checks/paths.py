@@ -83,7 +83,6 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     if run.adapter is None:
         return
     family, entry = family_of(run.architecture), files.at(run.adapter)
-    is_file = not family.ai_toolkit.adapter_repo
     if entry is None:
         return
     if entry.kind == "denied":

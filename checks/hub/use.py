@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...doctor.families import loader_of
 from ...doctor.families.loading import OTHERS, OWN
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
+from ...doctor.model.record import replace
 from ...doctor.rules import rule
 from .files import folder_of, used
 

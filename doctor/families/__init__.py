@@ -8,7 +8,7 @@ from ..model.run import Run
 from ..model.trainers import BY_FILES, OWN
 from .components import CLASSES
 from .flux.record import FAMILIES as _OF_FLUX
-from .record import AiToolkit, Family, Loader, ModelClass, Transformer
+from .record import AiToolkit, Family, Loader, ModelClass
 from .zimage.record import FAMILIES as _OF_ZIMAGE
 
 # Of an architecture that has no record.
@@ -98,14 +98,6 @@ def family_with(class_name: str | None) -> Family:
 def classes() -> Mapping[str, ModelClass]:
     """The classes whose tensors are known, by their names."""
     return _CLASSES
-
-
-def transformer_of(class_name: str) -> Transformer:
-    """The class of a family's transformer. Raises KeyError for another."""
-    kind = _CLASSES[class_name]
-    if not isinstance(kind, Transformer):
-        raise KeyError(class_name)
-    return kind
 
 
 def loader_of(run: Run) -> Loader | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ..model.record import replace
 from ..model.run import PartFile, Run
 from ..model.trainers import BY_FILES
 from . import family_of

@@ -23,7 +23,9 @@ class ModelClass:
     runner opens, and `by_kohya` those that sd-scripts and musubi-tuner fill from a file with these tensors (`either`:
     in diffusers' layout, too). `marks` are names that only its files have, `told_as` is the class that such a file is
     told to hold, `infer` reads the config.json out of its tensors. `depth` is for models that are published in one
-    depth: a key and its value there, and the numbers of blocks that go with it.
+    depth: a key and its value there, and the numbers of blocks that go with it. `original` is the name of a tensor in
+    single files (those that share one are fused, in the order of their rows), `swapped` are the tensors whose halves
+    change places there.
     """
 
     name: str
@@ -37,16 +39,6 @@ class ModelClass:
     told_as: str
     infer: Callable[[Tensors], dict[str, Any]]
     depth: tuple[str, int, Mapping[str, int]] | None
-
-
-@dataclass(frozen=True)
-class Transformer(ModelClass):
-    """The class of a transformer, and its layout in single files.
-
-    `original` is the name of a tensor there (those that share one are fused, in the order of their rows), `swapped`
-    are the tensors whose halves change places.
-    """
-
     original: Callable[[str], str]
     swapped: tuple[str, ...]
 
@@ -97,8 +89,8 @@ class Memory:
     it is not here; `encoders` are component -> class and config of theirs. `sides` reads width, heads, layers and
     refiners out of a transformer's config. `kept` is what a block keeps for its backward, `moment` what it needs for
     a moment beside that: bytes per token and unit of width in 16-bit training; `half_kept` and `half_moment` are the
-    same where zdoctor's runner multiplies in float16. All were fitted to traces of the full-size model
-    (benchmarks/trace.py). A prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside`
+    same where zdoctor's runner multiplies in float16 (doctor/train/kernels/float16.py). All were fitted to traces of
+    the full-size model (benchmarks/trace.py). A prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside`
     says that ai-toolkit loads the text encoders while the transformer is on the card, and quantizes the transformer
     there; `caches` that the size of its caches is known.
     """
@@ -230,7 +222,7 @@ class Family:
     name: str
     aliases: tuple[str, ...]
     title: str
-    transformer: Transformer | None
+    transformer: ModelClass | None
     loader: Loader | None
     own: Loader | None
     fits: tuple[Fit, ...]

@@ -47,6 +47,11 @@ def with_prefix(name_of: Original, needed: Shapes, present: Collection[str]) -> 
     return {prefix + name: shape for name, shape in original.items()}
 
 
+def same_name(name: str) -> str:
+    """That of a component whose class has one name for each tensor everywhere."""
+    return name
+
+
 def in_diffusers_names(needed: Shapes, present: frozenset[str]) -> Shapes:
     """A folder's transformer has no names but diffusers' own."""
     return needed

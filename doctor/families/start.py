@@ -9,7 +9,6 @@ from typing import Any
 from ..model import Run
 from . import classes, family_with
 from .network import lokr_factor, lokr_rank, lokr_shapes
-from .record import Transformer
 from .single_file import original_parts
 from .tensors import block_linears, needed_tensors
 
@@ -60,10 +59,9 @@ def sources(keys: Collection[str], linears: Linears, class_name: str) -> dict[st
         whole = (key for key in keys if not key.endswith(".alpha"))
         return {key.removeprefix("transformer.").removeprefix("diffusion_model."): (key, None) for key in whole}
     found: dict[str, tuple[str, slice | None]] = {}
-    kind = classes().get(class_name)
-    if not isinstance(kind, Transformer):
-        return found
-    for original, names in original_parts(kind.original, [f"{name}.weight" for name in linears]).items():
+    for original, names in original_parts(
+        classes()[class_name].original, [f"{name}.weight" for name in linears]
+    ).items():
         parts = [name.removesuffix(".weight") for name in names]
         for owner, covered in ((original.removesuffix(".weight"), parts), *((part, [part]) for part in parts)):
             key = _KOHYA + owner.replace(".", "_")

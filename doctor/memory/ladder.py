@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import sqrt
 from typing import Any
 
 from ..families import family_of
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
+from ..model.record import replace
 from ..model.trainers import OWN
 from .peaks import highest_of, peak_of
 from .phases import on_mps

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from ..families import family_of, loader_of
-from ..families.record import Loader, Transformer
+from ..families.record import Loader, ModelClass
 from ..families.single_file import original_layout
 from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from ..model.trainers import BY_FILES, OWN
 from ..model.weights import COMFYUI_PREFIX
 from .components import listed, read_component, read_json
@@ -123,7 +122,7 @@ def _of_file(
     folder: str,
     weight: WeightFile,
     repo: str | None,
-    kind: Transformer | None,
+    kind: ModelClass | None,
     reason: str,
     config: Mapping[str, Any] | None = None,
 ) -> Component:
@@ -151,7 +150,7 @@ def _published(run: Run, weight: WeightFile) -> Shapes | None:
     return needed if 2 * sum(name in weight.tensors for name in needed) >= len(needed) else None
 
 
-def _as_written(kind: Transformer, needed: Shapes, weight: WeightFile) -> Shapes:
+def _as_written(kind: ModelClass, needed: Shapes, weight: WeightFile) -> Shapes:
     """`needed` under the names of this file: the original ones where it holds such, else diffusers' own."""
     original = original_layout(kind.original, needed)
     if any(name in weight.tensors for name in original.keys() - needed.keys()):

@@ -9,6 +9,7 @@ from typing import Any
 from ..reading import Tensors, split
 from ..record import ModelClass
 from ..shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
+from ..single_file import same_name
 
 _OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
 _ORIGINAL = {
@@ -200,5 +201,7 @@ AUTOENCODER_KL = ModelClass(
     told_as="AutoencoderKL",
     infer=_inferred,
     depth=None,
+    original=same_name,
+    swapped=(),
 )
 CLASSES = (AUTOENCODER_KL,)

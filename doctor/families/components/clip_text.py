@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
+from ...model.record import replace
 from ..reading import Tensors, split
 from ..record import ModelClass
 from ..shapes import BadConfig, Shapes, bounded, count, linear, size
+from ..single_file import same_name
 
 _PREFIX = "text_model."
 CLIP_L: Mapping[str, Any] = {
@@ -101,6 +102,8 @@ CLIP = ModelClass(
     told_as="CLIPTextModel",
     infer=_inferred,
     depth=("hidden_size", 768, {"num_hidden_layers": 12}),
+    original=same_name,
+    swapped=(),
 )
 CLASSES = (
     CLIP,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
+from ...model.record import replace
 from ..reading import Tensors, split
 from ..record import ModelClass
 from ..shapes import Shapes, bounded, count, flag, size
+from ..single_file import same_name
 
 QWEN3_4B: Mapping[str, Any] = {
     "hidden_size": 2560,
@@ -117,6 +118,8 @@ QWEN3 = ModelClass(
     told_as="Qwen3Model",
     infer=_inferred,
     depth=("hidden_size", 2560, {"num_hidden_layers": 36}),
+    original=same_name,
+    swapped=(),
 )
 QWEN3_CAUSAL_LM = replace(
     QWEN3,

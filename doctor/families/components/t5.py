@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
+from ...model.record import replace
 from ..reading import Tensors, split
 from ..record import ModelClass
 from ..shapes import BadConfig, Shapes, bounded, count, size
+from ..single_file import same_name
 
 _PREFIX = "transformer."
 _EMBEDDING, _TIED = "shared.weight", "encoder.embed_tokens.weight"
@@ -113,5 +114,7 @@ T5 = ModelClass(
     told_as="T5EncoderModel",
     infer=_inferred,
     depth=("d_model", 4096, {"num_layers": 24}),
+    original=same_name,
+    swapped=(),
 )
 CLASSES = (T5, *(replace(T5, name=name, model_type="") for name in ("T5Model", "T5ForConditionalGeneration")))

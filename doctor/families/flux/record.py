@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from ...model.record import replace
 from ...model.run import PartFile
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model.weights import COMFYUI_PREFIX
 from ..reading import Tensors, check_axes, split
-from ..record import Transformer
+from ..record import ModelClass
 from ..shapes import Shapes, bounded, count, flag, linear, size
 from ..single_file import in_diffusers_names, original_layout, with_prefix
 
@@ -170,7 +170,7 @@ def _counted(names: Collection[str], pattern: str, key: str) -> dict[str, int]:
     return {key: max(indexes) + 1} if indexes else {}
 
 
-TRANSFORMER = Transformer(
+TRANSFORMER = ModelClass(
     name="FluxTransformer2DModel",
     title="a Flux transformer",
     model_type="",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from ...model.record import replace
 from ...model.run import PartFile
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..reading import Tensors, check_axes, split
-from ..record import Transformer
+from ..record import ModelClass
 from ..shapes import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
 from ..single_file import in_diffusers_names, original_layout, with_prefix
 
@@ -124,7 +124,7 @@ def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool)
     return original_layout(zimage_original_name, zimage_transformer({}), present)
 
 
-TRANSFORMER = Transformer(
+TRANSFORMER = ModelClass(
     name="ZImageTransformer2DModel",
     title="a Z-Image transformer",
     model_type="",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ...configs.defaults import same, short
@@ -12,6 +11,7 @@ from ...configs.written import with_leaves
 from ...families import family_of
 from ...model import Run, Schema, Value
 from ...model.cards import CHOSEN
+from ...model.record import replace
 from .datasets import Folders, Own, refused_sets, with_sets
 from .names import METADATA, OBEYED
 from .network import DROPOUTS, SCRIPTS, left_out, plus_of, refused_network

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from ...families import family_of
 from ...model import Run, Value
+from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
 from .options import Options
 

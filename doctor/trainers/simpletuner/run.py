@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...families import families
 from ...families.record import Flavour
 from ...model import Config, Dataset, Run, SamplePrompt
+from ...model.record import replace
 from .datasets import settings
 from .lycoris import rank_of, words
 from .network import left_out

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from zdoctor.doctor.families import transformer_of
+from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.single_file import original_parts
 from zdoctor.doctor.families.start import sources
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 
 from ..patient import go, run_with, written
 
@@ -26,7 +26,7 @@ def kohya(shapes: dict[str, tuple[int, int]], class_name: str) -> dict[str, Tens
     generator = torch.Generator().manual_seed(4)
     made: dict[str, Tensor] = {"lora_te1_text_model_encoder_layers_0_mlp_fc1.alpha": torch.tensor(4.0)}
     for original, names in original_parts(
-        transformer_of(class_name).original, [f"{name}.weight" for name in shapes]
+        classes()[class_name].original, [f"{name}.weight" for name in shapes]
     ).items():
         own = [shapes[name.removesuffix(".weight")] for name in names]
         key = "lora_unet_" + original.removesuffix(".weight").replace(".", "_")
