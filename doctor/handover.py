@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from .errors import UserError
-from .examine import Examination, written_twice
+from .examine.examination import Examination, written_twice
 from .model import ModelFolder, Unknown
+from .model.errors import UserError
 from .probe.world import Paths
 
 if TYPE_CHECKING:
     from .train import TrainResult
-    from .train.encode.text_process import TextProcess
-    from .train.processes.ranks import Ranks
+    from .train.distributed.ranks import Ranks
+    from .train.encode.text_encoder_process import TextProcess
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:

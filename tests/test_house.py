@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_pure_folders_touch_nothing(file: Path) -> None:
     assert not any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls)
 
 
-PURE_ROOMS = [ROOT / "doctor" / name for name in ("engine.py", "room.py", "translate.py")] + modules(
+PURE_ROOMS = [ROOT / "doctor" / "examine" / name for name in ("engine.py", "translate.py")] + modules(
     "doctor/model", "doctor/families", "doctor/trainers", "doctor/memory", "doctor/crash"
 )
 
@@ -72,7 +73,41 @@ def test_only_the_runner_is_heavy(file: Path) -> None:
     names = imports(file)
     assert not {name.split(".")[0] for name in names} & HEAVY
     if any(f"{name}.".startswith("zdoctor.doctor.train.") for name in names):
-        assert place in ("doctor/commands.py", "doctor/handover.py", "doctor/train_command.py", "doctor/translate.py")
+        assert place in (
+            "doctor/commands.py",
+            "doctor/handover.py",
+            "doctor/train_command.py",
+            "doctor/examine/translate.py",
+        )
+
+
+# The folders of doctor/train from the bottom up; its own modules, which are a run from start to end, stand above all.
+TRAIN_LAYERS = (
+    *("probe_scripts", "settings", "runtime", "distributed", "kernels", "weights", "components", "families"),
+    *("transformer", "network", "dataset", "encode", "step", "sampling", "output", ""),
+)
+
+
+def train_imports() -> dict[str, set[str]]:
+    """Each module of doctor/train by its path below that folder -> the modules there that it imports."""
+    train = ROOT / "doctor" / "train"
+    files = {".".join(p.relative_to(train).with_suffix("").parts): p for p in modules("doctor/train")}
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        inside = {i.removeprefix("zdoctor.doctor.train").strip(".") for i in imports(file) if ".doctor.train" in i}
+        targets = {t for i in inside for t in (i, i.rpartition(".")[0]) if t in files}
+        targets |= {f"{i.rpartition('.')[0]}.__init__" for i in inside if not {i, i.rpartition(".")[0]} & set(files)}
+        found[name] = {target.removeprefix(".") for target in targets} - {name}
+    return found
+
+
+def test_the_runner_imports_downwards_only() -> None:
+    """Every import of doctor/train goes to a lower layer or within the folder, and no two modules need each other."""
+    graph = train_imports()
+    assert sum(map(len, graph.values())) > 100
+    level = {name: TRAIN_LAYERS.index(name.rpartition(".")[0]) for name in graph}
+    assert not [f"{name} -> {to}" for name in graph for to in graph[name] if level[to] > level[name]]
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_tests_are_imported_as_part_of_the_package() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import stat
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..model import ExtractFiles, Plan, ReplaceText, SetValue, WriteText
+from ..model.record import dataclass
 from ..state.receipts import Receipts
 from .actions.build import tidy
 from .actions.copy import Meter, Progress

@@ -14,7 +14,7 @@ import pytest
 
 from zdoctor.checks.captions import caption_not_utf8, captions_in_json, captions_missing
 from zdoctor.checks.pictures import aids_trained_as_pictures, resolution_never_reached
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Checkout, DatasetFolder, Finding, Run, SetValue, WriteText
 from zdoctor.doctor.model.datasets import Garbled
@@ -23,7 +23,7 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
 from zdoctor.doctor.rules import all_rules
-from zdoctor.doctor.train.data.pictures import read_pictures
+from zdoctor.doctor.train.dataset.images import read_pictures
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.fixes.captions import name_the_ending, save_as_utf8
 from zdoctor.tests.checks.test_dataset import picture

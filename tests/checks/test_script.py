@@ -13,8 +13,8 @@ import torch
 
 from zdoctor.checks.script import deepspeed_hides_overflow, peft_without_input_gradients
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.engine import prescribe
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.engine import prescribe
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Report
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.source.script import read_script
@@ -258,7 +258,7 @@ def test_a_check_of_a_script_neither_runs_it_nor_needs_anything(
 
 def test_the_runner_of_this_project_is_silent(tmp_path: Path) -> None:
     """Real code of some size: nothing to find in it."""
-    for name in ("step.trainer", "steps", "loop"):
+    for name in ("step.trainer", "training_loop", "training_run"):
         module = import_module(f"zdoctor.doctor.train.{name}")
         report = check(Path(str(module.__file__)).read_text(encoding="utf-8"), tmp_path)
         assert told(report) == {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...model.record import dataclass
 from ...state.receipts import Receipts
 from ..actions.copy import Meter
 from ..actions.journal import Journal

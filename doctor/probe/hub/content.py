@@ -6,13 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ...model import HubFile, Unknown, WeightFile
-from ...model.record import dataclass
-from ..safetensors import read_header
+from ...model.record import dataclass, replace
 from ..world import Paths, Stat, World, resolve
+from ..world.safetensors import read_header
 from .caches import is_safe
 
 SMALL = 1 << 20  # files up to this size are hashed on every look

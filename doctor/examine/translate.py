@@ -1,0 +1,93 @@
+"""A run of any trainer in the words of zdoctor's own runner, which are ai-toolkit's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..families.loading import BY_FILES, OWN
+from ..families.part_files import with_parts
+from ..model import Run, Schema, Unknown
+from ..model.errors import UserError
+from ..model.record import replace
+
+if TYPE_CHECKING:
+    from ..trainers.kohya.datasets import Folders
+
+
+# Into these the settings of other trainers are put. ai-toolkit reads none of them: in its configs they say nothing.
+_OF_SECTIONS = {
+    "network": (
+        *("scale", "left_out", "plus", "lokr_factors", "refiners"),
+        *("rank_dropout", "module_dropout", "network_weights"),
+    ),
+    "train": (
+        *("drawn", "ema_ramp", "epochs", "grad_clip_method", "latent_middle", "literal_captions", "masked_prompts"),
+        "unbalanced_masks",
+    ),
+    "save": ("save_every_epochs", "also_every"),
+    "sample": ("sample_every_epochs",),
+    "datasets/*": ("apart", "bucket_sizes"),
+}
+FOREIGN = frozenset(f"{section}/{name}" for section, names in _OF_SECTIONS.items() for name in names)
+
+
+def _nowhere(folder: str) -> None:
+    """No folder is there."""
+
+
+def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) -> Run:
+    """The run as the runner takes it. Raises UserError with every setting that it would not obey.
+
+    `folders` gives the names of the folders in a folder of sd-scripts' numbered ones.
+    """
+    if run.trainer == "ai-toolkit":
+        settings = {
+            key: replace(value, value=None) if re.sub(r"/\d+/", "/*/", key) in FOREIGN else value
+            for key, value in run.settings.items()
+        }
+        return replace(run, trainer=OWN, settings=settings)
+    if run.trainer != "SimpleTuner" and run.trainer not in BY_FILES:
+        raise UserError(
+            f"zdoctor train takes configs of ai-toolkit, SimpleTuner, {' and '.join(BY_FILES)}; this one is for "
+            f"{run.trainer}.",
+            f"Start {run.trainer} itself; zdoctor run -- COMMAND checks first and explains a crash.",
+        )
+    if isinstance(schema, Unknown):
+        raise UserError(f"the settings of {run.trainer} are not known: {schema.reason}.")
+    if run.trainer in BY_FILES:
+        from ..trainers.kohya import recipe as kohya
+
+        reasons = kohya.refusals(run, schema)
+        made = run if reasons else kohya.as_trained(run, folders)
+        if not made.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.datasets):
+            reasons = [f"{run.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
+    else:
+        from ..trainers.simpletuner import recipe as simpletuner
+
+        reasons = simpletuner.refusals(run, schema)
+        made = run if reasons else simpletuner.as_trained(run)
+    if reasons:
+        raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(reasons))
+    return with_parts(replace(made, trainer=OWN), run)
+
+
+def obeyed(run: Run) -> bool:
+    """Whether the runner refuses nothing of a run that `for_runner` made."""
+    from ..train.output.trackers import refused
+    from ..train.settings.refuse import refuse
+
+    return not refuse(run) and not refused(run)
+
+
+def differences(run: Run) -> list[str]:
+    """What the runner does in another way than the run's own trainer, none of it written in the config."""
+    if run.trainer in BY_FILES:
+        from ..trainers.kohya.recipe import differences as of_kohya
+
+        return of_kohya(run)
+    if run.trainer == "SimpleTuner":
+        from ..trainers.simpletuner.recipe import differences as of_simpletuner
+
+        return of_simpletuner(run)
+    return []

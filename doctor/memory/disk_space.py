@@ -1,0 +1,131 @@
+"""How many bytes a run will surely write, and into which folder. Pure; every figure is a lower bound.
+
+What ai-toolkit writes when: its base trainer and cache mixins (27a03a91). zdoctor's runner downloads nothing and has
+its caches in the run folder (doctor/train/encode/encoding_cache.py). Samples, logs and whatever cannot be computed
+count as nothing, and so does everything that an earlier run has written already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+
+from ..families.loading import OWN
+from ..families.network import lokr_rank, trained_weights
+from ..model import DatasetFolder, Hub, ModelFolder, Run, Unknown
+from ..model.buckets import Buckets, bucket_size
+from ..model.record import dataclass
+from .bytes import WIDTHS, state_bytes
+from .sizes import sizes_of
+
+BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8
+TEMPLATE_TOKENS = 8  # what the chat template of Qwen3 puts around a caption
+
+
+@dataclass(frozen=True)
+class Need:
+    """`size` bytes of `what` in `folder`, by the config key that asks for them."""
+
+    what: str
+    folder: str
+    size: int
+    key: str
+
+
+def needs(
+    run: Run,
+    model: ModelFolder | Unknown,
+    datasets: tuple[DatasetFolder, ...] | Unknown,
+    hub: Hub | Unknown,
+    output: str | None,
+) -> Iterator[Need]:
+    """Everything that is known to be written, in the order it happens. `output` is a run folder without old saves."""
+    if not isinstance(hub, Unknown) and not hub.offline and run.trainer != OWN:
+        yield from _downloads(hub)
+    # of the others, the size or the place of the caches is not known
+    own = run.architecture in ("zimage", "z_image") and run.trainer == "ai-toolkit"
+    if not isinstance(datasets, Unknown) and own:
+        for folder in datasets:
+            yield from _caches(run, folder, model)
+    if run.trainer == OWN and output is not None and not isinstance(datasets, Unknown):
+        yield from _latents(run, datasets, output)
+    if output is not None and not isinstance(model, Unknown):
+        yield from _checkpoints(run, model, output)
+
+
+def _downloads(hub: Hub) -> Iterator[Need]:
+    for repo in hub.repos:
+        missing = [f for f in repo.files if f.needed and f.state in ("missing", "dangling") and f.good_copy is None]
+        size = sum(max(0, (f.size or 0) - (f.prefix[1] if f.prefix else 0)) for f in missing)
+        if repo.used_by and size:
+            yield Need(f"the missing files of {repo.repo}", repo.folder, size, repo.used_by[0])
+
+
+def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> Iterator[Need]:
+    """Latents per picture and size, text embeddings per caption. Caches that are there already are used again."""
+    dataset = next((d for d in run.datasets if d.key == folder.key), None)
+    if dataset is None or ".safetensors" in folder.others:
+        return
+    key = f"{folder.key}/folder_path"
+    width = min(2, WIDTHS.get(run.dtype, 0))
+    if dataset.cache_latents_to_disk:
+        # a picture that is smaller than two resolutions is cached once
+        sizes = [{_cut(image.width, image.height, r) for r in dataset.resolutions} for image in folder.images]
+        pixels = sum(w * h for of_one in sizes for w, h in of_one) * 2 ** (dataset.flip_x + dataset.flip_y)
+        size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * width
+        yield Need("the latents of the pictures", folder.path, size, key)
+    encoder = model.components.get("text_encoder") if isinstance(model, ModelFolder) else None
+    hidden = encoder.config.get("hidden_size") if encoder is not None and encoder.config is not None else None
+    if run.cache_text_embeddings and isinstance(hidden, int):
+        size = len(folder.images) * TEMPLATE_TOKENS * hidden * width
+        yield Need("the text embeddings of the captions", folder.path, size, key)
+
+
+def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iterator[Need]:
+    """Those of zdoctor's runner, in 32 bits: one per picture, resolution and mirroring."""
+    pixels = 0
+    for folder in datasets:
+        dataset = next((d for d in run.datasets if d.key == folder.key), None)
+        if dataset is not None:
+            own = run.setting(f"{dataset.key}/bucket_sizes")
+            how = None if own is None else Buckets(**own)
+            sizes = {
+                (i.path, _cut(i.width, i.height, r) if how is None else bucket_size(how, i.width, i.height))
+                for i in folder.images
+                for r in dataset.resolutions
+            }
+            turns = 2 ** (dataset.flip_x + dataset.flip_y)
+            pixels += turns * sum(width * height for _, (width, height) in sizes)
+    size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * 4
+    yield Need("the latents of the pictures", output, size, "output_folder")
+
+
+def _cut(width: int, height: int, resolution: int) -> tuple[int, int]:
+    """The least a picture is shrunk and cut to: the trainer's bucket rounds one side up where that fits."""
+    scale = min(1.0, resolution / sqrt(width * height))
+    return int(width * scale) // BLOCK * BLOCK, int(height * scale) // BLOCK * BLOCK
+
+
+def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
+    """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
+    sizes = sizes_of(run, model)
+    kinds = ("lora", "lokr") if run.trainer == OWN else ("lora",)
+    if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type not in kinds or run.narrowed:
+        return
+    if run.trainer == "SimpleTuner":  # its checkpoints are folders, with more in them
+        return
+    parameters = max(0, trained_weights(run, sizes.linears))
+    during = max(0, run.steps - 1) // run.save_every if run.save_every > 0 else 0
+    kept = min(during, run.keep_saves) if run.keep_saves > 0 else during
+    width = WIDTHS.get(run.save_dtype, 0)
+    rank = lokr_rank(run) if run.network_type == "lokr" else run.rank
+    kind, of_rank = "LoKr" if run.network_type == "lokr" else "LoRA", "" if rank is None else f" of rank {rank}"
+    what = f"{kept + 1} {kind} files{of_rank}" if kept else f"the {kind}{of_rank}"
+    yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
+    moments = int(state_bytes(run.optimizer)) if run.optimizer.startswith("adam") else 0
+    if run.trainer == OWN:  # with the weights in 32 bits; a new one is there as a whole before the old one goes
+        what = "the old and the new state of the run" if during else "the state of the run"
+        size = (4 + 4 * run.use_ema + moments) * parameters
+        yield Need(what, output, 2 * size if during else size, "output_folder")
+    elif moments:
+        yield Need("the state of the optimizer", output, moments * parameters, "output_folder")

@@ -1,0 +1,212 @@
+"""The header of a weight file: what tensors it holds, and whether its structure is sound. Data is never read.
+
+Pickles (.bin, .pt, .ckpt) are never opened beyond their first bytes: unpickling runs whatever code they carry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...model import Tensor, Unknown, WeightFile
+from . import Paths, Stat, World, resolve
+
+LARGEST_READ = 32 << 20
+LARGEST_HEADER = 100_000_000
+_FIRST_READ = 64 << 10
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+BITS = {
+    "BOOL": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "C64": 64,
+    "F64": 64,
+    "I64": 64,
+    "U64": 64,
+}
+
+
+class BadHeader(Exception):
+    """The header breaks the format; the message says how."""
+
+
+def read_weight_file(world: World, path: str, name: str) -> WeightFile:
+    """The weight file at the absolute `path`, called `name` in messages. Links are followed; never raises."""
+    paths = Paths(world.system)
+    _, stat = resolve(world, paths, path)
+    if stat is None:
+        return WeightFile(name, path, 0, problem="missing")
+    if isinstance(stat, Unknown):
+        return WeightFile(name, path, 0, problem="unreadable", detail=stat.reason)
+    if stat.kind != "file":
+        return WeightFile(name, path, 0, problem="unreadable", detail="it is not a file")
+    return read_header(world, path, name, stat)
+
+
+def read_header(world: World, path: str, name: str, stat: Stat) -> WeightFile:
+    """As `read_weight_file`, for a file whose stat is known."""
+    size = stat.size
+    if size == 0:
+        return WeightFile(name, path, 0, problem="empty", detail="0 bytes")
+    start = world.read(path, 0, min(size, _FIRST_READ))
+    if isinstance(start, Unknown):
+        return WeightFile(name, path, size, problem="unreadable", detail=start.reason)
+    length = int.from_bytes(start[:8], "little")
+    pickle = path.lower().endswith(_PICKLES)
+    # Two letters can be an honest header length, so content is guessed at only where the length cannot be right.
+    disguise = _disguise(start) if pickle or length > LARGEST_HEADER or 8 + length > size else ""
+    if disguise and not (pickle and "pickle" in disguise):
+        return WeightFile(name, path, size, problem="not-safetensors", detail=disguise)
+    if pickle:
+        return WeightFile(name, path, size, problem="pickle", detail="a Python pickle, not opened")
+    if len(start) < 8:
+        return WeightFile(name, path, size, problem="truncated", detail=f"{size} bytes, the format begins with 8")
+    if length > LARGEST_HEADER:
+        return WeightFile(
+            name, path, size, problem="not-safetensors", detail="its first 8 bytes are no header length"
+        )
+    if 8 + length > size:
+        return WeightFile(
+            name, path, size, problem="truncated", detail=f"{size} bytes, its header alone takes {8 + length}"
+        )
+    if length > LARGEST_READ:
+        return WeightFile(name, path, size, problem="unreadable", detail=f"a header of {length} bytes is not read")
+    header = start[8 : 8 + length]
+    if len(header) < length:
+        rest = world.read(path, len(start), length - len(header))
+        if isinstance(rest, Unknown):
+            return WeightFile(name, path, size, problem="unreadable", detail=rest.reason)
+        header += rest
+    try:
+        tensors, end = parse_header(header)
+    except BadHeader as error:
+        return WeightFile(name, path, size, problem="bad-header", detail=str(error))
+    expected = 8 + length + end
+    if size < expected:
+        detail = f"{size} bytes of {expected}: {expected - size} are missing at the end"
+        return WeightFile(name, path, size, tensors, problem="truncated", detail=detail)
+    if size > expected:
+        detail = f"{size - expected} bytes too many after the last tensor"
+        return WeightFile(name, path, size, tensors, problem="bad-header", detail=detail)
+    return WeightFile(name, path, size, tensors)
+
+
+def parse_header(header: bytes) -> tuple[dict[str, Tensor], int]:
+    """Tensors of a header, and where the last one ends, counted from the end of the header. Raises BadHeader."""
+    try:
+        tree = json.loads(header.decode("utf-8"), parse_constant=_no_constant, parse_float=str)
+    except UnicodeDecodeError:
+        raise BadHeader("the header is not UTF-8 text") from None
+    except RecursionError:
+        raise BadHeader("the header nests too deeply") from None
+    except ValueError:
+        filled = "it is all zeros" if not header.strip(b"\0") else "the header is not JSON"
+        raise BadHeader(filled) from None
+    if not isinstance(tree, dict):
+        raise BadHeader("the header is no JSON object")
+    metadata = tree.pop("__metadata__", None)
+    if metadata is not None and not _is_text_map(metadata):
+        raise BadHeader("__metadata__ holds something other than text")
+    tensors: dict[str, Tensor] = {}
+    spans: list[tuple[int, int, str]] = []
+    # A model repeats a few dozen shapes hundreds of times: each is examined once. To Python true is 1, so where the
+    # word stands anywhere, every tensor is.
+    made: dict[tuple[object, ...], tuple[Tensor, int]] = {}
+    by_shape = b"true" not in header and b"false" not in header
+    for name, value in tree.items():
+        known = _again(value, made) if by_shape else None
+        if known is None:
+            dtype, shape, begin, end = _entry(name, value)
+            made[(dtype, *shape)] = Tensor(dtype, tuple(shape)), end - begin
+            known = made[(dtype, *shape)][0], begin, end
+        tensors[name], begin, end = known
+        spans.append((begin, end, name))
+    spans.sort()
+    position = 0
+    for begin, end, name in spans:
+        if begin != position:
+            raise BadHeader(f"tensor {_shown(name)} begins at byte {begin}, the one before it ends at {position}")
+        position = end
+    return tensors, position
+
+
+def _again(value: Any, made: Mapping[tuple[object, ...], tuple[Tensor, int]]) -> tuple[Tensor, int, int] | None:
+    """The tensor of this shape that was made before, and where this one begins and ends; None when there is more to
+    look at."""
+    try:
+        begin, end = value["data_offsets"]
+        tensor, size = made[(value["dtype"], *value["shape"])]
+    except (KeyError, TypeError, ValueError):
+        return None
+    is_sound = type(begin) is int and type(end) is int and begin >= 0 and end - begin == size
+    return (tensor, begin, end) if is_sound else None
+
+
+def _entry(name: str, value: Any) -> tuple[str, list[int], int, int]:
+    try:
+        dtype, shape, (begin, end) = value["dtype"], value["shape"], value["data_offsets"]
+        bits = BITS[dtype]
+    except (KeyError, TypeError, ValueError):
+        raise BadHeader(f"tensor {_shown(name)} lacks a known dtype, a shape or offsets") from None
+    if type(shape) is not list:
+        raise BadHeader(f"tensor {_shown(name)} has no shape")
+    if type(begin) is not int or type(end) is not int or begin < 0:
+        raise BadHeader(f"tensor {_shown(name)} has an offset that is no whole number")
+    for side in shape:
+        if type(side) is not int or side < 0:
+            raise BadHeader(f"tensor {_shown(name)} has a size that is no whole number")
+        bits *= side
+        if bits >= 1 << 70:
+            raise BadHeader(f"tensor {_shown(name)} has an impossible shape")
+    if bits != 8 * (end - begin):
+        raise BadHeader(f"tensor {_shown(name)} has {end - begin} bytes, its shape and dtype take {bits / 8:.0f}")
+    return dtype, shape, begin, end
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(word)
+
+
+def _is_text_map(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= 80 else f"{name[:77]}..."
+
+
+def _disguise(start: bytes) -> str:
+    """What a file is that only bears the name of a weight file, "" when it shows no such sign."""
+    text = start[:512].lstrip().lower()
+    if text.startswith(b"version https://git-lfs"):
+        return "a git-lfs pointer: the text that stands for the file until `git lfs pull` fetches it"
+    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
+        return "a web page, probably an error or login page saved in place of the file"
+    if text.startswith((b'{"', b"{\n", b'{"error')):
+        return "a JSON text, not weights"
+    if start.startswith(b"PK\x03\x04"):
+        return "a PyTorch pickle under another name" if b"data.pkl" in start[:512] else "a zip archive"
+    if start.startswith(b"\x80") and start[1:2] in b"\x02\x03\x04\x05":
+        return "a Python pickle under another name"
+    if start.startswith(b"GGUF"):
+        return "a GGUF file"
+    if start.startswith(b"\x1f\x8b"):
+        return "a gzip archive"
+    return ""
