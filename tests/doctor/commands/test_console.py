@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from zdoctor.doctor import console
-from zdoctor.doctor.console import emit
+from zdoctor.doctor.commands import console
+from zdoctor.doctor.commands.console import emit
 from zdoctor.doctor.model.errors import UserError
 
 
