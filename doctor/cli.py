@@ -6,13 +6,12 @@ import argparse
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
-from .model.errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, printable, redacted
+from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, printable, redacted
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed) · 4 a bug of zdoctor · 130 stopped
@@ -159,6 +158,7 @@ def _crashed(error: Exception) -> int:
 
 def _crash_report(error: Exception) -> str:
     import platform
+    import traceback
 
     trace = "".join(traceback.format_exception(error))
     return (

@@ -6,11 +6,11 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..errors import UserError, not_cached
 from ..examine.engine import examine
 from ..examine.examination import select
 from ..model import Facts, Report
 from ..model.caches import Inventory
-from ..model.errors import UserError, not_cached
 from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .. import state
-from ..model.errors import UserError
+from ..errors import UserError
 
 _ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
-from ..model.errors import INTERRUPTED, UserError
 from .check import check
 from .examined import examined
 from .train import train

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..model.errors import UserError
+from ..errors import UserError
 from ..model.shell import quoted
 from . import console
 from .config_argument import config_argument, config_in

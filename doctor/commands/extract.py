@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import apply as writer
+from ..errors import UserError, printable
 from ..model.amounts import amount
-from ..model.errors import UserError, printable
 from ..probe.live import LiveWorld
 from ..state import state_folder
 from . import console

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import state
+from ..errors import UserError
 from ..model import Report, TrainingEffect
-from ..model.errors import UserError
 from . import console
 from .config_argument import comma_separated, deep_argument, machine_arguments, named_or_found
 from .examined import examined

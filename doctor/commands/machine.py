@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..model.errors import UserError
+from ..errors import UserError
 from ..probe.live import LiveWorld
 from ..probe.world import World
 

@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ..errors import UserError
 from ..examine.examination import Examination
 from ..model import Memory, Unknown
 from ..model.cards import sharing, visible
-from ..model.errors import UserError
 from ..model.run import Run
 from ..probe.live import LiveWorld
 

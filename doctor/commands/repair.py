@@ -8,9 +8,9 @@ from dataclasses import field, replace
 from typing import Any
 
 from .. import apply as writer
+from ..errors import UserError
 from ..examine.engine import prescribe
 from ..model import Fix, Plan, ReplaceText, Report, TrainingEffect
-from ..model.errors import UserError
 from ..model.record import dataclass
 from ..state import state_folder
 

@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import INTERRUPTED, UserError
 from ..model import Report
-from ..model.errors import INTERRUPTED, UserError
 from ..model.shell import quoted
 from ..state import state_folder
 from . import console

@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
+from ..errors import UserError, printable
 from ..model import Schema
-from ..model.errors import UserError, printable
 from . import console
 
 

@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from .. import state
+from ..errors import INTERRUPTED, UserError, printable
 from ..examine.examination import Examination
 from ..examine.translate import differences
-from ..model.errors import INTERRUPTED, UserError, printable
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
 from ..probe.computer import os_name

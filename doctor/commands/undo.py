@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .. import apply as writer
-from ..model.errors import UserError, printable
+from ..errors import UserError, printable
 from ..state import state_folder
 from . import console
 from .repair import recover

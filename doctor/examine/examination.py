@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..errors import UserError
 from ..families.loading import BY_FILES, OWN
 from ..model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
-from ..model.errors import UserError
 from ..model.facts import NOT_ASKED
 from ..model.findings import CONFIG_UNREAD
 from ..model.microstep import MicroStep

@@ -10,7 +10,7 @@ import pytest
 
 from zdoctor.doctor.commands import console
 from zdoctor.doctor.commands.console import emit
-from zdoctor.doctor.model.errors import UserError
+from zdoctor.doctor.errors import UserError
 
 
 class Pipe(io.TextIOWrapper):

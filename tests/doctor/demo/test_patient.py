@@ -19,7 +19,7 @@ from zdoctor.doctor.commands.demo import FAMILIES, _delete, _inside, _model_fold
 from zdoctor.doctor.commands.fix import fix
 from zdoctor.doctor.commands.train import train
 from zdoctor.doctor.demo.patient import COMMIT, Patient, _drop_tensors, build
-from zdoctor.doctor.model.errors import INTERRUPTED, UserError
+from zdoctor.doctor.errors import INTERRUPTED, UserError
 
 CACHED = f"models--Tongyi-MAI--Z-Image-Turbo/snapshots/{COMMIT}"
 Tree = dict[str, tuple[int, str | None, bytes | None]]

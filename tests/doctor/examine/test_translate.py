@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.commands.train import train
+from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.examine.translate import differences, for_runner
 from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.model import Run, Schema, Unknown
-from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.check import check
 from zdoctor.doctor.commands.train import train
-from zdoctor.doctor.model.errors import UserError
+from zdoctor.doctor.errors import UserError
 
 PROCESS = """\
     - type: diffusion_trainer
