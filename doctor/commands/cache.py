@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import UserError, not_cached
@@ -11,6 +10,7 @@ from ..examine.engine import examine
 from ..examine.examination import select
 from ..model import Facts, Report
 from ..model.caches import Inventory
+from ..model.record import dataclass, replace
 from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World

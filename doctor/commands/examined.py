@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..examine.examination import Examination, examine_config, select
+from ..model.record import replace
 from ..rules import all_rules
 from .machine import world_of
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from typing import Any
 
 from .. import apply as writer
 from ..errors import UserError
 from ..examine.engine import prescribe
 from ..model import Fix, Plan, ReplaceText, Report, TrainingEffect
-from ..model.record import dataclass
+from ..model.record import dataclass, field, replace
 from ..state import state_folder
 
 MOST_PASSES = 3

@@ -8,7 +8,6 @@ import platform
 import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from .. import state
 from ..errors import INTERRUPTED, UserError, printable
 from ..examine.examination import Examination
 from ..examine.translate import differences
+from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
 from ..probe.computer import os_name
@@ -29,7 +29,7 @@ from .repair import recover
 
 if TYPE_CHECKING:
     from ..train import TrainResult
-    from ..train.processes.ranks import Ranks
+    from ..train.distributed.ranks import Ranks
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def is_follower() -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """The exit code. Started by torchrun, accelerate or the launcher, this process is one of several."""
-    from ..train.processes import accelerated
+    from ..train.distributed import accelerate_env as accelerated
 
     if not is_follower():
         recover()
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         return _train(options, config, seen)
     for one in seen.reading.runs:
         refuse_small_batch(one, count)
-    from ..train.processes.launch import launch
+    from ..train.distributed.launcher import launch
 
     return launch(count, [config, *_given(options)])
 
@@ -116,7 +116,7 @@ def _given(options: argparse.Namespace) -> list[str]:
 
 def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | None) -> str:
     """What to type after a run that was stopped."""
-    from ..train.stop import BEGAN
+    from ..train.runtime.stop_signals import BEGAN
 
     if ranks is not None and BEGAN not in os.environ:
         return f"{lead}, start all processes in the same way again.\n"
@@ -127,7 +127,7 @@ def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | N
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
     from ..train import TrainError
-    from ..train.processes.ranks import Said, gathered, joined, leave
+    from ..train.distributed.ranks import Said, gathered, joined, leave
 
     try:
         seen: Examination | None = None
@@ -163,7 +163,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
 
 def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: Ranks | None = None) -> int:
     from ..train import TrainError
-    from ..train.encode.text_process import TextProcess
+    from ..train.encode.text_encoder_process import TextProcess
 
     try:
         with closing(TextProcess()) as text_process:
