@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
+from ..model.record import replace
 from ..model.schema import Schema
 from ..trainers.ai_toolkit.schema import mine as mine_ai_toolkit
 from ..trainers.kohya.schema import mine_musubi, mine_sd_scripts

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from ..configs.python_tree import dotted
+from ..model.record import replace
 from ..model.schema import Key, Kind
 from .fold import KINDS, NOT_LITERAL, folded, kind_of, texts
 from .sources import Sources

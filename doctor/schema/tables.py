@@ -7,10 +7,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..model.record import replace
 from ..model.schema import Key, Schema, Section
 from ..state import keep
 from .checkouts import commit_of

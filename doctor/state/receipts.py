@@ -11,9 +11,9 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from ..model.record import dataclass
 from . import keep
 
 SCHEMA = "zdoctor.receipts/1"

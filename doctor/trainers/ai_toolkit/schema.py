@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
+from ...model.record import replace
 from ...model.schema import Key, Schema
 from ...schema.fold import constants, folded, texts
 from ...schema.reads import Reads, Sections
