@@ -9,9 +9,8 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 
 MOST_LAYERS = 8
 # (what the device's place in sysfs contains, the bus in words, remote, virtual); the first that fits

@@ -8,12 +8,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Literal
 
 from ..model import Speed, Unknown
+from ..model.record import replace
 from ..model.storage import HOST
 from .disk import Device, MountLine, device_of, mount_of
 from .windows import PLACEHOLDER, is_placeholder
