@@ -17,6 +17,7 @@ from pathlib import Path
 
 from zdoctor.doctor.schema import mining
 from zdoctor.doctor.schema.tables import cached, shipped
+from zdoctor.doctor.trainers import NAMES
 
 LOOKED_AT = ("", "train", "model", "network", "save", "sample", "datasets/*")
 
@@ -43,7 +44,7 @@ def table(trainer: str) -> None:
 
 
 def main(checkouts: list[Path]) -> None:
-    for trainer in mining.TRAINERS:
+    for trainer in NAMES:
         print(f"{trainer}, shipped table: {timed(lambda name=trainer: table(name))}")  # type: ignore[misc]
     for root in checkouts:
         trainer = mining.recognised(root) or ""

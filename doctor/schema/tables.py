@@ -13,14 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..model.schema import Key, Schema, Section
+from ..trainers import named
 
 FORMAT = "zdoctor.schema/1"
-SHIPPED = {
-    "ai-toolkit": "ai_toolkit",
-    "SimpleTuner": "simpletuner",
-    "sd-scripts": "sd_scripts",
-    "musubi-tuner": "musubi",
-}
 KEPT = 16
 
 
@@ -113,10 +108,10 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
 
 def shipped(trainer: str) -> Schema | None:
     """The table of a trainer that came with zdoctor; None for a trainer that it has none of."""
-    name = SHIPPED.get(trainer)
-    if name is None:
+    known = named(trainer)
+    if known is None:
         return None
-    return from_json(json.loads((Path(__file__).parent / "tables" / f"{name}.json").read_bytes()))
+    return from_json(json.loads((Path(__file__).parent / "tables" / f"{known.table}.json").read_bytes()))
 
 
 def cached(root: Path, trainer: str, state: Path) -> Schema:

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
-from ...trainers.ai_toolkit import failures as ai_toolkit
-from ...trainers.kohya import failures as kohya
-from ...trainers.simpletuner import failures as simpletuner
+from importlib import import_module
+
+from ...model.crashes import Known
+from ...trainers import TRAINERS
 from . import card, machine, memory, packages, scripts, weights
 
-KNOWN = (
-    *ai_toolkit.KNOWN,
-    *kohya.KNOWN,
-    *simpletuner.KNOWN,
+_OF_TRAINERS = [
+    import_module(f"....trainers.{name}", __name__) for name in dict.fromkeys(one.failures for one in TRAINERS)
+]
+KNOWN: tuple[Known, ...] = (
+    *(known for module in _OF_TRAINERS for known in module.KNOWN),
     *scripts.KNOWN,
     *weights.KNOWN,
     *memory.KNOWN,
