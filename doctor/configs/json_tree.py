@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
+from ..model.record import replace
 from .node import DEEPEST, TOO_DEEP, Node, Unreadable, overwritten
 from .text import Expanded
 

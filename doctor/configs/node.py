@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal
 
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 
 DEEPEST = 60
 MOST_VALUES = 5000

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
+from ..model.record import replace
 from .node import DEEPEST, TOO_DEEP, Node, Unreadable
 from .text import Expanded
 

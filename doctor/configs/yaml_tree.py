@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import yaml
 from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent
 from yaml.nodes import ScalarNode
 
+from ..model.record import replace
 from .node import DEEPEST, MOST_VALUES, TOO_DEEP, TOO_MANY, Node, Unreadable, overwritten
 from .text import Expanded
 

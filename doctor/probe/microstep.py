@@ -31,7 +31,7 @@ def try_step(script: str, function: str, *, batch: int | None = None, deadline: 
     question = json.dumps({"script": script, "function": function, "batch": batch})
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(
-            [sys.executable, "-m", "zdoctor.doctor.train.microstep"],
+            [sys.executable, "-m", "zdoctor.doctor.train.probe_scripts.micro_step"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,

@@ -19,11 +19,10 @@ import json
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
-from ..model.record import dataclass
+from ..model.record import dataclass, field, replace
 from .digests import digest_of_bytes
 from .from_json import Malformed, from_json
 from .world import Mount, Paths, Shapes, Stat, World, resolve

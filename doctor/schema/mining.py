@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
+from ..model.record import replace
 from ..model.schema import Schema
 from ..model.trainer import Trainer
-from ..trainers import NAMES, TRAINERS, named
+from ..trainers import NAMES, TRAINERS, module, named
 from .sources import Sources, commit_of
 
 __all__ = ["commit_of", "find", "fingerprint", "mine", "recognised"]
@@ -25,8 +24,8 @@ class NoCheckout(Exception):
 
 def miner_of(trainer: Trainer) -> Callable[[Sources], Schema]:
     """The function that mines a trainer's checkout."""
-    module, _, function = trainer.miner.partition(":")
-    found: Callable[[Sources], Schema] = getattr(import_module(f"...trainers.{module}", __name__), function)
+    name, _, function = trainer.miner.partition(":")
+    found: Callable[[Sources], Schema] = getattr(module(name), function)
     return found
 
 

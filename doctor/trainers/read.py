@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..configs.reading import Beside, Found, Reading, failed, nothing, text_of
 from ..model import Problem, Where
+from ..model.record import replace
 from ..model.trainer import Trainer
-from . import NAMES, TRAINERS, named
+from . import NAMES, TRAINERS, module, named
 
 __all__ = ["Beside", "Found", "Reading", "read_config"]
 
@@ -41,8 +40,7 @@ def read_config(
         message = f"By its keys this is a config of {first.name}, and --trainer says {trainer}. Leave --trainer out."
         return failed(config, Problem(message, Where(path, 1, 1), "foreign"))
     # what is nobody's may be a config of the most used trainer with a slip in its outermost keys
-    module = importlib.import_module(f".{(known or first).reader}", __package__)
-    reading: Reading = module.read(config, environment, beside)
+    reading: Reading = module((known or first).reader).read(config, environment, beside)
     problem = reading.config.problem
     if problem is None or problem.kind != "foreign":
         return reading

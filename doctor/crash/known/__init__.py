@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from ...model.crashes import Known
-from ...trainers import TRAINERS
+from ...trainers import TRAINERS, module
 from . import card, machine, memory, packages, scripts, weights
 
-_OF_TRAINERS = [
-    import_module(f"....trainers.{name}", __name__) for name in dict.fromkeys(one.failures for one in TRAINERS)
-]
+_OF_TRAINERS = [module(name) for name in dict.fromkeys(trainer.failures for trainer in TRAINERS)]
 KNOWN: tuple[Known, ...] = (
-    *(known for module in _OF_TRAINERS for known in module.KNOWN),
+    *(known for room in _OF_TRAINERS for known in room.KNOWN),
     *scripts.KNOWN,
     *weights.KNOWN,
     *memory.KNOWN,

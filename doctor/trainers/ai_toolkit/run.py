@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from ...configs.written import Written
 from ...model import Dataset, Run, SamplePrompt, Value
+from ...model.record import replace
 
 JOBS = ("extension", "train", "extract", "generate", "mod")
 TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...model import Config, Dataset, Run, SamplePrompt
+from ...model.record import replace
 from .datasets import settings
 from .lycoris import rank_of, words
 from .network import left_out
