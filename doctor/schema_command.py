@@ -44,16 +44,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _mined(folder: str, trainer: str | None) -> Schema:
-    from .schema import mining
+    from .schema.checkouts import NoCheckout, recognised
+    from .schema.mining import mine
 
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
-    found = mining.recognised(Path(folder))
+    found = recognised(Path(folder))
     if trainer is not None and found is not None and found != trainer:
         raise UserError(f"{folder} is a checkout of {found}, not of {trainer}.")
     try:
-        schema, _ = mining.mine(Path(folder), trainer)
-    except mining.NoCheckout as error:
+        schema, _ = mine(Path(folder), trainer)
+    except NoCheckout as error:
         raise UserError(str(error), "Name the top folder of the checkout.") from None
     for file, why in schema.unparsed.items():
         print(

@@ -13,9 +13,9 @@ class Trainer:
     for `--trainer`. Of `marks`, any one set of keys is enough, in lower case and without leading dashes. `in_logs` is
     a pattern of the files in its tracebacks, `failures` the module with what its logs say.
 
-    Its code: `marker` is a file that only its checkout has, `clones` are the names under which people clone it,
-    `miner` is "module:function" from a checkout to a Schema, `table` the one that ships. `packages` are what it
-    imports or installs as itself, and hardly anything else: where they are, it can run.
+    Its code: `marker` is a file that only its checkout has, `miner` is "module:function" from a
+    checkout to a Schema, `table` the one that ships. `packages` are what it imports or installs as itself, and hardly
+    anything else: where they are, it can run.
 
     `recipe` is the module that puts its runs into what zdoctor's runner takes (`refusals`, `as_trained`,
     `differences`); "" where the reader has done all.
@@ -27,7 +27,6 @@ class Trainer:
     marker: str
     miner: str
     table: str
-    clones: tuple[str, ...]
     packages: tuple[str, ...]
     in_logs: str
     failures: str

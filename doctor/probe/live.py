@@ -206,19 +206,21 @@ class LiveWorld:
         return ask_libraries(parts)
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
-        from ..schema import mining
+        from ..schema import checkouts
         from ..schema.tables import cached, completed
         from ..state import state_folder
 
         named = self._trainer_source
-        root = mining.find(trainer, near) if named is None else Path(os.path.abspath(os.path.join(self._cwd, named)))
+        root = (
+            checkouts.find(trainer, near) if named is None else Path(os.path.abspath(os.path.join(self._cwd, named)))
+        )
         if root is None:
             return None
-        if named is not None and mining.recognised(root) != trainer:
+        if named is not None and checkouts.recognised(root) != trainer:
             return Unknown(f"{named} is no checkout of {trainer}, whose config this is")
         try:
             return completed(cached(root, trainer, state_folder()))
-        except (mining.NoCheckout, OSError, RecursionError) as error:
+        except (checkouts.NoCheckout, OSError, RecursionError) as error:
             return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
     def source(self, root: str, path: str) -> bytes | None:

@@ -9,7 +9,6 @@ AI_TOOLKIT = Trainer(
     marker="toolkit/config_modules.py",
     miner="ai_toolkit.schema:mine",
     table="ai_toolkit",
-    clones=("ai-toolkit",),
     packages=("oyaml", "lycoris_lora"),
     in_logs=r"ai-toolkit|extensions_built_in|[/\\]toolkit[/\\]|BaseSDTrainProcess|SDTrainer",
     failures="ai_toolkit.failures",

@@ -13,7 +13,6 @@ SIMPLETUNER = Trainer(
     marker="simpletuner/helpers/configuration/cmd_args.py",
     miner="simpletuner.schema:mine",
     table="simpletuner",
-    clones=("SimpleTuner",),
     packages=("simpletuner",),
     in_logs=r"(?i:simpletuner)",
     failures="simpletuner.failures",
