@@ -18,14 +18,14 @@ def config_argument(parser: argparse.ArgumentParser, help: str = "the trainer's 
 
 
 def trainer_argument(parser: argparse.ArgumentParser) -> None:
-    from ..trainers.dialects import TRAINERS, trainer_called
+    from ..trainers import NAMES, trainer_called
 
     parser.add_argument(
         "--trainer",
         metavar="NAME",
         type=trainer_called,
-        choices=TRAINERS,
-        help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
+        choices=NAMES,
+        help=f"whose config it is, where its keys do not say so ({', '.join(NAMES)})",
     )
 
 
@@ -86,7 +86,7 @@ def _is_ai_toolkit(file: Path) -> bool:
 def config_in(command: Sequence[str]) -> str | None:
     """The word of a command that names a config which zdoctor reads."""
     from ..configs.reading import text_of
-    from ..trainers.dialects import recognise
+    from ..trainers.read import recognise
 
     for word in command[1:]:
         name = word.partition("=")[2] if word.startswith("--") and "=" in word else word

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _command_file(command: Sequence[str]) -> str | None:
     """Where the words of the command are all of the config: a file of them, to be checked and repaired."""
-    from ..trainers.dialects import recognise
+    from ..trainers.read import recognise
 
     text = shlex.join(command) + "\n"
     if recognise(text, "shell") is None:

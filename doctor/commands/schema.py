@@ -13,9 +13,9 @@ from . import console
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    from ..trainers.dialects import TRAINERS, trainer_called
+    from ..trainers import NAMES, trainer_called
 
-    names = (*TRAINERS, "mine")
+    names = (*NAMES, "mine")
     made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
     made.add_argument(
         "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"
