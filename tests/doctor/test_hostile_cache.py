@@ -15,7 +15,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.tests.configs_on_disk import write_config
-from zdoctor.tests.doctor.test_extract_refusals import environment, mounted, root_on_linux
+from zdoctor.tests.doctor.commands.test_extract_refusals import environment, mounted, root_on_linux
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, download, load, picture
 from zdoctor.tests.hub_server import HubServer
 
