@@ -23,6 +23,7 @@ from .plans import (
     Step,
     TrainingEffect,
     WriteText,
+    written_by,
 )
 from .run import Config, Dataset, Problem, Run, SamplePrompt, Value, Where
 from .schema import Key, Schema
@@ -90,4 +91,5 @@ __all__ = [
     "WriteText",
     "Writes",
     "found",
+    "written_by",
 ]

@@ -1,0 +1,210 @@
+"""The journal: what was about to be done, on disk before it is done, so that it can be taken back.
+
+One folder per transaction, `<state>/journal/<id>/`: `journal.jsonl` holds one record per line, beside it lie the
+former contents of edited files. Records, in order of appearance (`n` numbers the action):
+
+    begin                     who, when, which config, what in words
+    edit, move, part, place, folder, scratch     action `n` is about to start
+    in-place n                the edit is about to write over the file itself: a kill may leave it half written
+    applied                   the commit mark
+    undoing                   the user asked to take it back
+    reverted n                the action was taken back
+    undone | rolled-back      finished; `kept`: what stayed all the same, in words
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from ...model.record import dataclass
+from .errors import ApplyError, Busy, clause
+
+State = Literal["applied", "undone", "rolled back", "cut short", "unfinished"]
+Record = dict[str, Any]
+_FINAL: dict[str, State] = {"applied": "applied", "undone": "undone", "rolled-back": "rolled back"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One transaction of the past. `when` is local time in ISO 8601, `what` one line per thing done."""
+
+    id: str
+    when: str
+    config: str
+    what: tuple[str, ...]
+    state: State
+
+
+class Journal:
+    """One transaction on disk. Every record is forced to disk before `log` returns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.id = folder.name
+        self.records: list[Record] = _read(folder / "journal.jsonl")
+        self._count = sum(1 for record in self.records if "n" in record and record["do"] in ACTIONS)
+
+    @classmethod
+    def create(cls, state: Path, config: str, what: tuple[str, ...], group: str | None = None) -> Journal:
+        now = datetime.now().astimezone()
+        stamp = now.astimezone(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
+        folder = state / "journal" / f"{stamp}-{secrets.token_hex(1)}"
+        folder.mkdir(parents=True, mode=0o700)
+        sync_folder(folder.parent)
+        journal = cls(folder)
+        when = now.isoformat(timespec="seconds")
+        begin = {"do": "begin", "version": 1, "when": when, "group": group, "config": config, "what": list(what)}
+        journal.log(begin)
+        sync_folder(folder)
+        return journal
+
+    def log(self, record: Record) -> None:
+        """Append a record; a torn last line, left by a kill, is closed first and never read."""
+        path = self.folder / "journal.jsonl"
+        with path.open("ab") as file:
+            torn = file.tell() > 0 and not _ends_a_line(path)
+            file.write(b"\n" * torn + json.dumps(record).encode("ascii") + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.records.append(record)
+
+    def begin(self, do: str, **details: Any) -> int:
+        """Announce an action and give it its number."""
+        n = self._count
+        self._count += 1
+        self.log({"do": do, "n": n, **details})
+        return n
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Store the contents of a file in the transaction's folder."""
+        with (self.folder / name).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self.folder)
+
+    def kept(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
+
+    @property
+    def next(self) -> int:
+        return self._count
+
+    @property
+    def actions(self) -> list[Record]:
+        return [record for record in self.records if record["do"] in ACTIONS]
+
+    def said(self, do: str, n: int) -> Record | None:
+        """The record `do` about action `n`, if it was written."""
+        return next((r for r in self.records if r["do"] == do and r.get("n") == n), None)
+
+    def has(self, do: str) -> bool:
+        return any(record["do"] == do for record in self.records)
+
+    @property
+    def state(self) -> State:
+        last = next((r["do"] for r in reversed(self.records) if r["do"] in {*_FINAL, "undoing"}), "")
+        return "cut short" if self.kept_parts else _FINAL.get(last, "unfinished")
+
+    @property
+    def kept_parts(self) -> list[str]:
+        """What an extraction that was taken back left to go on from, in words."""
+        return [str(text) for text in self.records[-1].get("kept", [])] if self.has("rolled-back") else []
+
+    @property
+    def group(self) -> str:
+        """The first transaction of the repair this one is a pass of."""
+        return str(self.records[0].get("group") or self.id)
+
+
+ACTIONS = frozenset({"edit", "move", "part", "place", "folder", "scratch"})
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
+def _read(path: Path) -> list[Record]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    records: list[Record] = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        records.append(record)
+    return records if records and records[0].get("do") == "begin" else []
+
+
+def journals(state: Path) -> list[Journal]:
+    """Every transaction that got as far as its first record, oldest first. Raises ApplyError where one is hidden."""
+    try:
+        folders = sorted(path for path in (state / "journal").iterdir() if path.is_dir())
+        return [journal for journal in map(Journal, folders) if journal.records]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.") from error
+
+
+def unfinished(state: Path) -> list[Journal]:
+    """Transactions that a kill cut short, newest first: the order in which they must be taken back."""
+    return [journal for journal in reversed(journals(state)) if journal.state == "unfinished"]
+
+
+@contextmanager
+def locked(state: Path) -> Iterator[None]:
+    """Only one zdoctor writes at a time. The system frees the lock when the process dies.
+
+    Raises Busy, or ApplyError where the state folder cannot be written to.
+    """
+    from filelock import FileLock, Timeout  # costs more than a look at the journal does
+
+    folder = state / "journal"
+    lock = FileLock(folder / "lock", timeout=0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock.acquire()
+    except Timeout as error:
+        raise Busy("Another zdoctor is changing files right now. Wait until it is done.") from error
+    except (OSError, NotImplementedError) as error:
+        raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def sync_both(source: Path, target: Path) -> None:
+    sync_folder(target.parent)
+    if source.parent != target.parent:
+        sync_folder(source.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to disk, where the system can: Windows cannot, some file systems refuse."""
+    if sys.platform == "win32":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
