@@ -27,7 +27,7 @@ from torch import Tensor
 from zdoctor.doctor import commands
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.handover import hand_over
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import loop
 from zdoctor.doctor.train.encode.vae import vae_divisor
 from zdoctor.doctor.train.output.sample import denoise

@@ -271,7 +271,7 @@ def _processes(seen: Examination) -> int:
 
 
 def _samples(one: Run) -> int:
-    return one.batch_size * one.gradient_accumulation
+    return one.recipe.batch_size * one.recipe.gradient_accumulation
 
 
 def _refuse_small_batch(one: Run, count: int) -> None:

@@ -69,5 +69,7 @@ def conversion(run: Run, part: Component) -> dict[str, object]:
     scaled = any(name.endswith(SCALES) for name in names)
     if family is None or family.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
         return {}
-    config = family.single_file if run.extras_model in (None, run.base_model) else run.extras_model
+    config = (
+        family.single_file if run.recipe.extras_model in (None, run.recipe.base_model) else run.recipe.extras_model
+    )
     return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}

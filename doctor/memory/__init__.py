@@ -45,7 +45,14 @@ def predict(
     reason = _not_covered(run)
     if reason:
         return Unknown(reason)
-    run = replace(run, batch_size=max(1, run.batch_size), rank=max(0, run.rank))
+    run = replace(
+        run,
+        recipe=replace(
+            run.recipe,
+            batch_size=max(1, run.recipe.batch_size),
+            network=replace(run.recipe.network, rank=max(0, run.recipe.network.rank)),
+        ),
+    )
     candidates, seen = taken(run, gpus, system.environment), visible(gpus, system.environment)
     if isinstance(candidates, Unknown):
         return candidates
@@ -106,11 +113,14 @@ def _elsewhere(
 
 
 def _not_covered(run: Run) -> str:
-    if run.kind != "lora" or run.network_type not in ("lora", "dora", "locon", "lokr"):
+    if run.kind != "lora" or run.recipe.network.type not in ("lora", "dora", "locon", "lokr"):
         return "memory is predicted for the training of a LoRA or LoKr only"
-    if run.dtype not in WIDTHS:
-        return f"dtype {run.dtype} has no known size"
-    for qtype in (run.quantization, None if run.trainer == OWN else run.text_encoder_quantization):
+    if run.recipe.precision.dtype not in WIDTHS:
+        return f"dtype {run.recipe.precision.dtype} has no known size"
+    for qtype in (
+        run.recipe.precision.quantization,
+        None if run.trainer == OWN else run.recipe.precision.text_encoder_quantization,
+    ):
         if qtype not in (None, "none") and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
     if run.trainer == OWN:  # these are not its settings
@@ -129,12 +139,12 @@ def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     """
     if run.trainer == OWN:
         return host_peak(run, sizes, card)
-    width = WIDTHS[run.dtype]
+    width = WIDTHS[run.recipe.precision.dtype]
     whole = width * (sizes.blocks + sizes.rest)
     waiting = int(offloaded_share(run) * blocks_of(sizes, run))
-    if run.adapter or sizes.stored != width:
+    if run.recipe.adapter or sizes.stored != width:
         return HOST_BASE + max(whole, waiting)
-    return HOST_BASE + (weights_of(sizes, run) if run.quantization else waiting)
+    return HOST_BASE + (weights_of(sizes, run) if run.recipe.precision.quantization else waiting)
 
 
 def _assumptions(

@@ -68,10 +68,10 @@ def _identity(world: World, path: str) -> Mapping[str, str]:
 def _ours(run: Run, theirs: Mapping[str, str]) -> Mapping[str, str]:
     """The same of this run. Two adapters are told apart by their contents only, which are not read here."""
     ours = {"rank": described(run)}
-    if run.quantization in KINDS:
-        ours["quantization"] = KINDS[run.quantization]
-    if not run.adapter:
+    if run.recipe.precision.quantization in KINDS:
+        ours["quantization"] = KINDS[run.recipe.precision.quantization]
+    if not run.recipe.adapter:
         ours["adapter"] = "none"
     elif theirs.get("adapter") == "none":
-        ours["adapter"] = run.adapter
+        ours["adapter"] = run.recipe.adapter
     return ours

@@ -43,13 +43,13 @@ def place_of(job: Job) -> Place:
     """
     note, sharded = job.progress.note, job.ranks.sharded
     device = _device(job)
-    quantizations = (job.run.quantization, job.run.text_encoder_quantization)
+    quantizations = (job.run.recipe.precision.quantization, job.run.recipe.precision.text_encoder_quantization)
     if device.type == "mps" and "float8" in (KINDS.get(name) for name in quantizations):
         raise TrainError(
             "PyTorch keeps no float8 weights on MPS. Write qtype: int8 (and qtype_te: int8), which is as large and "
             "more exact."
         )
-    arithmetic = numerics(job.run.dtype, device)
+    arithmetic = numerics(job.run.recipe.precision.dtype, device)
     if arithmetic.note:
         note(arithmetic.note)
     compiled = wants_compile(job.run)

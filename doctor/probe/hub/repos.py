@@ -126,7 +126,7 @@ def from_elsewhere(used_by: Collection[str], run: Run) -> str:
     """Components the run takes from another repository, so that nobody misses them here."""
     if set(used_by) == {"extras_model"}:
         return "transformer.*|unet"
-    if run.extras_model is not None and run.extras_model != run.base_model:
+    if run.recipe.extras_model is not None and run.recipe.extras_model != run.recipe.base_model:
         return "text_encoder.*|tokenizer.*|vae"
     return ""
 

@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from ...families.loading import EDITING
-from ...model.run import Run, SamplePrompt
+from ...model.recipe import SamplePrompt
+from ...model.run import Run
 from ..allocator import free_memory
 from ..data.items import Item, with_trigger
 from ..data.pictures import Picture
@@ -61,7 +62,7 @@ class Preview:
             part.active = True
         try:
             with trainer.averaged():
-                for prompt, edited in zip(self.run.samples, self.controls, strict=True):
+                for prompt, edited in zip(self.run.recipe.validation.prompts, self.controls, strict=True):
                     control = None if edited is None else trainer.objective.latents.get(edited).unsqueeze(0)
                     latent = denoise(
                         model,
@@ -87,7 +88,9 @@ class Preview:
 
     def lacks(self) -> bool:
         """Whether a preview of this step is still to be painted."""
-        return previews(self.run) and not all(self._file(n).is_file() for n in range(len(self.run.samples)))
+        return previews(self.run) and not all(
+            self._file(n).is_file() for n in range(len(self.run.recipe.validation.prompts))
+        )
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{self.run.name}_{self.trainer.step:09d}_{number}.png"
@@ -104,8 +107,10 @@ class Preview:
 
 def sample_controls(run: Run, divisor: int) -> list[Item | None]:
     """For each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = previews(run) and run.architecture in EDITING
-    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in run.samples]
+    edits = previews(run) and run.recipe.architecture in EDITING
+    return [
+        _control(prompt, divisor) if edits and prompt.control else None for prompt in run.recipe.validation.prompts
+    ]
 
 
 def _control(prompt: SamplePrompt, divisor: int) -> Item:
@@ -128,8 +133,8 @@ def prompts(run: Run, items: Sequence[Item]) -> list[str]:
     if (blank := guidance(run)) is not None:
         texts.append(blank.prompt)
     if previews(run):
-        texts += [sample_text(run, prompt.prompt) for prompt in run.samples]
-        texts += [prompt.negative for prompt in run.samples]
+        texts += [sample_text(run, prompt.prompt) for prompt in run.recipe.validation.prompts]
+        texts += [prompt.negative for prompt in run.recipe.validation.prompts]
     return texts
 
 
@@ -137,8 +142,8 @@ def sample_text(run: Run, text: str) -> str:
     """A sample prompt: the trigger word only where the prompt asks for it."""
     if run.setting("train/literal_captions"):
         return text
-    return with_trigger(text, run.trigger_word) if "[trigger]" in text or "[name]" in text else text
+    return with_trigger(text, run.recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
 
 
 def previews(run: Run) -> bool:
-    return not run.disable_sampling and bool(run.samples)
+    return not run.recipe.validation.disabled and bool(run.recipe.validation.prompts)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...model.run import SamplePrompt
+from ...model.recipe import SamplePrompt
 from ..allocator import free_memory
 from ..encode.strips import LARGE, in_strips
 from ..failures import tried

@@ -16,9 +16,9 @@ def kept(run: Run, updates: int) -> float | None:
     """
     ramp = run.setting(RAMP)
     if not isinstance(ramp, dict):
-        return run.ema_decay
+        return run.recipe.ema.decay
     if updates % int(ramp["interval"]):
         return None
     if ramp["warmup"] > 0:
-        return 0.0 if updates < ramp["warmup"] else run.ema_decay
-    return min(updates / (9 + updates), run.ema_decay) if updates > 1 else 0.0
+        return 0.0 if updates < ramp["warmup"] else run.recipe.ema.decay
+    return min(updates / (9 + updates), run.recipe.ema.decay) if updates > 1 else 0.0

@@ -1,5 +1,6 @@
 """SimpleTuner's options in the words of every trainer, with its own defaults (field_registry of bc8e6ab7)."""
 
+# NEED Checkpoints, Ema, Loss, LrScheduler, Network, Offload, Optimizer, Precision, Recipe, TimestepSampling, Validation
 from __future__ import annotations
 
 import re
@@ -7,6 +8,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...model import Config, Dataset, Run, SamplePrompt
+from ...model.recipe import (
+    Checkpoints,
+    Ema,
+    Loss,
+    LrScheduler,
+    Network,
+    Offload,
+    Optimizer,
+    Precision,
+    Recipe,
+    TimestepSampling,
+    Validation,
+)
 from .datasets import settings
 from .lycoris import rank_of, words
 from .network import left_out
@@ -134,44 +148,51 @@ def run(
         kind="lora" if lora else "finetune",
         process_type=options.text("model_type", "full"),
         name=re.split(r"[/\\]", output.rstrip("/\\"))[-1] or "simpletuner-results",
-        architecture=_architecture(family, flavour),
-        variant=variant,
-        base_model=transformer or base,
-        extras_model=base if transformer else None,
-        adapter=_adapter(options, family, flavour) if lora else None,
         output_folder=output,
-        datasets=found,
-        dtype="bf16" if quantized else _DTYPES.get(precision, precision),
-        quantization=_PRECISIONS.get(quantization, quantization),
-        text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
-        rank=rank,
-        alpha=alpha,
-        network_type=_network(options, own) if lora else "",
-        steps=max(0, steps),
-        batch_size=options.whole("train_batch_size", 4),
-        gradient_accumulation=options.whole("gradient_accumulation_steps", 1),
-        gradient_checkpointing=options.flag("gradient_checkpointing", True),
-        max_grad_norm=options.number("max_grad_norm", 2.0),
-        learning_rate=options.number("learning_rate", 4e-7),
-        optimizer=options.text("optimizer", "adamw_bf16").lower(),
-        scheduler=options.text("lr_scheduler", "constant_with_warmup"),
-        scheduler_settings={"warmup_steps": warmup} if warmup else {},
-        noise_scheduler="flowmatch",
-        loss_type=options.text("loss_type", "l2"),
-        use_ema=options.flag("use_ema"),
-        ema_decay=options.number("ema_decay", 0.995),
-        cache_text_embeddings=not options.flag("text_cache_disable"),
-        seed=seed if seed > 0 else None,
-        save_every=options.whole("checkpoint_step_interval", 500),
-        save_dtype="bf16",
-        keep_saves=options.whole("checkpoints_total_limit", 5),
-        disable_sampling=options.flag("validation_disable") or not prompt,
-        sample_every=options.whole("validation_step_interval", 100),
-        samples=_samples(options, prompt),
         settings={**options.settings, **settings(backend), **of_network},
         keys={**KEYS, **{f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}},
         homes={name: (file.path, "") for name, file in files.items() if file is not None},
         spelled=options.spelled(names),
+        recipe=Recipe(
+            architecture=_architecture(family, flavour),
+            variant=variant,
+            base_model=transformer or base,
+            extras_model=base if transformer else None,
+            adapter=_adapter(options, family, flavour) if lora else None,
+            datasets=found,
+            steps=max(0, steps),
+            batch_size=options.whole("train_batch_size", 4),
+            gradient_accumulation=options.whole("gradient_accumulation_steps", 1),
+            max_grad_norm=options.number("max_grad_norm", 2.0),
+            learning_rate=options.number("learning_rate", 4e-7),
+            cache_text_embeddings=not options.flag("text_cache_disable"),
+            seed=seed if seed > 0 else None,
+            precision=Precision(
+                dtype="bf16" if quantized else _DTYPES.get(precision, precision),
+                quantization=_PRECISIONS.get(quantization, quantization),
+                text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
+            ),
+            network=Network(rank=rank, alpha=alpha, type=_network(options, own) if lora else ""),
+            offload=Offload(gradient_checkpointing=options.flag("gradient_checkpointing", True)),
+            optimizer=Optimizer(name=options.text("optimizer", "adamw_bf16").lower()),
+            lr_scheduler=LrScheduler(
+                name=options.text("lr_scheduler", "constant_with_warmup"),
+                settings={"warmup_steps": warmup} if warmup else {},
+            ),
+            timestep_sampling=TimestepSampling(noise_scheduler="flowmatch"),
+            loss=Loss(type=options.text("loss_type", "l2")),
+            ema=Ema(use=options.flag("use_ema"), decay=options.number("ema_decay", 0.995)),
+            checkpoints=Checkpoints(
+                every=options.whole("checkpoint_step_interval", 500),
+                dtype="bf16",
+                keep=options.whole("checkpoints_total_limit", 5),
+            ),
+            validation=Validation(
+                disabled=options.flag("validation_disable") or not prompt,
+                every=options.whole("validation_step_interval", 100),
+                prompts=_samples(options, prompt),
+            ),
+        ),
     )
     return replace(made, settings={**made.settings, **left_out(made)})
 

@@ -13,6 +13,7 @@ import pytest
 
 from zdoctor.checks.storage import slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
+from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.probe.device import Device
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.speed import readers, residency
@@ -20,7 +21,7 @@ from zdoctor.doctor.probe.speed.verdict import speed_kind
 
 LIMIT = 3 << 20
 BLKIO = Path("/sys/fs/cgroup/blkio")
-RUN = Run("ai-toolkit", "c.yaml", "/config/process/0", 0, "lora", "sd_trainer", "n", "zimage")
+RUN = Run("ai-toolkit", "c.yaml", "/config/process/0", 0, "lora", "sd_trainer", "n", Recipe(architecture="zimage"))
 
 MEASURE = textwrap.dedent(
     """

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.data.items import Item
 from zdoctor.doctor.train.data.pictures import Picture
 from zdoctor.doctor.train.encode import latents, strips, text_encoder
