@@ -33,6 +33,7 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
     Upstream: toolkit/data_loader.py (os.walk), 27a03a91
     Signature: None; the LoRA draws masks, or what the samples showed.
     """
+    recipe = run.recipe
     for folder in datasets:
         if run.kind not in ("lora", "finetune"):
             return
@@ -55,7 +56,7 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                         folder=folder.path,
                         count=count,
                     )
-        for other in run.recipe.datasets:
+        for other in recipe.datasets:
             count = _pictures_in(folder, other.folder, system)
             if count and other.key != folder.key:
                 yield found(
@@ -68,8 +69,8 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                     folder=folder.path,
                 )
         if (
-            not run.recipe.validation.disabled
-            and run.recipe.validation.prompts
+            not recipe.validation.disabled
+            and recipe.validation.prompts
             and _inside(folder, run.output_folder, system)
         ):
             yield found(

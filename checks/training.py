@@ -15,12 +15,13 @@ _BRAIN = ("bf16", "bfloat16")
 
 def _turbo(run: Run) -> bool:
     """Whether the base model is the distilled Z-Image-Turbo, by the words of the config."""
-    if run.recipe.architecture != "zimage" or run.recipe.variant == "deturbo":
+    recipe = run.recipe
+    if recipe.architecture != "zimage" or recipe.variant == "deturbo":
         return False
-    name = (run.recipe.base_model or "").lower().replace("_", "-")
+    name = (recipe.base_model or "").lower().replace("_", "-")
     if "de-turbo" in name or "deturbo" in name:
         return False
-    return run.recipe.variant == "turbo" or "turbo" in name
+    return recipe.variant == "turbo" or "turbo" in name
 
 
 @rule("TRN001", "warning", "no-latent-cache", trainers=("ai-toolkit",))
@@ -97,10 +98,11 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
     Signature: loss is nan
     """
+    recipe = run.recipe
     if (
         run.kind in ("lora", "finetune")
-        and run.recipe.architecture in ("zimage", "zimage_l2p")
-        and run.recipe.precision.dtype in _HALF
+        and recipe.architecture in ("zimage", "zimage_l2p")
+        and recipe.precision.dtype in _HALF
     ):
         yield found(
             run.where("dtype"),
@@ -112,7 +114,7 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
             else "The loss becomes nan, and nothing is learnt.",
             evidence={"pointer": run.pointer("dtype")},
             severity="warning" if run.trainer == "musubi-tuner" else None,
-            dtype=run.recipe.precision.dtype,
+            dtype=recipe.precision.dtype,
         )
 
 
@@ -150,10 +152,11 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Repair: guidance_scale: 1 and sample_steps: 8. It changes the samples only, not the training.
     Signature: None; burnt samples from the first one on.
     """
-    if run.kind != "lora" or not _turbo(run) or run.recipe.validation.disabled or not run.recipe.validation.prompts:
+    recipe = run.recipe
+    if run.kind != "lora" or not _turbo(run) or recipe.validation.disabled or not recipe.validation.prompts:
         return
-    guidance = max(prompt.guidance for prompt in run.recipe.validation.prompts)
-    steps = max(prompt.steps for prompt in run.recipe.validation.prompts)
+    guidance = max(prompt.guidance for prompt in recipe.validation.prompts)
+    steps = max(prompt.steps for prompt in recipe.validation.prompts)
     if guidance > 1:
         yield found(
             run.where("sample/guidance_scale"),
@@ -182,17 +185,18 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
     Repair: cache_text_embeddings: true frees the same memory and keeps the captions.
     Signature: This will train only with a blank prompt or trigger word, if set
     """
-    if run.kind not in ("lora", "finetune") or run.recipe.cache_text_embeddings:
+    recipe = run.recipe
+    if run.kind not in ("lora", "finetune") or recipe.cache_text_embeddings:
         return
     if run.setting("train/unload_text_encoder") is True:
         yield found(
             run.where("train/unload_text_encoder"),
             "unload_text_encoder is on without cache_text_embeddings: every image is trained with the prompt "
             "{prompt!r}, and the captions are ignored."
-            if run.recipe.trigger_word
+            if recipe.trigger_word
             else "unload_text_encoder is on without cache_text_embeddings: every image is trained with an empty "
             "prompt, and the captions are ignored.",
             otherwise="The LoRA learns nothing from the captions.",
             evidence={"pointer": run.pointer("train/unload_text_encoder")},
-            prompt=run.recipe.trigger_word,
+            prompt=recipe.trigger_word,
         )

@@ -1,6 +1,5 @@
 """A cached repository as a plain folder: which files, from where, verified by what. The writer does the copying."""
 
-# NEED Recipe
 from __future__ import annotations
 
 import re

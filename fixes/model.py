@@ -178,9 +178,10 @@ def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety
 def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
     """Every needed file with a sound source. Parts that the run takes from elsewhere stay out: a local
     text_encoder/ would override `extras_model`."""
+    recipe = run.recipe
     family = family_of(run)
     extras = family is None or family.extras
-    elsewhere = extras and run.recipe.extras_model is not None and run.recipe.extras_model != run.recipe.base_model
+    elsewhere = extras and recipe.extras_model is not None and recipe.extras_model != recipe.base_model
     items: list[CopyItem] = []
     for file in repo.files:
         if not file.needed or (elsewhere and file.name.startswith(_SHARED)):

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from zdoctor.doctor.model import Run
-from zdoctor.doctor.model.recipe import SHORT_NAMES
+from zdoctor.doctor.model.recipe import SHORT_NAMES, by_name
 
 _OF_RUN = frozenset(field.name for field in fields(Run))
 
@@ -27,3 +27,9 @@ def changed(run: Run, **changes: Any) -> Run:
             value = replace(getattr(recipe, group), **{inner: value})
         recipe = replace(recipe, **{group: value})
     return replace(run, **{"recipe": recipe, **own})
+
+
+def value_of(run: Run, name: str) -> Any:
+    """A field of a run or of its recipe, else what is written for a settings key."""
+    known = by_name(run.recipe)
+    return known[name] if name in known else getattr(run, name) if name in _OF_RUN else run.setting(name)

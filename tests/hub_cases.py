@@ -1,6 +1,5 @@
 """Every way in which a hub cache is known to break, and what the hub rules alone say of one."""
 
-# NEED Recipe
 from __future__ import annotations
 
 import os

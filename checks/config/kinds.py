@@ -87,11 +87,12 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
 
 def _is_reached(run: Run, key: str) -> bool:
     """Whether the trainer comes to the line that computes with a number."""
+    recipe = run.recipe
     if key == "train/max_grad_norm":
-        return run.recipe.optimizer.name != "adafactor"  # nothing is clipped for it
+        return recipe.optimizer.name != "adafactor"  # nothing is clipped for it
     if key == "save/max_step_saves_to_keep":  # old saves are counted at each save but the last
         every = run.written("save_every")
-        return (every is None or every.value is not None) and 0 < run.recipe.checkpoints.every < run.recipe.steps
+        return (every is None or every.value is not None) and 0 < recipe.checkpoints.every < recipe.steps
     return True
 
 

@@ -219,8 +219,9 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     Upstream: https://github.com/kohya-ss/musubi-tuner/issues/481, https://github.com/kohya-ss/musubi-tuner/issues/747
     Signature: ValueError: No training items found in the dataset
     """
-    short = _CACHES.get(run.recipe.architecture or "")
-    if short is None or not trains(run) or not run.recipe.datasets:
+    recipe = run.recipe
+    short = _CACHES.get(recipe.architecture or "")
+    if short is None or not trains(run) or not recipe.datasets:
         return
     family = run.process_type.partition("_train")[0]
     wanted = {
@@ -230,7 +231,7 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     for script, (ending, what) in wanted.items():
         if config.format == "shell" and script in config.text:
             continue
-        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in run.recipe.datasets]
+        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in recipe.datasets]
         entries = {folder: files.at(folder) for folder in folders}
         hidden = [entry.path for entry in entries.values() if entry is not None and entry.kind == "denied"]
         if hidden:

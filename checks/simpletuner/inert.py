@@ -92,15 +92,16 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
     Upstream: SimpleTuner simpletuner/helpers/models/z_image/model.py
     Signature: None; samples at 8 steps become blurred as the training goes on.
     """
+    recipe = run.recipe
     name = text(run, "pretrained_model_name_or_path").lower().replace("_", "-")
     if (
-        run.recipe.architecture != "zimage"
+        recipe.architecture != "zimage"
         or run.kind != "lora"
-        or run.recipe.adapter is not None
-        or run.recipe.variant == "deturbo"
+        or recipe.adapter is not None
+        or recipe.variant == "deturbo"
     ):
         return
-    if "turbo" not in name and run.recipe.variant != "turbo":
+    if "turbo" not in name and recipe.variant != "turbo":
         return
     if "de-turbo" in name or "deturbo" in name:
         return
@@ -113,6 +114,6 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
         "the flavours turbo and turbo-ostris-v2 only.",
         otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
         evidence={"key": "model_flavour", "pointer": run.pointer("variant")} | ({} if off else {"likely": "turbo"}),
-        model=run.recipe.base_model,
+        model=recipe.base_model,
         flavour=text(run, "model_flavour"),
     )

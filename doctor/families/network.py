@@ -53,14 +53,15 @@ def plus(run: Run) -> float:
 
 def described(run: Run) -> str:
     """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
-    if run.recipe.network.type != "lokr":
+    recipe = run.recipe
+    if recipe.network.type != "lokr":
         words = {
-            f"alpha {scale(run) * run.recipe.network.rank:g}": scale(run) != 1.0,
+            f"alpha {scale(run) * recipe.network.rank:g}": scale(run) != 1.0,
             f"LoRA+ {plus(run):g}": plus(run) != 1.0,
             f"without {left_out(run)}": bool(left_out(run)),
             "with the refiners": refiners(run),
         }
-        return ", ".join([str(run.recipe.network.rank), *(word for word, said in words.items() if said)])
+        return ", ".join([str(recipe.network.rank), *(word for word, said in words.items() if said)])
     rank = lokr_rank(run)
     factors = "".join(f", {part} of {factor}" for part, factor in _factors(run).items())
     without = f", without {left_out(run)}" if left_out(run) else ""

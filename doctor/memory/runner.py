@@ -45,6 +45,7 @@ _BYTES = {
 
 def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
     """The phases in their order; those of the encoders that the card may have no room for are left out."""
+    recipe = run.recipe
     base = _base(card)
     width = width_of(run, card)
     weights = runner_weights(run, sizes, card)
@@ -52,24 +53,24 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     trained = trained_weights(run, sizes.linears)
     held = {
         "transformer": transformer,
-        "LoRA weights": 4 * trained * (2 if run.recipe.ema.use else 1),
-        "optimizer": int(state_bytes(run.recipe.optimizer.name) * trained),
+        "LoRA weights": 4 * trained * (2 if recipe.ema.use else 1),
+        "optimizer": int(state_bytes(recipe.optimizer.name) * trained),
     }
-    paints = bool(run.recipe.validation.prompts) and not run.recipe.validation.disabled
-    if run.recipe.adapter and paints:
-        held["adapter kept for previews"] = width * run.recipe.network.rank * sizes.lora_sides
+    paints = bool(recipe.validation.prompts) and not recipe.validation.disabled
+    if recipe.adapter and paints:
+        held["adapter kept for previews"] = width * recipe.network.rank * sizes.lora_sides
     vae = {"VAE": 4 * sizes.vae}
     vae_scale = sizes.vae_width / 128
     pixels = max(prod(picture) for picture in buckets(run, datasets))
     image, text = sequence_of(run, sizes, datasets)
 
     encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
-    adapter = {"adapter": _adapter(run, sizes)} if run.recipe.adapter and not card else {}
+    adapter = {"adapter": _adapter(run, sizes)} if recipe.adapter and not card else {}
     pictures = Phase("encoding the pictures", {**base, **adapter, **vae, "encoding": encode})
     yield from (phase for phase in (_captions(run, sizes, card), pictures) if _fits(phase, card))
     arriving = min(_largest(sizes), PIECE) * 4 * COPIES if card else _largest(sizes) * sizes.stored
     loaded = transformer if not offloaded_share(run) else 0
-    mapped = weights if not card and not on_mps(run) and _kind(run.recipe.precision.quantization) else 0
+    mapped = weights if not card and not on_mps(run) and _kind(recipe.precision.quantization) else 0
     yield Phase(
         "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}, mapped
     )
@@ -82,17 +83,13 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     yield Phase("training step", {**base, **step}, mapped)
     if not paints:
         return
-    wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.recipe.validation.prompts), key=prod)
+    wide, high = max(((max(16, s.width), max(16, s.height)) for s in recipe.validation.prompts), key=prod)
     # Flux takes the guidance itself; of Z-Image two pictures are drawn
-    guided = (
-        2 if run.recipe.architecture == "zimage" and any(s.guidance > 1 for s in run.recipe.validation.prompts) else 1
-    )
+    guided = 2 if recipe.architecture == "zimage" and any(s.guidance > 1 for s in recipe.validation.prompts) else 1
     tokens = guided * (tokens_of(sizes, wide, high) + text)
     drawing = int(sizes.kind.moment * width * sizes.width * tokens)
     if on_mps(run) and not card:
-        drawing += scores_of(
-            replace(run, recipe=replace(run.recipe, batch_size=guided)), sizes, tokens // guided, card
-        )
+        drawing += scores_of(replace(run, recipe=replace(recipe, batch_size=guided)), sizes, tokens // guided, card)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)
     strips = DECODE_STRIPS if card or wide * high > LARGE else DECODE
     painted = {"decoding": int(strips * vae_scale * wide * high)}
@@ -103,11 +100,12 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
 
 def phases_without_bfloat16(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> Iterator[Phase]:
     """The same of a bfloat16 run on a processor that lacks it: float32, and a text encoder kept in 16 bits."""
+    recipe = run.recipe
     whole = _captions(
-        replace(run, recipe=replace(run.recipe, precision=replace(run.recipe.precision, dtype="fp16"))), sizes, None
+        replace(run, recipe=replace(recipe, precision=replace(recipe.precision, dtype="fp16"))), sizes, None
     )
     for phase in phases_of_runner(
-        replace(run, recipe=replace(run.recipe, precision=replace(run.recipe.precision, dtype="fp32"))),
+        replace(run, recipe=replace(recipe, precision=replace(recipe.precision, dtype="fp32"))),
         sizes,
         datasets,
         None,

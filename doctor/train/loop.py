@@ -103,8 +103,8 @@ def _finished(job: Job, state: State, began: float) -> TrainResult | None:
         return None
     final = final_file(job.output, job.run.name)
     job.progress.note(
-        f"This run is finished: {state.step} steps of {job.run.recipe.steps} are done, and {final} is there. Nothing was "
-        "trained. For more, raise steps; to start again, give the run another name."
+        f"This run is finished: {state.step} steps of {job.run.recipe.steps} are done, and {final} is there. "
+        "Nothing was trained. For more, raise steps; to start again, give the run another name."
     )
     return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
 

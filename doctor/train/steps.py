@@ -180,11 +180,12 @@ class Steps:
 
 def due(run: Run, step: int) -> tuple[bool, bool, bool]:
     """Whether a checkpoint, samples, and an evaluation come after `step` and before the next one."""
-    last = step == run.recipe.steps
+    recipe = run.recipe
+    last = step == recipe.steps
     also = run.setting("save/also_every", 0)
     saves, also, samples = (
         every > 0 and step % every == 0 and not last
-        for every in (run.recipe.checkpoints.every, also, run.recipe.validation.every)
+        for every in (recipe.checkpoints.every, also, recipe.validation.every)
     )
     saves = saves or also
     return saves, samples, saves or samples or last

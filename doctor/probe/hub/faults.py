@@ -1,6 +1,5 @@
 """What an inventory found broken, as the rules and repairs of the hub look at it: without a config."""
 
-# NEED Recipe
 from __future__ import annotations
 
 from collections.abc import Iterator

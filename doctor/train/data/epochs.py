@@ -39,6 +39,7 @@ def _as_many(regular: Sequence[Item], count: int) -> list[Item]:
 
 def counted(run: Run, items: Sequence[Item]) -> Run:
     """The run with steps in place of epochs, of which it has steps, saves and samples."""
+    recipe = run.recipe
     epochs, saves, samples = (
         run.setting(key, 0) for key in ("train/epochs", "save/save_every_epochs", "sample/sample_every_epochs")
     )
@@ -46,18 +47,18 @@ def counted(run: Run, items: Sequence[Item]) -> Run:
         return run
     length = steps_of_epoch(run, items)
     settings = dict(run.settings)
-    if saves and run.recipe.checkpoints.every > 0:  # of both kinds
+    if saves and recipe.checkpoints.every > 0:  # of both kinds
         settings["save/also_every"] = replace(settings["save/save_every_epochs"], value=saves * length)
     return replace(
         run,
         settings=settings,
         recipe=replace(
-            run.recipe,
-            steps=epochs * length or run.recipe.steps,
+            recipe,
+            steps=epochs * length or recipe.steps,
             checkpoints=replace(
-                run.recipe.checkpoints,
-                every=run.recipe.checkpoints.every if run.recipe.checkpoints.every > 0 else saves * length,
+                recipe.checkpoints,
+                every=recipe.checkpoints.every if recipe.checkpoints.every > 0 else saves * length,
             ),
-            validation=replace(run.recipe.validation, every=samples * length or run.recipe.validation.every),
+            validation=replace(recipe.validation, every=samples * length or recipe.validation.every),
         ),
     )

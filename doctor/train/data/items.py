@@ -125,14 +125,15 @@ def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
 
 
 def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
-    own = run.setting(f"{dataset.key}/trigger_word") or run.recipe.trigger_word
+    recipe = run.recipe
+    own = run.setting(f"{dataset.key}/trigger_word") or recipe.trigger_word
     regular = dataset.is_regularisation
     literal = bool(run.setting("train/literal_captions"))  # other trainers know no [trigger]
     caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
     if (
-        not run.recipe.cache_text_embeddings and not literal
+        not recipe.cache_text_embeddings and not literal
     ):  # ai-toolkit puts in the run's word too, but has none when it caches
-        caption = with_trigger(caption, run.recipe.trigger_word, add=not regular)
+        caption = with_trigger(caption, recipe.trigger_word, add=not regular)
     side = max(divisor, resolution // divisor * divisor)
     square = bool(run.setting(f"{dataset.key}/square_crop"))
     sizes = run.setting(f"{dataset.key}/bucket_sizes")
@@ -148,7 +149,7 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         width,
         height,
         caption,
-        with_trigger("", own if run.recipe.cache_text_embeddings else run.recipe.trigger_word, add=not regular),
+        with_trigger("", own if recipe.cache_text_embeddings else recipe.trigger_word, add=not regular),
         dataset.caption_dropout,
         scaled=scaled,
         weight=float(run.setting(f"{dataset.key}/loss_multiplier", 1.0)),

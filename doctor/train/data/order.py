@@ -26,11 +26,12 @@ class Order:
 
     def batch(self, index: int) -> list[Item]:
         """The items of batch `index`, counted from 0 over the whole run."""
-        step, part = divmod(index, self.run.recipe.gradient_accumulation)
+        recipe = self.run.recipe
+        step, part = divmod(index, recipe.gradient_accumulation)
         theirs = self._before(step)
         if self.regular is not None and self._before(step + 1) > theirs:
-            return self.regular.get(theirs * self.run.recipe.gradient_accumulation + part)
-        return self.plain.get((step - theirs) * self.run.recipe.gradient_accumulation + part)
+            return self.regular.get(theirs * recipe.gradient_accumulation + part)
+        return self.plain.get((step - theirs) * recipe.gradient_accumulation + part)
 
     def _before(self, step: int) -> int:
         while len(self.before) <= step:

@@ -12,35 +12,42 @@ from .neutral import FLUX
 
 def explain(run: Run) -> Iterator[str]:
     """What the user should know before the run starts, a sentence or two each."""
-    if run.recipe.network.type == "lokr" and lokr_rank(run) is None and not run.homes.get("lycoris"):
-        yield f"rank {run.recipe.network.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
-    elif run.recipe.network.alpha != run.recipe.network.rank and run.setting("network/scale") is None:
+    recipe = run.recipe
+    network, schedule, sampling = recipe.network, recipe.lr_scheduler, recipe.timestep_sampling
+    precision = recipe.precision
+    if network.type == "lokr" and lokr_rank(run) is None and not run.homes.get("lycoris"):
+        yield f"rank {network.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
+    elif network.alpha != network.rank and run.setting("network/scale") is None:
         yield (
-            f"alpha {run.recipe.network.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with alpha = rank = "
-            f"{run.recipe.network.rank}."
+            f"alpha {network.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with "
+            f"alpha = rank = {network.rank}."
         )
-    if run.recipe.network.type == "lokr" and run.recipe.architecture in FLUX:
+    if network.type == "lokr" and recipe.architecture in FLUX:
         yield "diffusers (0.42.1 tried) opens no LoKr of Flux; see that what you paint with does."
-    if run.recipe.lr_scheduler.name == "linear" and not {"start_factor", "end_factor"} & set(
-        run.recipe.lr_scheduler.settings
-    ):
+    if schedule.name == "linear" and not {"start_factor", "end_factor"} & set(schedule.settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
-    if run.recipe.lr_scheduler.settings.get("total_iters", run.recipe.steps) != run.recipe.steps:
+    if schedule.settings.get("total_iters", recipe.steps) != recipe.steps:
         yield "total_iters counts here; ai-toolkit puts the steps of the run in its place."
-    if run.recipe.timestep_sampling.type == "weighted":
+    if sampling.type == "weighted":
         yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
-    if run.recipe.timestep_sampling.type in SHIFTS and run.recipe.architecture == "flux_kontext":
+    if sampling.type in SHIFTS and recipe.architecture == "flux_kontext":
         yield "timestep_type shift counts a picture's cells as the pipeline does (ai-toolkit: four times as many)."
-    if run.recipe.timestep_sampling.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
-        yield f"noise_scheduler {run.recipe.timestep_sampling.noise_scheduler} has no meaning for this model: flow matching is used."
+    if sampling.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
+        yield f"noise_scheduler {sampling.noise_scheduler} has no meaning for this model: flow matching is used."
     if run.setting("train/do_differential_guidance") and not run.setting("train/do_guidance_loss"):
         yield (
             "do_differential_guidance counts here: the loss is larger by differential_guidance_scale squared "
             "(ai-toolkit looks at it only when do_guidance_loss is true)."
         )
-    if KINDS[run.recipe.precision.quantization] == "nf4" and run.recipe.precision.quantization != "nf4":
-        yield f"qtype {run.recipe.precision.quantization} is stored as nf4 here: four bits too, with levels made for normal weights."
-    if run.recipe.precision.text_encoder_quantization not in KINDS:
-        yield f"qtype_te {run.recipe.precision.text_encoder_quantization} is not known here: the text encoder runs once, unquantized."
+    if KINDS[precision.quantization] == "nf4" and precision.quantization != "nf4":
+        yield (
+            f"qtype {precision.quantization} is stored as nf4 here: four bits too, "
+            "with levels made for normal weights."
+        )
+    if precision.text_encoder_quantization not in KINDS:
+        yield (
+            f"qtype_te {precision.text_encoder_quantization} is not known here: "
+            "the text encoder runs once, unquantized."
+        )
     if run.setting("train/validation_config"):
         yield "validation_config has no effect here: --eval N measures the loss on N held-out pictures."

@@ -1,6 +1,5 @@
 """ai-toolkit's dialect: a parsed config to Runs, with the trainer's own defaults and aliases (commit 27a03a91)."""
 
-# NEED Checkpoints, Ema, Loss, LrScheduler, Network, Offload, Optimizer, Precision, Recipe, TimestepSampling, Validation
 from __future__ import annotations
 
 import difflib

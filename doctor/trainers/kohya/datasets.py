@@ -63,15 +63,14 @@ class Own:
 
 
 def refused_sets(run: Run) -> Iterator[Reason]:
-    sizes = {Own(run, dataset).whole("batch_size", 1) for dataset in run.recipe.datasets}
+    recipe = run.recipe
+    sizes = {Own(run, dataset).whole("batch_size", 1) for dataset in recipe.datasets}
     if len(sizes) > 1:
         first = next(
-            dataset
-            for dataset in run.recipe.datasets
-            if Own(run, dataset).whole("batch_size", 1) != run.recipe.batch_size
+            dataset for dataset in recipe.datasets if Own(run, dataset).whole("batch_size", 1) != recipe.batch_size
         )
         yield Own(run, first).key("batch_size"), "Datasets of different batch_size are not supported"
-    for dataset in run.recipe.datasets:
+    for dataset in recipe.datasets:
         own = Own(run, dataset)
         size = own.resolution()
         if size is None:

@@ -1,6 +1,5 @@
 """kohya's musubi-tuner: a command line, its config file, or a file of datasets (30c658c4)."""
 
-# NEED Checkpoints, LrScheduler, Network, Offload, Optimizer, Precision, Recipe, TimestepSampling, Validation
 from __future__ import annotations
 
 import re

@@ -63,20 +63,19 @@ def refused_rates(run: Run) -> Iterator[Reason]:
 
 
 def _schedule(run: Run) -> Iterator[Reason]:
+    recipe = run.recipe
     w = Options(run.settings)
     if w.text("", "lr_scheduler_type"):
         yield "lr_scheduler_type", f"lr_scheduler_type {w.text('', 'lr_scheduler_type')} is not supported"
-    if run.recipe.lr_scheduler.settings or w.raw("lr_scheduler_args"):
+    if recipe.lr_scheduler.settings or w.raw("lr_scheduler_args"):
         yield "scheduler_settings", "lr_scheduler_args are not supported"
     cycles = w.number(1, "lr_scheduler_num_cycles")
-    if run.recipe.lr_scheduler.name not in _SCHEDULES and not (
-        run.recipe.lr_scheduler.name == _MIN_LR and cycles == 1
-    ):
+    if recipe.lr_scheduler.name not in _SCHEDULES and not (recipe.lr_scheduler.name == _MIN_LR and cycles == 1):
         yield (
             "scheduler",
-            f"lr_scheduler {run.recipe.lr_scheduler.name} is not supported; use {', '.join((*_SCHEDULES, _MIN_LR))}",
+            f"lr_scheduler {recipe.lr_scheduler.name} is not supported; use {', '.join((*_SCHEDULES, _MIN_LR))}",
         )
-    if run.recipe.lr_scheduler.name == _MIN_LR and w.raw("lr_scheduler_min_lr_ratio") is None:
+    if recipe.lr_scheduler.name == _MIN_LR and w.raw("lr_scheduler_min_lr_ratio") is None:
         yield "scheduler", f"lr_scheduler {_MIN_LR} needs lr_scheduler_min_lr_ratio"
     warmup = _warmup(w)
     if warmup is None:
@@ -84,34 +83,35 @@ def _schedule(run: Run) -> Iterator[Reason]:
             "lr_warmup_steps",
             f"lr_warmup_steps {w.raw('lr_warmup_steps')} is neither a whole number nor a share below 1",
         )
-    elif warmup and run.recipe.lr_scheduler.name == "constant":
+    elif warmup and recipe.lr_scheduler.name == "constant":
         yield "lr_warmup_steps", "lr_scheduler constant has no warm-up; write constant_with_warmup"
 
 
 def with_rates(run: Run) -> Run:
+    recipe = run.recipe
     w = Options(run.settings)
     name = OPTIMIZERS.get(optimizer_of(run), optimizer_of(run))
     warmup = _warmup(w) or 0
     if warmup >= 1:  # accelerate advances the schedule once for each process
         warmup = max(1, warmup / run.setting(PROCESSES, 1))
-    settings: dict[str, Any] = {"num_warmup_steps": warmup} if run.recipe.lr_scheduler.name != "constant" else {}
-    if run.recipe.lr_scheduler.name == "cosine_with_restarts":
+    settings: dict[str, Any] = {"num_warmup_steps": warmup} if recipe.lr_scheduler.name != "constant" else {}
+    if recipe.lr_scheduler.name == "cosine_with_restarts":
         settings["num_cycles"] = w.whole(1, "lr_scheduler_num_cycles")
-    if run.recipe.lr_scheduler.name == "polynomial":
+    if recipe.lr_scheduler.name == "polynomial":
         settings["power"] = w.number(1.0, "lr_scheduler_power")
         whole = w.number(2e-6, "learning_rate")
-        if run.recipe.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
-            settings["lr_end"] = 1e-7 * run.recipe.learning_rate / whole
-    if run.recipe.lr_scheduler.name == _MIN_LR:
-        settings["eta_min"] = run.recipe.learning_rate * w.number(0.0, "lr_scheduler_min_lr_ratio")
+        if recipe.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
+            settings["lr_end"] = 1e-7 * recipe.learning_rate / whole
+    if recipe.lr_scheduler.name == _MIN_LR:
+        settings["eta_min"] = recipe.learning_rate * w.number(0.0, "lr_scheduler_min_lr_ratio")
     return replace(
         run,
         recipe=replace(
-            run.recipe,
-            optimizer=replace(run.recipe.optimizer, name=name, settings=optimizer_settings(run)),
+            recipe,
+            optimizer=replace(recipe.optimizer, name=name, settings=optimizer_settings(run)),
             lr_scheduler=replace(
-                run.recipe.lr_scheduler,
-                name="cosine" if run.recipe.lr_scheduler.name == _MIN_LR else run.recipe.lr_scheduler.name,
+                recipe.lr_scheduler,
+                name="cosine" if recipe.lr_scheduler.name == _MIN_LR else recipe.lr_scheduler.name,
                 settings=settings,
             ),
         ),

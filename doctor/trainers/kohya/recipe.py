@@ -199,45 +199,46 @@ def _kept(w: Options, steps: int, epochs: int) -> int:
 
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way, none of it written in the config; `run` is not refused."""
+    recipe = run.recipe
     w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
-    own = [Own(run, dataset) for dataset in run.recipe.datasets]
-    fused = "" if run.recipe.architecture == "zimage" else "covers query, key and value each on its own, and "
+    own = [Own(run, dataset) for dataset in recipe.datasets]
+    fused = "" if recipe.architecture == "zimage" else "covers query, key and value each on its own, and "
     made = [
         f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
         f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
         "pictures are turned as their EXIF data say, and made smaller by Lanczos",
     ]
-    if musubi and run.recipe.timestep_sampling.type != "sigma":
+    if musubi and recipe.timestep_sampling.type != "sigma":
         made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
-    if not musubi and run.recipe.precision.dtype == "bf16":
+    if not musubi and recipe.precision.dtype == "bf16":
         made.append(
             "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
         )
-    if run.recipe.architecture == "zimage":
+    if recipe.architecture == "zimage":
         made.append("prompts and pictures are filled up to multiples of 32 tokens, as the model was published")
     if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
         made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
-    if run.recipe.architecture != "zimage":
+    if recipe.architecture != "zimage":
         made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
-    if run.recipe.adapter:
+    if recipe.adapter:
         made.append("samples are painted without base_weights")
-    if run.recipe.precision.quantization is not None and not w.flag("fp8_scaled"):
+    if recipe.precision.quantization is not None and not w.flag("fp8_scaled"):
         made.append("float8 weights have a scale for each row")
-    if not musubi and "schnell" in (run.recipe.base_model or "").lower():
+    if not musubi and "schnell" in (recipe.base_model or "").lower():
         made.append("T5 gets 512 tokens (sd-scripts: 256 for schnell)")
     if w.flag("full_bf16") or w.flag("full_fp16"):
         made.append("the LoRA is trained in float32, which full_bf16 and full_fp16 would not")
     if w.flag("use_32bit_attention"):
         made.append("attention is computed as the rest is, not in 32 bits")
-    if run.recipe.batch_size > 1:
+    if recipe.batch_size > 1:
         made.append("a batch that its size cannot fill is filled up with pictures of that size")
     if (processes := run.setting(PROCESSES, 1)) > 1:
         made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
     if (cards := run.setting(CHOSEN)) is not None:
         made.append(f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})")
-    if run.recipe.gradient_accumulation * processes > 1:
+    if recipe.gradient_accumulation * processes > 1:
         made.append("accumulation goes on over the end of an epoch")
-    if any(dataset.is_regularisation for dataset in run.recipe.datasets):
+    if any(dataset.is_regularisation for dataset in recipe.datasets):
         made.append("every other step is one of regularisation pictures, all of them in turns")
     if any(one.flag("flip_aug") for one in own):
         made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
@@ -245,7 +246,7 @@ def differences(run: Run) -> list[str]:
         made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if run.recipe.architecture == "flux_kontext":
+    if recipe.architecture == "flux_kontext":
         made.append("control images are stretched to their pictures' shape instead of cropped")
     name = optimizer_of(run)
     if name.startswith("paged"):

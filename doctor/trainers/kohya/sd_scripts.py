@@ -1,6 +1,5 @@
 """kohya's sd-scripts: a command line, its config file, a file of datasets, or the settings of the GUI (48d368fa)."""
 
-# NEED Checkpoints, LrScheduler, Network, Offload, Optimizer, Precision, Recipe, TimestepSampling, Validation
 from __future__ import annotations
 
 import re

@@ -43,12 +43,13 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
 
 def network_of(run: Run) -> dict[str, Value]:
     """The settings of a LoRA; most of a LoKr's were put into the runner's words as its file was read."""
+    recipe = run.recipe
     options = Options(run.settings)
     place = run.settings.get("lora_dropout") or Value(0.1, run.where("rank"), 0, 0)
-    refiners = {"network/refiners": replace(place, value=True)} if run.recipe.architecture == "zimage" else {}
-    if run.recipe.network.type == "lokr":
+    refiners = {"network/refiners": replace(place, value=True)} if recipe.architecture == "zimage" else {}
+    if recipe.network.type == "lokr":
         return refiners
-    scale = run.recipe.network.alpha / run.recipe.network.rank if run.recipe.network.rank else 1.0
+    scale = recipe.network.alpha / recipe.network.rank if recipe.network.rank else 1.0
     return {
         **refiners,
         "network/dropout": replace(place, value=options.number("lora_dropout", 0.1)),

@@ -37,8 +37,9 @@ _NUMBERS = ("weight_decay", "eps", "lr_decay", "d0", "d_coef")
 
 def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
     """The option that is at fault, and a sentence about it without its full stop."""
-    if run.recipe.optimizer.name not in OPTIMIZERS:
-        yield "optimizer", f"optimizer {run.recipe.optimizer.name} is not supported; use {', '.join(OPTIMIZERS)}"
+    recipe = run.recipe
+    if recipe.optimizer.name not in OPTIMIZERS:
+        yield "optimizer", f"optimizer {recipe.optimizer.name} is not supported; use {', '.join(OPTIMIZERS)}"
         return
     options = Options(run.settings)
     own = _own(run, options)[1]
@@ -47,7 +48,7 @@ def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
             continue
         if name not in _NUMBERS or name not in own:
             known = ", ".join(one for one in own if one in _NUMBERS)
-            instead = f"; {run.recipe.optimizer.name} takes {known} here" if known else ""
+            instead = f"; {recipe.optimizer.name} takes {known} here" if known else ""
             yield "optimizer_config", f"{name} in optimizer_config is not supported{instead}"
         elif _number(value) is None:
             yield "optimizer_config", f"{name} in optimizer_config is {value or 'empty'}, which is no number"
@@ -58,7 +59,7 @@ def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
             "optimizer_beta1 and optimizer_beta2 count only together; SimpleTuner stops otherwise",
         )
     elif betas and "betas" not in own:
-        yield betas[0], f"optimizer_beta1 and optimizer_beta2 are not supported for {run.recipe.optimizer.name}"
+        yield betas[0], f"optimizer_beta1 and optimizer_beta2 are not supported for {recipe.optimizer.name}"
     for name in betas:
         if not 0 <= options.number(name, -1.0) < 1:
             yield name, f"{name} {options.raw(name)} is not a number from 0 to below 1"
@@ -80,10 +81,9 @@ def rate_of(run: Run) -> float:
 
 def _own(run: Run, options: Options) -> tuple[str, Mapping[str, Any]]:
     """Beside a quantized model in 32 bits SimpleTuner takes optimi-adamw for adamw_bf16."""
-    wide = (
-        run.recipe.precision.quantization is not None and options.text("base_model_default_dtype", "bf16") == "fp32"
-    )
-    name = "optimi-adamw" if wide and run.recipe.optimizer.name == "adamw_bf16" else run.recipe.optimizer.name
+    recipe = run.recipe
+    wide = recipe.precision.quantization is not None and options.text("base_model_default_dtype", "bf16") == "fp32"
+    name = "optimi-adamw" if wide and recipe.optimizer.name == "adamw_bf16" else recipe.optimizer.name
     return OPTIMIZERS.get(name, (name, {}))
 
 

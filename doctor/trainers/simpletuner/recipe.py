@@ -103,22 +103,23 @@ def _default(run: Run, name: str, value: Any) -> bool:
 
 
 def _numbers(run: Run) -> Iterator[tuple[str, str]]:
+    recipe = run.recipe
     options = Options(run.settings)
-    if run.recipe.steps < 1 and _epochs(options) < 1:
+    if recipe.steps < 1 and _epochs(options) < 1:
         yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
-    warmup = run.recipe.lr_scheduler.settings.get("warmup_steps", 0)
-    if run.recipe.lr_scheduler.name == "cosine_with_restarts":
+    warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
+    if recipe.lr_scheduler.name == "cosine_with_restarts":
         what = "lr_scheduler cosine_with_restarts is not supported: SimpleTuner's stays at the learning rate"
         yield "scheduler", f"{what}; write constant for that"
-    elif run.recipe.lr_scheduler.name not in _SCHEDULES:
+    elif recipe.lr_scheduler.name not in _SCHEDULES:
         yield (
             "scheduler",
-            f"lr_scheduler {run.recipe.lr_scheduler.name} is not supported; use {', '.join(_SCHEDULES)}",
+            f"lr_scheduler {recipe.lr_scheduler.name} is not supported; use {', '.join(_SCHEDULES)}",
         )
-    elif run.recipe.lr_scheduler.name == "sine" and warmup < 1:
+    elif recipe.lr_scheduler.name == "sine" and warmup < 1:
         yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
-    if run.recipe.loss.type != "l2":
-        yield "loss_type", f"loss_type {run.recipe.loss.type} is not supported; use l2"
+    if recipe.loss.type != "l2":
+        yield "loss_type", f"loss_type {recipe.loss.type} is not supported; use l2"
     precision = options.text("base_model_precision", "no_change")
     if precision not in _FORMATS:
         yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
@@ -126,9 +127,9 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
         yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
     if options.whole("ema_update_interval", 1) < 1:
         yield "ema_update_interval", "ema_update_interval must be a whole number above 0"
-    if options.text("init_lora") and run.recipe.network.type == "lokr":
+    if options.text("init_lora") and recipe.network.type == "lokr":
         yield "init_lora", "init_lora with lora_type lycoris is not supported"
-    elif options.text("init_lora") and run.recipe.network.alpha != run.recipe.network.rank:
+    elif options.text("init_lora") and recipe.network.alpha != recipe.network.rank:
         yield "init_lora", "init_lora with a lora_alpha other than lora_rank is not supported"
     if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
@@ -136,30 +137,32 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
 
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
+    recipe = run.recipe
     made, options = list(differences_of_network(run)), Options(run.settings)
-    if run.recipe.batch_size > 1:
+    if recipe.batch_size > 1:
         made.append("a batch that pictures of one size cannot fill is filled with some of them again")
     name = optimizer_of(run)[0]
-    if run.recipe.optimizer.name == "prodigy":
+    if recipe.optimizer.name == "prodigy":
         made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
-    elif name != run.recipe.optimizer.name:
-        first = " (whose first twenty steps are smaller)" if run.recipe.optimizer.name == "adamw_bf16" else ""
-        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {run.recipe.optimizer.name}{first}")
-    if run.recipe.ema.use:
+    elif name != recipe.optimizer.name:
+        first = " (whose first twenty steps are smaller)" if recipe.optimizer.name == "adamw_bf16" else ""
+        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {recipe.optimizer.name}{first}")
+    if recipe.ema.use:
         made.append("the saved LoRA is the average (SimpleTuner saves both)")
     if options.text("init_lora") and options.raw("init_lora_step") is None:
         made.append(
             "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
         )
-    if any(dataset.control_folders for dataset in run.recipe.datasets):
+    if any(dataset.control_folders for dataset in recipe.datasets):
         made.append("the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)")
-    if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in run.recipe.datasets):
+    if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in recipe.datasets):
         made.append("a caption file is one caption, also where it has several lines")
     return made
 
 
 def as_trained(run: Run) -> Run:
     """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
+    recipe = run.recipe
     options = Options(run.settings)
     settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
     settings |= network_of(run)
@@ -168,10 +171,10 @@ def as_trained(run: Run) -> Run:
         settings["network/pretrained_lora_path"] = replace(start, value=options.text("init_lora"))
     place = Value(None, run.where("rank"), 0, 0)
     settings["train/literal_captions"] = replace(place, value=True)
-    if run.recipe.ema.use:
+    if recipe.ema.use:
         settings |= with_leaves("train/ema_ramp", replace(place, value=_ramp(options)))
     settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
-    if run.recipe.steps < 1:
+    if recipe.steps < 1:
         settings["train/epochs"] = replace(place, value=_epochs(options))
     settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
     if report := run.settings.get("report_to"):
@@ -180,7 +183,7 @@ def as_trained(run: Run) -> Run:
         settings["logging/log_every"] = replace(report, value=1)
         settings["logging/project_name"] = replace(report, value=project)
         settings["logging/run_name"] = replace(report, value=options.text("tracker_run_name", run.name))
-    for dataset in run.recipe.datasets:
+    for dataset in recipe.datasets:
         own = own_of(run, dataset.key)
         where = run.settings.get(f"{dataset.key}/crop", place)
         sizes = bucket_sizes(own, options, _step(run, options))
@@ -196,17 +199,17 @@ def as_trained(run: Run) -> Run:
         run,
         settings=settings,
         recipe=replace(
-            run.recipe,
+            recipe,
             learning_rate=rate_of(run),
-            max_grad_norm=0.0 if run.recipe.optimizer.name in _UNCLIPPED else run.recipe.max_grad_norm,
-            optimizer=replace(run.recipe.optimizer, name=optimizer, settings=optimizer_settings),
+            max_grad_norm=0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
+            optimizer=replace(recipe.optimizer, name=optimizer, settings=optimizer_settings),
             lr_scheduler=replace(
-                run.recipe.lr_scheduler,
-                name=_SCHEDULES[run.recipe.lr_scheduler.name],
+                recipe.lr_scheduler,
+                name=_SCHEDULES[recipe.lr_scheduler.name],
                 settings=_schedule(run, options),
             ),
-            timestep_sampling=replace(run.recipe.timestep_sampling, type="drawn"),
-            loss=replace(run.recipe.loss, type="mse"),
+            timestep_sampling=replace(recipe.timestep_sampling, type="drawn"),
+            loss=replace(recipe.loss, type="mse"),
         ),
     )
 
@@ -216,13 +219,14 @@ def _epochs(options: Options) -> int:
 
 
 def _schedule(run: Run, options: Options) -> dict[str, Any]:
-    if run.recipe.lr_scheduler.name == "constant":  # which has no warm-up, whatever is written
+    recipe = run.recipe
+    if recipe.lr_scheduler.name == "constant":  # which has no warm-up, whatever is written
         return {}
-    warmup = run.recipe.lr_scheduler.settings.get("warmup_steps", 0)
+    warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
     made: dict[str, Any] = {"num_warmup_steps": warmup}
-    if run.recipe.lr_scheduler.name in ("cosine", "sine"):
+    if recipe.lr_scheduler.name in ("cosine", "sine"):
         return {"half_period": warmup if warmup > 0 else _HALF_PERIOD, "lr_end": options.number("lr_end", 4e-7)}
-    if run.recipe.lr_scheduler.name == "polynomial":
+    if recipe.lr_scheduler.name == "polynomial":
         made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
     return made
 

@@ -1,6 +1,5 @@
 """SimpleTuner's options in the words of every trainer, with its own defaults (field_registry of bc8e6ab7)."""
 
-# NEED Checkpoints, Ema, Loss, LrScheduler, Network, Offload, Optimizer, Precision, Recipe, TimestepSampling, Validation
 from __future__ import annotations
 
 import re

@@ -10,6 +10,7 @@ import yaml
 
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Reading, read_config
+from zdoctor.tests.changes import value_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared"
@@ -138,7 +139,7 @@ def test_aliases_and_wrong_types(settings: str, field: str, value: Any) -> None:
         assert [s.prompt for s in run.recipe.validation.prompts] == ["a", "b"]
         assert run.where("samples").line == 7
     else:
-        assert getattr(run, field) == value
+        assert value_of(run, field) == value
 
 
 def test_what_a_prompt_says_of_itself() -> None:

@@ -4,7 +4,6 @@ Without checkpointing the real model runs out of memory under a limit that lies 
 checkpointing, the cure that is offered, the same step fits.
 """
 
-# NEED Offload, Precision, Recipe, Validation
 from __future__ import annotations
 
 import json

@@ -1,6 +1,5 @@
 """Runs and training calls for the tests, with the values that make them quick."""
 
-# NEED Checkpoints, Network, Precision, Recipe, TimestepSampling, Validation
 from __future__ import annotations
 
 import shutil

@@ -8,6 +8,7 @@ import pytest
 
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.doctor.translate import differences
+from zdoctor.tests.changes import value_of
 
 from .runs import MUSUBI_SET, SCRIPTS, run_of, said, toml, trained
 
@@ -99,7 +100,7 @@ def test_what_is_obeyed(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # packages that need not be here
     run = trained(run_of(script, options))
-    found = {name: getattr(run, name) if hasattr(run, name) else run.setting(name) for name in fields}
+    found = {name: value_of(run, name) for name in fields}
     assert found == fields
 
 

@@ -16,6 +16,7 @@ from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Gpu, Run, SamplePrompt, Unknown
 from zdoctor.doctor.model.cards import ALL, CHOSEN, taken
 from zdoctor.doctor.trainers.read import Found, Reading, read_config
+from zdoctor.tests.changes import value_of
 
 DATASETS = """\
 [general]
@@ -87,7 +88,7 @@ def only(reading: Reading) -> Run:
 
 
 def fields(run: Run, *names: str) -> list[Any]:
-    return [getattr(run, name) for name in names]
+    return [value_of(run, name) for name in names]
 
 
 def test_a_command_line_wins_over_its_config_file() -> None:

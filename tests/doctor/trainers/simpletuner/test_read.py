@@ -11,6 +11,7 @@ import pytest
 from zdoctor.doctor.examine import beside
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Found, Reading, read_config
+from zdoctor.tests.changes import value_of
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared" / "corpus" / "simpletuner"
 BROKEN = "hidream.peft-controlnet-lora/config.json"
@@ -147,7 +148,7 @@ def test_a_new_key_is_spelled_as_the_others() -> None:
     ],
 )  # fmt: skip
 def test_what_the_trainer_makes_of_it(written: dict[str, object], name: str, expected: object) -> None:
-    assert getattr(run_of({**CONFIG, **written}), name) == expected
+    assert value_of(run_of({**CONFIG, **written}), name) == expected
 
 
 def test_without_the_dataset_file() -> None:
