@@ -27,7 +27,7 @@ from pathlib import Path
 from deep_check import FILES, REPO, build, cost
 
 from zdoctor.doctor.apply.copy import Meter, copy_file
-from zdoctor.doctor.receipts import Receipts
+from zdoctor.doctor.state.receipts import Receipts
 
 COMMIT = "ab" * 20
 GIB = 1 << 30

@@ -21,7 +21,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.safetensors import read_weight_file
+from zdoctor.doctor.probe.world.safetensors import read_weight_file
 
 SHARDS, TENSORS = 20, 300
 

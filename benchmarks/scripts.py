@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from zdoctor.doctor.engine import examine
+from zdoctor.doctor.examine.engine import examine
 from zdoctor.doctor.model import Facts
 from zdoctor.doctor.model.script import SCRIPT
 from zdoctor.doctor.probe.source.script import read_script

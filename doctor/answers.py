@@ -10,7 +10,7 @@ from pathlib import Path
 from .. import __version__
 from ..reports import render
 from . import console
-from .errors import UserError, printable
+from .model.errors import UserError, printable
 
 
 def check(options: argparse.Namespace) -> int:

@@ -8,12 +8,12 @@ from typing import Any
 
 from . import commands, console
 from .commands import Fixed
-from .engine import examine
-from .errors import UserError, not_cached
-from .examine import select
+from .examine.engine import examine
+from .examine.examination import select
 from .machine import world_of
 from .model import Facts, Report
 from .model.caches import Inventory
+from .model.errors import UserError, not_cached
 from .probe.hub.faults import probe_faults, run_of
 from .probe.hub.inventory import names, probe_inventory
 from .probe.world import World

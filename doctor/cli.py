@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..reports import FORMATS
 from . import answers
-from .errors import USER_MISTAKE, UserError, guarded, printable
+from .model.errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, printable, redacted
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed) · 4 a bug of zdoctor · 130 stopped
@@ -197,3 +198,52 @@ def trainer_argument(made: argparse.ArgumentParser) -> None:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code; a traceback never reaches the user."""
+    try:
+        return command()
+    except UserError as error:
+        print(f"zdoctor: {printable(str(error))}", file=sys.stderr)
+        if error.hint:
+            print(f"  {printable(error.hint)}", file=sys.stderr)
+        return USER_MISTAKE
+    except KeyboardInterrupt as error:
+        line = "\n" if sys.stderr.isatty() else ""  # after a line of progress, or the ^C that the terminal shows
+        print(f"{line}zdoctor: stopped. Nothing is half done. {error}".rstrip(), file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        return _crashed(error)
+
+
+def _crashed(error: Exception) -> int:
+    from .state import state_folder
+
+    home = os.path.expanduser("~")
+    text = redacted(_crash_report(error), home)
+    print(
+        f"zdoctor: this is our bug: {type(error).__name__}: {printable(redacted(str(error), home))}", file=sys.stderr
+    )
+    try:
+        file = state_folder() / "zdoctor-crash.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        print(f"  A report without names or tokens to paste into an issue: {file}", file=sys.stderr)
+    except OSError:
+        print(text, file=sys.stderr)
+    return OUR_BUG
+
+
+def _crash_report(error: Exception) -> str:
+    import platform
+
+    trace = "".join(traceback.format_exception(error))
+    return (
+        f"# zdoctor {__version__} crashed\n\n"
+        f"- Python {platform.python_version()} on {platform.system()} {platform.release()}\n"
+        f"- command: `{' '.join(sys.argv)}`\n\n```\n{trace}```\n"
+    )

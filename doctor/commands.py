@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from .engine import prescribe
-from .errors import UserError
-from .examine import Examination, examine_config, select
+from .examine.engine import prescribe
+from .examine.examination import Examination, examine_config, select
 from .handover import hand_over, not_green
 from .machine import world_of
 from .model import Fix, Hub, Plan, ReplaceText, Report, TrainingEffect
+from .model.errors import UserError
 from .model.record import dataclass
 from .probe.live import LiveWorld
 from .rules import all_rules

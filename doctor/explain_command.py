@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import console
-from .errors import UserError
+from .model.errors import UserError
 from .model.shell import quoted
 from .run_command import config_in
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rule(word: str) -> int:
-    from .examine import select
+    from .examine.examination import select
     from .rules import all_repairs, all_rules
 
     if Path(word).is_dir():

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .errors import UserError, not_cached
 from .model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
+from .model.errors import UserError, not_cached
 from .model.plans import note_of
 from .model.recipe import Recipe
 from .probe.hub import inventory, probe_hub

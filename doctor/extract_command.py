@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from . import console
-from .errors import printable
+from .model.errors import printable
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from .errors import UserError
-from .examine import Examination, written_twice
+from .examine.examination import Examination, written_twice
 from .model import ModelFolder, Unknown
+from .model.errors import UserError
 from .probe.world import Paths
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .errors import UserError
+from .model.errors import UserError
 from .probe.live import LiveWorld
 from .probe.world import World
 
@@ -46,8 +46,8 @@ def world_of(
 
 
 def _deep_world(progress: Any, trainer_source: str | None) -> LiveWorld:
-    from .receipts import Receipts
     from .state import state_folder
+    from .state.receipts import Receipts
 
     return LiveWorld(receipts=Receipts(state_folder()), progress=progress, trainer_source=trainer_source)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from . import console
 from .configs.python_tree import Unparsable, parsed
-from .errors import UserError
-from .examine import examine_config, load
+from .examine.examination import examine_config, load
 from .model import MicroStep, Report, Unknown
 from .model.amounts import amount
+from .model.errors import UserError
 from .model.shell import quoted
 from .probe.live import LiveWorld
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import console
-from .errors import INTERRUPTED, UserError
 from .model import Report
+from .model.errors import INTERRUPTED, UserError
 from .model.shell import quoted
 from .state import state_folder
 

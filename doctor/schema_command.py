@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from . import console
-from .errors import UserError, printable
 from .model import Schema
+from .model.errors import UserError, printable
 
 
 def arguments(made: argparse.ArgumentParser) -> None:

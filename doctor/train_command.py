@@ -13,17 +13,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from . import commands, console, state
-from .errors import INTERRUPTED, UserError, printable
-from .examine import Examination
+from .examine.examination import Examination
+from .examine.translate import differences
 from .handover import hand_over, not_green
 from .model import Memory, Unknown
 from .model.cards import sharing, visible
+from .model.errors import INTERRUPTED, UserError, printable
 from .model.run import Run
 from .model.shell import quoted, unsetting
 from .probe.computer import os_name
 from .probe.live import LiveWorld
 from .train.settings.refuse import refuse
-from .translate import differences
 
 if TYPE_CHECKING:
     from .train.processes.ranks import Ranks

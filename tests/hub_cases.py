@@ -10,7 +10,7 @@ from pathlib import Path
 from zdoctor.checks.hub import files as hub
 from zdoctor.checks.hub import refs as hub_refs
 from zdoctor.checks.hub import use as hub_use
-from zdoctor.doctor.engine import examine
+from zdoctor.doctor.examine.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.probe.hub import probe_hub

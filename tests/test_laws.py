@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.engine import TRAINING_EFFECTS, examine, prescribe
-from zdoctor.doctor.examine import Examination, examine_config
+from zdoctor.doctor.examine.engine import TRAINING_EFFECTS, examine, prescribe
+from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import SEVERITIES, Facts, FetchFile, Finding, Plan, Report, TrainingEffect, Unknown
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import FACT_NAMES, all_repairs, all_rules

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..renaming import rename, replace
+from ..files.renaming import rename, replace
 from .errors import ApplyError
 from .journal import Journal, Record, sync_folder
 from .part import close

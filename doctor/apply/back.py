@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ..renaming import rename, replace
+from ..files.renaming import rename, replace
 from .actions import contents, lies, remove_if_empty, rewrite, sha, sync_both
 from .journal import Journal, Record
 from .part import discard, has_manifest, settle

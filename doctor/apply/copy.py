@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .errors import ApplyError
 
 if TYPE_CHECKING:
-    from ..probe.digests import Receipts
+    from ..state.receipts import Receipts
 
 BLOCK = 4 << 20
 _FICLONE = 0x40049409
@@ -101,7 +101,7 @@ def _known(receipts: Receipts | None, descriptor: int, before: os.stat_result, d
     """Whether a receipt says that the file, which did not change since `before`, has this digest."""
     if receipts is None:
         return False
-    from ..probe.digests import Key
+    from ..state.receipts import Key
 
     key = Key.of(before)
     return receipts.recall(key, digest.partition(":")[0]) == digest and Key.of(os.fstat(descriptor)) == key
@@ -110,7 +110,7 @@ def _known(receipts: Receipts | None, descriptor: int, before: os.stat_result, d
 def _note(receipts: Receipts | None, descriptor: int, before: os.stat_result, digest: str | None, at: int) -> None:
     if receipts is None or digest is None:
         return
-    from ..probe.digests import Key
+    from ..state.receipts import Key
 
     key = Key.of(before)
     if Key.of(os.fstat(descriptor)) == key:

@@ -19,7 +19,7 @@ from .link import can_link, link_file
 from .part import adopted, files_of, finished, foreign, held, is_foreign, made_folders, part_of, prune, receipt
 
 if TYPE_CHECKING:
-    from ..receipts import Receipts
+    from ..state.receipts import Receipts
 
 FAT = ("vfat", "msdos", "fat", "fat32")
 FAT_LIMIT = (1 << 32) - 1

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..files.renaming import rename
 from ..model import FetchFile
-from ..renaming import rename
 from .actions import aside, hub_root, scratch
 from .copy import Meter, copy_file, digest_of, require
 from .errors import ApplyError, reason

@@ -36,7 +36,7 @@ from .mirror import mirror, mirrored
 from .part import adopted, part_of
 
 if TYPE_CHECKING:
-    from ..receipts import Receipts
+    from ..state.receipts import Receipts
 
 
 ADDRESS = re.compile(r"\b([0-9a-f]{8})(?:[0-9a-f]{32}|[0-9a-f]{56})\b")

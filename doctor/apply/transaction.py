@@ -92,7 +92,7 @@ def apply(
     takes everything back before it goes on as KeyboardInterrupt, and so does an error of our own. What an
     extraction had finished stays beside its target, and the message says so.
     """
-    from ..receipts import Receipts  # brings threads along, which undo and history do without
+    from ..state.receipts import Receipts  # brings threads along, which undo and history do without
 
     groups = ordered(plan)
     if not groups:

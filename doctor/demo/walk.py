@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
+from ..model.errors import INTERRUPTED, UserError
 
 if TYPE_CHECKING:
     from ..train import TrainResult

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..families.tensors import in_the_dialect_of, needed_tensors, why_not
 from ..model import Component, Unknown, WeightFile
-from .safetensors import read_weight_file
 from .world import Paths, Stat, World, resolve
+from .world.safetensors import read_weight_file
 
 _MOST_SHARDS = 1000
 _LARGEST_TEXT = 4 << 20

@@ -13,27 +13,13 @@ from threading import Event
 from typing import Any, Protocol
 
 from ..model import Unknown
+from ..state.receipts import Key
 from .device.windows import PLACEHOLDER, is_placeholder
 
 BUFFER = 1 << 20
 LARGE = 1 << 30  # after a file this large its pages are given back, so that 20 GB do not push out what others cached
 REPORT_EVERY = 0.2
 Progress = Callable[[int, int, str], None]  # bytes done, bytes in all (0: none to read), name of the file being read
-
-
-@dataclass(frozen=True)
-class Key:
-    """What the system changes when a file's content changes. Times in ns since 1970."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-    changed_ns: int
-
-    @staticmethod
-    def of(stat: os.stat_result) -> Key:
-        return Key(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 class Receipts(Protocol):

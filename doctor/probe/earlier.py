@@ -8,8 +8,8 @@ from typing import Any
 
 from ..model import Run, Unknown
 from ..model.earlier import EarlierSave, hides
-from .safetensors import read_weight_file
 from .world import Paths, Stat, World
+from .world.safetensors import read_weight_file
 
 
 def probe_earlier(world: World, run: Run) -> EarlierSave | Unknown | None:

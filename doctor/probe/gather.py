@@ -15,6 +15,7 @@ from ..memory import predict
 from ..model import Checkout, Config, Facts, Files, Hub, ModelFolder, Run, Schema, Unknown, Writes
 from ..model.script import Script
 from .dataset import probe_datasets
+from .disk_space import probe_room
 from .earlier import probe_earlier
 from .files import probe_files
 from .hub import claimed, probe_hub
@@ -22,7 +23,6 @@ from .logins import probe_logins
 from .model import probe_adapter, probe_model
 from .packages import probe_environment
 from .remains import probe_remains
-from .room import probe_room
 from .schema import probe_schema
 from .skeletons import with_skeletons
 from .start import probe_start

@@ -16,8 +16,8 @@ from ..model.weights import COMFYUI_PREFIX
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
 from .part_files import probe_part_files
-from .safetensors import read_weight_file
 from .world import Paths, World, resolve
+from .world.safetensors import read_weight_file
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPO_FILE = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")

@@ -17,9 +17,9 @@ from ..families.tensors import Shapes, in_the_dialect_of, needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
 from ..model.weights import COMFYUI_PREFIX
-from .safetensors import read_weight_file
 from .tokenizers import probe_tokenizers
 from .world import Paths, World, resolve
+from .world.safetensors import read_weight_file
 
 _FOLDER = "diffusion_pytorch_model-00001-of-00003.safetensors"  # the one folder that sd-scripts opens
 

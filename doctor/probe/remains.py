@@ -11,8 +11,8 @@ from ..memory.bytes import KINDS
 from ..model import Run, Unknown
 from ..model.remains import Remains, Save, author_of, is_own_save, own_identity, own_lock, own_state
 from .earlier import metadata_of
-from .safetensors import read_weight_file
 from .world import Paths, Stat, World, resolve
+from .world.safetensors import read_weight_file
 
 # The last record of a zip archive, which PyTorch's files are: 22 bytes, as it writes no comment behind it.
 _END, _END_BYTES = b"PK\5\6", 22

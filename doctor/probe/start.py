@@ -7,8 +7,8 @@ from ..families.start import network_shapes, shape_of, sources, target_linears
 from ..model import ModelFolder, Run, Unknown
 from ..model.remains import own_state
 from ..model.start import Start, start_of
-from .safetensors import read_weight_file
 from .world import Paths, World
+from .world.safetensors import read_weight_file
 
 
 def probe_start(world: World, run: Run, model: ModelFolder | Unknown) -> Start | Unknown | None:

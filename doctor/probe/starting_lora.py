@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..model import Run, Unknown, WeightFile
-from .safetensors import read_weight_file
 from .world import Paths, World
+from .world.safetensors import read_weight_file
 
 
 def probe_starting_lora(world: World, run: Run) -> WeightFile | Unknown | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from zdoctor.doctor.engine import examine
+from zdoctor.doctor.examine.engine import examine
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules

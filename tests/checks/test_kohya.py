@@ -12,7 +12,7 @@ from transformers.trainer_utils import SchedulerType
 
 from zdoctor.checks.kohya import late
 from zdoctor.doctor.configs.edit import apply_edits
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import ReplaceText, Report, SetValue
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import all_rules

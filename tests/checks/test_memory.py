@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System, Value, Where

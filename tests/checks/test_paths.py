@@ -16,8 +16,8 @@ from PIL import Image
 
 from zdoctor.checks.paths import adapter_path_is_directory, looks_local, missing_path, read_only_path
 from zdoctor.doctor.apply import apply
-from zdoctor.doctor.engine import prescribe
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.engine import prescribe
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Dataset, Entry, Files, Plan, Run, System, Unknown, WritePlace, Writes
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.probe.live import LiveWorld

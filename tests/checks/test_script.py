@@ -13,8 +13,8 @@ import torch
 
 from zdoctor.checks.script import deepspeed_hides_overflow, peft_without_input_gradients
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.engine import prescribe
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.engine import prescribe
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Report
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.source.script import read_script

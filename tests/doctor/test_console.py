@@ -10,7 +10,7 @@ import pytest
 
 from zdoctor.doctor import console
 from zdoctor.doctor.console import emit
-from zdoctor.doctor.errors import UserError
+from zdoctor.doctor.model.errors import UserError
 
 
 class Pipe(io.TextIOWrapper):

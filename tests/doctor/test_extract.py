@@ -13,12 +13,11 @@ import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.extract import plan_extraction
 from zdoctor.doctor.model import CopyItem, ExtractFiles, Fix, Plan
-from zdoctor.doctor.probe.digests import Key
+from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.probe.live import STEADY_FILESYSTEMS, LiveWorld
-from zdoctor.doctor.receipts import Receipts
+from zdoctor.doctor.state.receipts import Key, Receipts
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, Cache, download
 from zdoctor.tests.hub_server import HubServer
 

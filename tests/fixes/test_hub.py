@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import snapshot_download, try_to_load_from_cache
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
-from zdoctor.doctor.engine import prescribe
+from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.model import Plan, Report
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, VAE, Cache, download, load, picture, share
 from zdoctor.tests.hub_cases import CASES, IDS, SICK, Sickness, check, run_with, said

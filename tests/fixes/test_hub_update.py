@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import constants, snapshot_download
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
-from zdoctor.doctor.engine import prescribe
+from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.model import MakeLink, PlaceCopy, Report
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, VAE, Cache, download, load, picture
 from zdoctor.tests.hub_cases import check, run_with, said

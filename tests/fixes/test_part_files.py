@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.tests import part_files as made
 

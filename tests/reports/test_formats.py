@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.examine import Examination, examine_config
+from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import (
     SEVERITIES,
     Config,

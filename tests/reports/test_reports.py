@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor import apply as writer
-from zdoctor.doctor.engine import prescribe
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.engine import prescribe
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Finding, Outcome, Report, Where, found
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.reports import json as json_report

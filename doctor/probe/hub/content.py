@@ -11,8 +11,8 @@ from typing import Any
 
 from ...model import HubFile, Unknown, WeightFile
 from ...model.record import dataclass
-from ..safetensors import read_header
 from ..world import Paths, Stat, World, resolve
+from ..world.safetensors import read_header
 from .caches import is_safe
 
 SMALL = 1 << 20  # files up to this size are hashed on every look

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ...renaming import replace
+from ...files.renaming import replace
 from ..errors import TrainError
 
 

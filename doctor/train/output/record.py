@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ...errors import redacted
+from ...model.errors import redacted
 from ...model.recipe import by_name
 from ...model.run import Run
 from .files import write_atomic
@@ -32,7 +32,7 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
     start: dict[str, Any] = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "step": step,
-        "command": redacted(" ".join(sys.argv)),
+        "command": redacted(" ".join(sys.argv), os.path.expanduser("~")),
     }
     hidden = ("settings", "keys", "metadata", "recipe")
     own = {field.name: getattr(run, field.name) for field in fields(run) if field.name not in hidden}
@@ -63,7 +63,7 @@ def _is_leaf(value: Any) -> bool:
 def _told(key: str, value: Any) -> Any:
     """A setting as it may be shown: login words are not."""
     secret = isinstance(value, str) and SECRET.search(key.rsplit("/", 1)[-1])
-    return "***" if secret else redacted(value) if isinstance(value, str) else _plain(value)
+    return "***" if secret else redacted(value, os.path.expanduser("~")) if isinstance(value, str) else _plain(value)
 
 
 def read_record(file: Path) -> dict[str, Any]:

@@ -194,7 +194,7 @@ def test_deep_check_from_the_command_line(
     cache = caches["linked"].copy(tmp_path / "hub")
     monkeypatch.setenv("HF_HUB_CACHE", str(cache.root))
     monkeypatch.setenv("ZDOCTOR_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("zdoctor.doctor.receipts.SETTLED_NS", 0)
+    monkeypatch.setattr("zdoctor.doctor.state.receipts.SETTLED_NS", 0)
     config = str(write_config(tmp_path, name_or_path=REPO))
     words = ["check", config, "--deep", "--select", "HUB001"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from zdoctor.doctor.engine import examine
+from zdoctor.doctor.examine.engine import examine
 from zdoctor.doctor.model import DatasetFolder, Facts, Image, Report, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped

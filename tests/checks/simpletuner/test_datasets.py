@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.engine import prescribe
+from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.model import SetValue
 
 from .runs import HEALTHY, SET, TEXT, ids, looked_at

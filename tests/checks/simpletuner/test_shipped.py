@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.engine import examine
-from zdoctor.doctor.examine import beside
+from zdoctor.doctor.examine.engine import examine
+from zdoctor.doctor.examine.examination import beside
 from zdoctor.doctor.model import Facts, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped

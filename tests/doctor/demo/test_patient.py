@@ -17,7 +17,7 @@ from zdoctor.doctor.apply import undo
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.demo.patient import COMMIT, Patient, _drop_tensors, build
 from zdoctor.doctor.demo.walk import FAMILIES, _delete, _inside, _model_folder, _on_cpu, _undo, walk
-from zdoctor.doctor.errors import INTERRUPTED, UserError
+from zdoctor.doctor.model.errors import INTERRUPTED, UserError
 
 CACHED = f"models--Tongyi-MAI--Z-Image-Turbo/snapshots/{COMMIT}"
 Tree = dict[str, tuple[int, str | None, bytes | None]]

@@ -14,6 +14,7 @@ from zdoctor.doctor.probe.digests import digests
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import SCHEMA, RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
+from zdoctor.doctor.state.receipts import Key
 from zdoctor.tests.hub_server import git_sha1, sha256
 
 
@@ -61,10 +62,10 @@ def test_a_file_that_changes_meanwhile_is_unknown(tmp_path: Path, monkeypatch: p
     class Notes:
         noted = 0
 
-        def recall(self, key: module.Key, kind: str) -> None:
+        def recall(self, key: Key, kind: str) -> None:
             return None
 
-        def note(self, key: module.Key, kind: str, digest: str, started_ns: int) -> None:
+        def note(self, key: Key, kind: str, digest: str, started_ns: int) -> None:
             self.noted += 1
 
     def touch_it(handle: int, advice: str) -> None:
@@ -82,10 +83,10 @@ def test_ctrl_c_ends_the_threads_and_keeps_what_was_done(tmp_path: Path) -> None
     made = files(tmp_path, large, small)
 
     class Notes:
-        def recall(self, key: module.Key, kind: str) -> None:
+        def recall(self, key: Key, kind: str) -> None:
             return None
 
-        def note(self, key: module.Key, kind: str, digest: str, started_ns: int) -> None:
+        def note(self, key: Key, kind: str, digest: str, started_ns: int) -> None:
             noted.append(key.size)
             raise KeyboardInterrupt
 

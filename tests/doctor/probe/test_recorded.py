@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Speed, Unknown
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import MachineError, RecordedWorld

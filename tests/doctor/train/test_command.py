@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from zdoctor.doctor import commands
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.errors import UserError
+from zdoctor.doctor.model.errors import UserError
 
 PROCESS = """\
     - type: diffusion_trainer

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.examine import examine_config
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.probe.live import LiveWorld
 
 from .base.test_single_file import single

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zdoctor.doctor import renaming
+from zdoctor.doctor.files import renaming
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.files import atomic
 from zdoctor.doctor.train.output.journal import Journal

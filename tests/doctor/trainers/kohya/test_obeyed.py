@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.trainers.read import read_config
-from zdoctor.doctor.translate import differences
 from zdoctor.tests.changes import value_of
 
 from .runs import MUSUBI_SET, SCRIPTS, run_of, said, toml, trained

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets
-from zdoctor.doctor.translate import differences
 from zdoctor.tests.doctor.train.conftest import flux
 
 from .runs import run_of, said, trained

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from zdoctor.doctor import commands
-from zdoctor.doctor.translate import differences
+from zdoctor.doctor.examine.translate import differences
 from zdoctor.tests.doctor.train.conftest import circles, flux
 
 from .runs import CONFIG, SET, run_of, said, trained

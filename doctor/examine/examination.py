@@ -14,20 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..families.loading import BY_FILES, OWN
+from ..model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
+from ..model.errors import UserError
+from ..model.facts import NOT_ASKED
+from ..model.findings import CONFIG_UNREAD
+from ..model.microstep import MicroStep
+from ..model.record import dataclass
+from ..model.script import SCRIPT
+from ..probe.dataset import folders_in
+from ..probe.gather import gather
+from ..probe.world import World
+from ..rules import Rule, all_repairs, all_rules
+from ..trainers.read import Beside, Found, Reading, read_config
 from .engine import examine, merge, prescribe
-from .errors import UserError
-from .families.loading import BY_FILES, OWN
-from .model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
-from .model.facts import NOT_ASKED
-from .model.findings import CONFIG_UNREAD
-from .model.microstep import MicroStep
-from .model.record import dataclass
-from .model.script import SCRIPT
-from .probe.dataset import folders_in
-from .probe.gather import gather
-from .probe.world import World
-from .rules import Rule, all_repairs, all_rules
-from .trainers.read import Beside, Found, Reading, read_config
 from .translate import for_runner, obeyed
 
 READ_LIMIT = (2 << 20) + 1  # one byte past what a reader accepts, so that it can say "too large"
@@ -234,7 +234,7 @@ def _as_repaired(report: Report, reading: Reading, read: Callable[[bytes], Readi
     edits = [step for step in prescribe(report).steps if isinstance(step, ReplaceText)]
     if not edits:
         return reading
-    from .configs.edit import EditError, apply_edits
+    from ..configs.edit import EditError, apply_edits
 
     config = reading.config
     try:

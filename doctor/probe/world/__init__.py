@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Literal, Protocol
 
-from ..model import Component, Gpu, Schema, Speed, System, Unknown
-from ..model.record import dataclass
+from ...model import Component, Gpu, Schema, Speed, System, Unknown
+from ...model.record import dataclass
 
 Shapes = Mapping[str, tuple[int, ...]]
 

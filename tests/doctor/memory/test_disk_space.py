@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.network import lokr_shapes
 from zdoctor.doctor.families.zimage.tensors import lora_linears
+from zdoctor.doctor.memory.disk_space import Need, needs
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
+from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.room import probe_room
-from zdoctor.doctor.room import Need, needs
 from zdoctor.doctor.train.output.save import State, write_state
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of

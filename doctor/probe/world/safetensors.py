@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..model import Tensor, Unknown, WeightFile
-from .world import Paths, Stat, World, resolve
+from ...model import Tensor, Unknown, WeightFile
+from . import Paths, Stat, World, resolve
 
 LARGEST_READ = 32 << 20
 LARGEST_HEADER = 100_000_000

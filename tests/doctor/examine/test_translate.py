@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor import commands
-from zdoctor.doctor.errors import UserError
+from zdoctor.doctor.examine.translate import differences, for_runner
 from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.model import Run, Schema, Unknown
+from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets
@@ -20,7 +21,6 @@ from zdoctor.doctor.train.output.trackers import asked
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.doctor.trainers.simpletuner.recipe import _OBEYED, _WITHOUT_EFFECT
-from zdoctor.doctor.translate import differences, for_runner
 from zdoctor.tests.doctor.train.conftest import circles, tiny
 
 __all__ = ["circles", "tiny"]

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from zdoctor.doctor.model import Tensor, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.safetensors import BadHeader, parse_header, read_weight_file
+from zdoctor.doctor.probe.world.safetensors import BadHeader, parse_header, read_weight_file
 
 
 def read(path: Path) -> WeightFile:

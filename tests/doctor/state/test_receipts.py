@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor import receipts as module
 from zdoctor.doctor.probe import digests as reading
-from zdoctor.doctor.probe.digests import Key, digests
-from zdoctor.doctor.receipts import Receipts
+from zdoctor.doctor.probe.digests import digests
+from zdoctor.doctor.state import receipts as module
+from zdoctor.doctor.state.receipts import Key, Receipts
 from zdoctor.tests.hub_server import sha256
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="receipts rest on the change time")
@@ -181,7 +181,7 @@ def test_a_killed_check_resumes(reads: Reads, tmp_path: Path) -> None:
     script = """
 import os, signal, sys
 from pathlib import Path
-from zdoctor.doctor import receipts
+from zdoctor.doctor.state import receipts
 from zdoctor.doctor.probe import digests
 receipts.SETTLED_NS = 0
 true = digests._digest

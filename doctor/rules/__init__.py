@@ -15,10 +15,10 @@ from dataclasses import fields
 from functools import cache
 from types import ModuleType
 
+from ..model import Facts, Finding, Fix, Severity
+from ..model.record import dataclass
+from ..model.script import SCRIPT
 from . import plugins
-from .model import Facts, Finding, Fix, Severity
-from .model.record import dataclass
-from .model.script import SCRIPT
 
 PACKAGE = __name__.split(".")[0]
 FACT_NAMES = frozenset(f.name for f in fields(Facts))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zdoctor.doctor.engine import examine, merge, prescribe
+from zdoctor.doctor.examine.engine import examine, merge, prescribe
 from zdoctor.doctor.model import Facts, Finding, Fix, Gpu, Report, SetValue, System, Unknown, Where, found
 from zdoctor.doctor.rules import Repair, Rule, RuleError, Unestablished, all_repairs, all_rules, repair, rule
 

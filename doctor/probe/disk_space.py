@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ..memory.disk_space import Need, needs
 from ..model import DatasetFolder, Hub, ModelFolder, Room, Run, Unknown
-from ..room import Need, needs
 from .world import Paths, World
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from zdoctor.checks.config.unknown import _OWN_KEYS
+from zdoctor.doctor.examine.translate import FOREIGN, for_runner
 from zdoctor.doctor.model import Run, Unknown
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import refuse
 from zdoctor.doctor.train.network.lora import dropout
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.doctor.trainers.read import read_config
-from zdoctor.doctor.translate import FOREIGN, for_runner
 
-from .trainers.kohya.runs import run_of, trained
+from ..trainers.kohya.runs import run_of, trained
 
 EPOCHS = {"max_train_epochs": 3, "save_every_n_epochs": 1, "sample_every_n_epochs": 1, "network_weights": "a.st"}
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor import renaming
 from zdoctor.doctor.apply import ApplyError, apply, undo
+from zdoctor.doctor.files import renaming
 from zdoctor.doctor.model import Quarantine, WriteText
 
-from .trees import plan, snapshot
+from ..trees import plan, snapshot
 
 
 def held(monkeypatch: pytest.MonkeyPatch, times: int) -> None:

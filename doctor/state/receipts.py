@@ -11,15 +11,29 @@ import json
 import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-
-from .probe.digests import Key
 
 SCHEMA = "zdoctor.receipts/1"
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: a write this close to the reading may not show
 EXPIRES_NS = 30 * 24 * 3600 * 10**9
 MOST = 4000
 SIZE_LIMIT = 4 << 20
+
+
+@dataclass(frozen=True)
+class Key:
+    """What the system changes when a file's content changes. Times in ns since 1970."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+    @staticmethod
+    def of(stat: os.stat_result) -> Key:
+        return Key(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 class Receipts:

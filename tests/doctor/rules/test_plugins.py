@@ -30,7 +30,7 @@ def ask_first(finding: Finding) -> Iterator[Fix]:
     yield Fix("ask the queue's owner", (), "show")
 '''
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def install(folder: Path, source: str) -> dict[str, str]:

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .errors import UserError
-from .families.loading import BY_FILES, OWN
-from .families.part_files import with_parts
-from .model import Run, Schema, Unknown
+from ..families.loading import BY_FILES, OWN
+from ..families.part_files import with_parts
+from ..model import Run, Schema, Unknown
+from ..model.errors import UserError
 
 if TYPE_CHECKING:
-    from .trainers.kohya.datasets import Folders
+    from ..trainers.kohya.datasets import Folders
 
 
 # Into these the settings of other trainers are put. ai-toolkit reads none of them: in its configs they say nothing.
@@ -56,14 +56,14 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
     if isinstance(schema, Unknown):
         raise UserError(f"the settings of {run.trainer} are not known: {schema.reason}.")
     if run.trainer in BY_FILES:
-        from .trainers.kohya import recipe as kohya
+        from ..trainers.kohya import recipe as kohya
 
         reasons = kohya.refusals(run, schema)
         made = run if reasons else kohya.as_trained(run, folders)
         if not made.recipe.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.recipe.datasets):
             reasons = [f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
     else:
-        from .trainers.simpletuner import recipe as simpletuner
+        from ..trainers.simpletuner import recipe as simpletuner
 
         reasons = simpletuner.refusals(run, schema)
         made = run if reasons else simpletuner.as_trained(run)
@@ -74,8 +74,8 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
 
 def obeyed(run: Run) -> bool:
     """Whether the runner refuses nothing of a run that `for_runner` made."""
-    from .train.output.trackers import refused
-    from .train.settings.refuse import refuse
+    from ..train.output.trackers import refused
+    from ..train.settings.refuse import refuse
 
     return not refuse(run) and not refused(run)
 
@@ -83,11 +83,11 @@ def obeyed(run: Run) -> bool:
 def differences(run: Run) -> list[str]:
     """What the runner does in another way than the run's own trainer, none of it written in the config."""
     if run.trainer in BY_FILES:
-        from .trainers.kohya.recipe import differences as of_kohya
+        from ..trainers.kohya.recipe import differences as of_kohya
 
         return of_kohya(run)
     if run.trainer == "SimpleTuner":
-        from .trainers.simpletuner.recipe import differences as of_simpletuner
+        from ..trainers.simpletuner.recipe import differences as of_simpletuner
 
         return of_simpletuner(run)
     return []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .model import (
+from ..model import (
     SEVERITIES,
     Facts,
     Finding,
@@ -20,7 +20,7 @@ from .model import (
     Unknown,
     Where,
 )
-from .rules import Repair, Rule, Unestablished
+from ..rules import Repair, Rule, Unestablished
 
 TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 

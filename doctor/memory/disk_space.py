@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import sqrt
 
-from .families.loading import OWN
-from .families.network import lokr_rank, trained_weights
-from .memory.bytes import WIDTHS, state_bytes
-from .memory.sizes import sizes_of
-from .model import DatasetFolder, Hub, ModelFolder, Run, Unknown
-from .model.buckets import Buckets, bucket_size
-from .model.record import dataclass
+from ..families.loading import OWN
+from ..families.network import lokr_rank, trained_weights
+from ..model import DatasetFolder, Hub, ModelFolder, Run, Unknown
+from ..model.buckets import Buckets, bucket_size
+from ..model.record import dataclass
+from .bytes import WIDTHS, state_bytes
+from .sizes import sizes_of
 
 BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8
 TEMPLATE_TOKENS = 8  # what the chat template of Qwen3 puts around a caption
