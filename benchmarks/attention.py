@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
-from zdoctor.doctor.train.base.attention import KEPT, products
+from zdoctor.doctor.train.kernels.attention import KEPT, products
 
 SHAPES = ((8, 96), (8, 288), (8, 1024), (30, 288), (30, 512), (30, 1056))
 WIDTH = 128

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from zdoctor.doctor.train.base.blocks import blocks_of, checkpointing, compile_blocks
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, targets
+from zdoctor.doctor.train.transformer.transformer_blocks import blocks_of, checkpointing, compile_blocks
 from zdoctor.tests.doctor.train.patient import run_with
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from zdoctor.doctor.train.base.quantize import QuantizedLinear, quantize_rows
+from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear, quantize_rows
 
 SIDE = 1536
 

@@ -48,9 +48,9 @@ def build(folder: Path, config: Mapping[str, Any] = CONFIG, shard: int = SHARD) 
     """Write a transformer; returns its parameters, its bytes when quantized in eight bits, the largest tensor's."""
     import torch
 
-    from zdoctor.doctor.train.base.install import linears
-    from zdoctor.doctor.train.base.load import build_empty
     from zdoctor.doctor.train.families import zimage
+    from zdoctor.doctor.train.transformer.load_transformer import build_empty
+    from zdoctor.doctor.train.weights.materialize import linears
 
     (folder / "config.json").write_text(json.dumps(config))
     model = build_empty(folder)
@@ -94,9 +94,9 @@ def ours(folder: Path, kept: str, kind: str, touch: bool) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
-    from zdoctor.doctor.train.allocator import return_memory
-    from zdoctor.doctor.train.base.load import build_empty, fill
-    from zdoctor.doctor.train.base.weights import WeightCache
+    from zdoctor.doctor.train.runtime.allocator import return_memory
+    from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+    from zdoctor.doctor.train.weights.weight_cache import WeightCache
 
     wait()
     began, cpu = time.perf_counter(), time.process_time()
@@ -117,9 +117,9 @@ def diffusers(folder: Path, quantizer: str) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
 
-    from zdoctor.doctor.train.base.install import linears, replace
-    from zdoctor.doctor.train.base.quantize import QuantizedLinear, quantize_rows
     from zdoctor.doctor.train.families import zimage
+    from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear, quantize_rows
+    from zdoctor.doctor.train.weights.materialize import linears, replace
 
     if quantizer == "torchao":
         from torchao.quantization import Int8WeightOnlyConfig, quantize_

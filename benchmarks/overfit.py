@@ -28,12 +28,12 @@ from zdoctor.doctor import commands
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.handover import hand_over
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train import loop
-from zdoctor.doctor.train.encode.vae import vae_divisor
-from zdoctor.doctor.train.output.sample import denoise
-from zdoctor.doctor.train.step.evaluate import evaluate
+from zdoctor.doctor.train import training_run as loop
+from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.step.trainer import Trainer
-from zdoctor.doctor.train.steps import Steps
+from zdoctor.doctor.train.step.validation import evaluate
+from zdoctor.doctor.train.training_loop import Steps
 
 SIDE, SAMPLE_STEPS = 64, 10
 NOISES = (1, 2, 3)

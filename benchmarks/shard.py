@@ -54,13 +54,13 @@ def child(folder: Path) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
-    from zdoctor.doctor.train.allocator import return_memory
-    from zdoctor.doctor.train.base.blocks import checkpointing
-    from zdoctor.doctor.train.base.load import build_empty, fill
-    from zdoctor.doctor.train.base.shard import Shares, part
+    from zdoctor.doctor.train.distributed.ranks import joined, leave
     from zdoctor.doctor.train.families import zimage
     from zdoctor.doctor.train.network.lora import add_network, targets
-    from zdoctor.doctor.train.processes.ranks import joined, leave
+    from zdoctor.doctor.train.runtime.allocator import return_memory
+    from zdoctor.doctor.train.transformer.fsdp import Shares, part
+    from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+    from zdoctor.doctor.train.transformer.transformer_blocks import checkpointing
     from zdoctor.tests.doctor.train.patient import run_with
 
     torch.set_num_threads(1)

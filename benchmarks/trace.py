@@ -25,12 +25,12 @@ from torch.utils._pytree import tree_iter
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
-from zdoctor.doctor.train.base.blocks import checkpointing, use_half
-from zdoctor.doctor.train.base.install import linears
-from zdoctor.doctor.train.base.install import replace as put
-from zdoctor.doctor.train.base.quantize import QuantizedLinear
 from zdoctor.doctor.train.families import flux, zimage
+from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.transformer.transformer_blocks import checkpointing, use_half
+from zdoctor.doctor.train.weights.materialize import linears
+from zdoctor.doctor.train.weights.materialize import replace as put
 from zdoctor.doctor.trainers.read import read_config
 
 RANK = 16

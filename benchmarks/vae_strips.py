@@ -13,8 +13,8 @@ import torch
 from diffusers import AutoencoderKL
 
 from zdoctor.doctor.families.part_files import VAE
-from zdoctor.doctor.train.encode import strips
-from zdoctor.tests.doctor.train.encode.test_strips import peak
+from zdoctor.doctor.train.components import vae_strips as strips
+from zdoctor.tests.doctor.train.components.test_vae_strips import peak
 
 
 def main() -> None:

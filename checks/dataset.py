@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from ..doctor.families.loading import OWN
 from ..doctor.model import DatasetFolder, Finding, Run, found
+from ..doctor.model.record import replace
 from ..doctor.rules import Unestablished, rule
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
 from typing import Any
 
 from . import commands, console
@@ -14,6 +13,7 @@ from .machine import world_of
 from .model import Facts, Report
 from .model.caches import Inventory
 from .model.errors import UserError, not_cached
+from .model.record import dataclass, replace
 from .probe.hub.faults import probe_faults, run_of
 from .probe.hub.inventory import names, probe_inventory
 from .probe.world import World

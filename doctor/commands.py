@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from .examine.engine import prescribe
@@ -12,7 +11,7 @@ from .handover import hand_over, not_green
 from .machine import world_of
 from .model import Fix, Hub, Plan, ReplaceText, Report, TrainingEffect
 from .model.errors import UserError
-from .model.record import dataclass
+from .model.record import dataclass, field, replace
 from .probe.live import LiveWorld
 from .rules import all_rules
 

@@ -12,8 +12,8 @@ from .probe.world import Paths
 
 if TYPE_CHECKING:
     from .train import TrainResult
-    from .train.encode.text_process import TextProcess
-    from .train.processes.ranks import Ranks
+    from .train.distributed.ranks import Ranks
+    from .train.encode.text_encoder_process import TextProcess
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from .examine.examination import examine_config, load
 from .model import MicroStep, Report, Unknown
 from .model.amounts import amount
 from .model.errors import UserError
+from .model.record import replace
 from .model.shell import quoted
 from .probe.live import LiveWorld
 

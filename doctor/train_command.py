@@ -8,7 +8,6 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from .handover import hand_over, not_green
 from .model import Memory, Unknown
 from .model.cards import sharing, visible
 from .model.errors import INTERRUPTED, UserError, printable
+from .model.record import replace
 from .model.run import Run
 from .model.shell import quoted, unsetting
 from .probe.computer import os_name
@@ -26,7 +26,7 @@ from .probe.live import LiveWorld
 from .train.settings.refuse import refuse
 
 if TYPE_CHECKING:
-    from .train.processes.ranks import Ranks
+    from .train.distributed.ranks import Ranks
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def is_follower() -> bool:
 
 def run(options: argparse.Namespace, config: str) -> int:
     """The exit code. Started by torchrun, accelerate or the launcher, this process is one of several."""
-    from .train.processes import accelerated
+    from .train.distributed import accelerate_env as accelerated
 
     _refuse_words(os.environ)
     if reason := accelerated.refusal(os.environ):
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, config: str) -> int:
         return _train(options, config, seen)
     for one in seen.reading.runs:
         _refuse_small_batch(one, count)
-    from .train.processes.launch import launch
+    from .train.distributed.launcher import launch
 
     return launch(count, [config, *_given(options)])
 
@@ -108,7 +108,7 @@ def _given(options: argparse.Namespace) -> list[str]:
 
 def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | None) -> str:
     """What to type after a run that was stopped."""
-    from .train.stop import BEGAN
+    from .train.runtime.stop_signals import BEGAN
 
     if ranks is not None and BEGAN not in os.environ:
         return f"{lead}, start all processes in the same way again.\n"
@@ -119,7 +119,7 @@ def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | N
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
     from .train import TrainError
-    from .train.processes.ranks import Said, gathered, joined, leave
+    from .train.distributed.ranks import Said, gathered, joined, leave
 
     try:
         seen: Examination | None = None
@@ -155,7 +155,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
 
 def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: Ranks | None = None) -> int:
     from .train import TrainError
-    from .train.encode.text_process import TextProcess
+    from .train.encode.text_encoder_process import TextProcess
 
     try:
         with closing(TextProcess()) as text_process:

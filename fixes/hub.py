@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ..doctor.model import (
     FetchFile,
@@ -23,6 +22,7 @@ from ..doctor.model import (
     WriteText,
 )
 from ..doctor.model.amounts import amount
+from ..doctor.model.record import replace
 from ..doctor.rules import repair
 from .model import extract_from_the_cache
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..doctor.model.caches import Cache, CachedRepo, Inventory, Waste
+from ..doctor.model.record import dataclass
 from ..doctor.model.shell import quoted
 
 MANY = 3  # more paths than this are listed in the JSON report

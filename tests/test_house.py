@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,35 @@ def test_only_the_runner_is_heavy(file: Path) -> None:
             "doctor/train_command.py",
             "doctor/examine/translate.py",
         )
+
+
+# The folders of doctor/train from the bottom up; its own modules, which are a run from start to end, stand above all.
+TRAIN_LAYERS = (
+    *("probe_scripts", "settings", "runtime", "distributed", "kernels", "weights", "components", "families"),
+    *("transformer", "network", "dataset", "encode", "step", "sampling", "output", ""),
+)
+
+
+def train_imports() -> dict[str, set[str]]:
+    """Each module of doctor/train by its path below that folder -> the modules there that it imports."""
+    train = ROOT / "doctor" / "train"
+    files = {".".join(p.relative_to(train).with_suffix("").parts): p for p in modules("doctor/train")}
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        inside = {i.removeprefix("zdoctor.doctor.train").strip(".") for i in imports(file) if ".doctor.train" in i}
+        targets = {t for i in inside for t in (i, i.rpartition(".")[0]) if t in files}
+        targets |= {f"{i.rpartition('.')[0]}.__init__" for i in inside if not {i, i.rpartition(".")[0]} & set(files)}
+        found[name] = {target.removeprefix(".") for target in targets} - {name}
+    return found
+
+
+def test_the_runner_imports_downwards_only() -> None:
+    """Every import of doctor/train goes to a lower layer or within the folder, and no two modules need each other."""
+    graph = train_imports()
+    assert sum(map(len, graph.values())) > 100
+    level = {name: TRAIN_LAYERS.index(name.rpartition(".")[0]) for name in graph}
+    assert not [f"{name} -> {to}" for name in graph for to in graph[name] if level[to] > level[name]]
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_tests_are_imported_as_part_of_the_package() -> None:

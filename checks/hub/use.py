@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...doctor.families.loading import OTHERS, OWN, family_of
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
+from ...doctor.model.record import replace
 from ...doctor.rules import rule
 from .files import folder_of, used
 

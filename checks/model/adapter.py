@@ -10,7 +10,7 @@ from ...doctor.rules import Unestablished, rule
 from .contents import contents
 from .files import PROBLEMS
 
-# How zdoctor's runner reads the names of an adapter: doctor/train/base/adapter.py.
+# How zdoctor's runner reads the names of an adapter: doctor/train/weights/training_adapter.py.
 _PREFIXES = ("diffusion_model.", "transformer.")
 _ENDINGS = {
     **dict.fromkeys((".lora_A.weight", ".lora_A.default.weight", ".lora_down.weight"), "A"),

@@ -20,11 +20,11 @@ import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
+from ..model.record import dataclass
 from .errors import ApplyError, Busy, clause
 
 State = Literal["applied", "undone", "rolled back", "cut short", "unfinished"]

@@ -16,12 +16,12 @@ import shutil
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from ..model import CopyItem, ExtractFiles
 from ..model.amounts import amount
+from ..model.record import dataclass
 from .errors import ApplyError, Busy
 from .journal import sync_folder, take_lock
 

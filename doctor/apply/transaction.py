@@ -5,10 +5,10 @@ from __future__ import annotations
 import stat
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..model import ExtractFiles, Plan, ReplaceText, SetValue, WriteText
+from ..model.record import dataclass
 from .actions import Key, key_of, sha, tidy
 from .copy import Meter, Progress
 from .errors import ApplyError, StalePlan, clause

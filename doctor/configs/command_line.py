@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Literal
 
 from ..model.cards import ALL, VISIBLE
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from .node import Unreadable
 
 Shell = Literal["bash", "powershell", "cmd"]

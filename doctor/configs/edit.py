@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..model import Problem, ReplaceText, SetValue
+from ..model.record import replace
 from .literals import EditError, key_text, literal, plain_text
 from .node import Node
 from .text import Expanded, Lines, format_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
-from .node import DEEPEST, Node, Unreadable, overwritten
+from ..model.record import replace
+from .node import DEEPEST, TOO_DEEP, Node, Unreadable, overwritten
 from .text import Expanded
 
 _DECODER = json.JSONDecoder()
@@ -41,7 +41,7 @@ class _Json:
 
     def node(self, index: int, depth: int) -> tuple[Node, int]:
         if depth > DEEPEST:
-            raise Unreadable("the file is nested too deeply to be a training config", self.source.origin(index))
+            raise Unreadable(TOO_DEEP, self.source.origin(index))
         text, start = self.text, index
         children: dict[str, Node] | list[Node] | None = None
         value: Any

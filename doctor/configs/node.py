@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal
 
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 
 DEEPEST = 60
 MOST_VALUES = 5000
+TOO_DEEP = "the file is nested too deeply to be a training config"
 TOO_MANY = "The file holds far more values than any config has."
 
 

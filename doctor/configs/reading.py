@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from ..model import Config, Problem, Run, Value, Where
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from .node import MOST_VALUES, TOO_MANY, Node
 from .text import Expanded, Lines, decode, expand, format_of
 from .tree import parse

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
-from .node import DEEPEST, Node, Unreadable
+from ..model.record import replace
+from .node import DEEPEST, TOO_DEEP, Node, Unreadable
 from .text import Expanded
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -136,7 +136,7 @@ class _Places:
     def value(self, index: int, depth: int) -> tuple[Node, int]:
         """A value without its meaning, which comes from the parser."""
         if depth > DEEPEST:
-            raise Unreadable("the file is nested too deeply to be a training config", index)
+            raise Unreadable(TOO_DEEP, index)
         text, start = self.text, index
         if text[index] == "[":
             entries: list[Node] = []

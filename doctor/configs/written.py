@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ..model import Value
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 
 
 def with_leaves(key: str, value: Value) -> dict[str, Value]:

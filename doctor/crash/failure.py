@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..model.crashes import Failure
+from ..model.record import replace
 from .endings import endings
 from .lines import Stream, streams
 from .tracebacks import CHAINED, FATAL, START, traceback

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..model.crashes import Failure, Frame
+from ..model.record import replace
 
 START = "Traceback (most recent call last)"
 # A traceback of which the log does not show the end.

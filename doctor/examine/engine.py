@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..model import (
@@ -20,6 +19,7 @@ from ..model import (
     Unknown,
     Where,
 )
+from ..model.record import replace
 from ..rules import Repair, Rule, Unestablished
 
 TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")

@@ -10,7 +10,6 @@ import difflib
 import stat
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..model.errors import UserError
 from ..model.facts import NOT_ASKED
 from ..model.findings import CONFIG_UNREAD
 from ..model.microstep import MicroStep
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from ..model.script import SCRIPT
 from ..probe.dataset import folders_in
 from ..probe.gather import gather

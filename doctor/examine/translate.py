@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..families.loading import BY_FILES, OWN
 from ..families.part_files import with_parts
 from ..model import Run, Schema, Unknown
 from ..model.errors import UserError
+from ..model.record import replace
 
 if TYPE_CHECKING:
     from ..trainers.kohya.datasets import Folders

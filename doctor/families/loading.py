@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from ..model.run import Run
 
 
@@ -108,7 +107,8 @@ _FAMILIES = {
 OWN = "zdoctor"  # the trainer of a run that zdoctor's own runner is to train
 BY_FILES = ("sd-scripts", "musubi-tuner")  # see part_files
 OTHERS = ("ai-toolkit", "SimpleTuner", *BY_FILES)
-# The architectures of zdoctor's own runner, and what it opens of each: doctor/train/base/load.py, loop.py.
+# The architectures of zdoctor's own runner, and what it opens of each:
+# doctor/train/transformer/load_transformer.py, base_model.py.
 _OWN = {
     "zimage": _ZIMAGE,
     "flux": replace(_LATER, name="Flux", single_file="black-forest-labs/FLUX.1-dev", bare=True, extras=True),

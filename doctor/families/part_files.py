@@ -6,11 +6,10 @@ sd-scripts 48d368fa (library/flux_utils.py), musubi-tuner 30c658c4 (zimage/, flu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ..model.recipe import PartFile
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from ..model.run import Run
 
 # The text encoders of Flux and Z-Image as published.

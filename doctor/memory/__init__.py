@@ -8,12 +8,12 @@ own context cannot be traced and is an assumption with a range.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from ..families.loading import OWN
 from ..families.network import offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
+from ..model.record import replace
 from .bytes import QUANTIZED, WIDTHS
 from .ladder import alternatives_of
 from .peaks import error_of, highest_of, phases_of

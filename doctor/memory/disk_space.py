@@ -1,8 +1,8 @@
 """How many bytes a run will surely write, and into which folder. Pure; every figure is a lower bound.
 
 What ai-toolkit writes when: its base trainer and cache mixins (27a03a91). zdoctor's runner downloads nothing and has
-its caches in the run folder (doctor/train/encode/cache.py). Samples, logs and whatever cannot be computed count as
-nothing, and so does everything that an earlier run has written already.
+its caches in the run folder (doctor/train/encode/encoding_cache.py). Samples, logs and whatever cannot be computed
+count as nothing, and so does everything that an earlier run has written already.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import sqrt
 from typing import Any
 
 from ..families.loading import NEVER_OFFLOADED, OWN
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
+from ..model.record import replace
 from .peaks import highest_of, peak_of
 from .phases import on_mps
 from .sizes import Sizes

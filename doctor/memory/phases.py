@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import prod, sqrt
 
 from ..families.loading import EDITING
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.buckets import Buckets, bucket_size
+from ..model.record import replace
 from .bytes import QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes
 

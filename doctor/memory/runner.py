@@ -1,4 +1,4 @@
-"""What is held in each phase of a run by zdoctor's own runner (doctor/train/loop.py).
+"""What is held in each phase of a run by zdoctor's own runner (doctor/train/training_run.py).
 
 It encodes the captions, then the pictures, and drops the encoders before it loads the transformer, which is quantized
 tensor by tensor on its way. What of the encoding does not fit on the card is done on the processor.
@@ -7,11 +7,11 @@ tensor by tensor on its way. What of the encoding does not fit on the card is do
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import prod
 
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
+from ..model.record import replace
 from .bytes import WIDTHS, state_bytes
 from .phases import (
     CONTEXT,
@@ -30,8 +30,8 @@ from .sizes import Sizes
 
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
 ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))
-LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/encode/strips.py
-# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/base/install.py, quantize.py.
+LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/components/vae_strips.py
+# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/weights/materialize.py.
 COPIES, PIECE = 3, 1 << 26
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
@@ -114,7 +114,7 @@ def phases_without_bfloat16(run: Run, sizes: Sizes, datasets: Sequence[DatasetFo
 
 
 def _keeps_matrices(run: Run) -> bool:
-    """Whether the Linears of a block keep what they multiplied by for its backward (doctor/train/base/blocks.py)."""
+    """Whether the Linears of a block keep what they multiplied by for its backward (transformer_blocks.py)."""
     compiled = any(run.setting(f"model/{name}") for name in ("compile", "block_compile"))
     every = run.setting("train/gradient_checkpointing_interval", 1) == 1
     return (
@@ -145,7 +145,7 @@ def width_of(run: Run, card: Gpu | None) -> int:
 
 
 def is_half(run: Run, card: Gpu | None) -> bool:
-    """Whether the Linears multiply in float16 and the rest is float32 (doctor/train/settings/numerics.py)."""
+    """Whether the Linears multiply in float16 and the rest is float32 (doctor/train/runtime/precision.py)."""
     old = card is not None and card.capability is not None and card.capability < (8, 0)
     return run.recipe.precision.dtype in _HALF or (run.recipe.precision.dtype in _BRAIN and old)
 

@@ -25,9 +25,10 @@ class Kind:
     `published` is a word in the names of its published models, `encoders` are part -> class and config of these.
     `kept` is what a block keeps for its backward, `moment` what it needs for a moment beside that: bytes per token
     and unit of width in 16-bit training; `half_kept` and `half_moment` are the same where zdoctor's runner multiplies
-    in float16 (doctor/train/base/half.py). All were fitted to traces of the full-size model (benchmarks/trace.py). A
-    prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
-    the text encoders while the transformer is on the card, and quantizes the transformer there.
+    in float16 (doctor/train/kernels/float16.py). All were fitted to traces of the full-size model
+    (benchmarks/trace.py). A prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside`
+    says that ai-toolkit loads the text encoders while the transformer is on the card, and
+    quantizes the transformer there.
     """
 
     class_name: str

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from .record import dataclass
+from .record import dataclass, field
 from .run import Where
 
 

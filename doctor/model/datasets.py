@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from .record import dataclass
+from .record import dataclass, field
 
 FORBIDDEN = "may not be read by this user"
 

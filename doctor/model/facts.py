@@ -8,7 +8,6 @@ from __future__ import annotations
 import ntpath
 import posixpath
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
 from .checkout import Checkout
@@ -18,7 +17,7 @@ from .environment import Environment
 from .hub import Hub
 from .memory import Memory
 from .microstep import MicroStep
-from .record import dataclass
+from .record import dataclass, field
 from .remains import Remains
 from .run import Config, Run
 from .schema import Schema
@@ -144,7 +143,7 @@ class Facts:
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED
     room: tuple[Room, ...] | Unknown = NOT_ASKED
     memory: Memory | Unknown = NOT_ASKED
-    packages: Mapping[str, str] | Unknown = field(default=NOT_ASKED)
+    packages: Mapping[str, str] | Unknown = NOT_ASKED
     environment: Environment | Unknown = NOT_ASKED
     logins: tuple[str, ...] | Unknown = NOT_ASKED
     schema: Schema | Unknown = NOT_ASKED

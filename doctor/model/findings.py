@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Literal
 
 from .plans import Fix
-from .record import dataclass
+from .record import dataclass, field
 from .run import Where
 from .shell import quoted
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
 from typing import Any, Literal
 
-from .record import dataclass
+from .record import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -229,11 +228,10 @@ _GROUPS = (Network, Optimizer, LrScheduler, TimestepSampling, Loss, Ema, Precisi
 def by_name(recipe: Recipe) -> dict[str, Any]:
     """Every field of a recipe and of its groups, by its short name where it has one."""
     made: dict[str, Any] = {}
-    for one in fields(recipe):
-        value = getattr(recipe, one.name)
+    for name, value in vars(recipe).items():
         if type(value) in _GROUPS:
-            paths = {f"{one.name}.{inner.name}": getattr(value, inner.name) for inner in fields(value)}
-            made |= {_NAMES.get(path, path): inner for path, inner in paths.items()}
+            paths = {f"{name}.{inner}": one for inner, one in vars(value).items()}
+            made |= {_NAMES.get(path, path): one for path, one in paths.items()}
         else:
-            made[one.name] = value
+            made[name] = value
     return made

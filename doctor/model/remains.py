@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
-from .record import dataclass
+from .record import dataclass, field
 from .run import Run
 
 Reason = tuple[str, dict[str, Any]]  # a template and what it needs

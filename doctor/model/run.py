@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Literal
 
 from .recipe import Recipe
-from .record import dataclass
+from .record import dataclass, field
 
 Settings = Mapping[str, "Value"]
 
@@ -70,8 +69,8 @@ class Config:
     newline: str = "\n"
     byte_order_mark: bool = False
     format: Literal["yaml", "json", "toml", "env", "shell", "python"] = "yaml"
-    values: Mapping[str, Value] = field(default_factory=dict, hash=False, repr=False)
-    beside: tuple[Config, ...] = field(default=(), hash=False, repr=False)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    beside: tuple[Config, ...] = ()
 
     def file(self, path: str) -> Config:
         """This config, or the one beside it at `path`."""

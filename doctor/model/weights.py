@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
-from .record import dataclass
+from .record import dataclass, field
 
 # Ends of names beside weights that are stored in eight bits: without these scales every weight is wrong by a factor.
 SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8")

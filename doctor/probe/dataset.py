@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ..families.loading import BY_FILES, OWN
@@ -81,18 +80,18 @@ def folders_in(world: World, folder: str) -> tuple[str, ...] | None:
     return tuple(name for name, stat in stats if isinstance(stat, Stat) and stat.kind == "folder")
 
 
-@dataclass
 class _Seen:
     """What a walk has come across so far; the fields are those of DatasetFolder."""
 
-    images: list[Image] = field(default_factory=list)
-    unreadable: dict[str, str] = field(default_factory=dict)
-    more: int = 0
-    others: Counter[str] = field(default_factory=Counter)
-    unlisted: int = 0
-    captions: Counter[str] = field(default_factory=Counter)
-    blank: int = 0
-    garbled: list[Garbled] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.images: list[Image] = []
+        self.unreadable: dict[str, str] = {}
+        self.more = 0
+        self.others: Counter[str] = Counter()
+        self.unlisted = 0
+        self.captions: Counter[str] = Counter()
+        self.blank = 0
+        self.garbled: list[Garbled] = []
 
 
 def _read(

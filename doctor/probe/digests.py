@@ -8,11 +8,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from threading import Event
 from typing import Any, Protocol
 
 from ..model import Unknown
+from ..model.record import dataclass
 from ..state.receipts import Key
 from .device.windows import PLACEHOLDER, is_placeholder
 

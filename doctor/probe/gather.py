@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from ..memory import predict
 from ..model import Checkout, Config, Facts, Files, Hub, ModelFolder, Run, Schema, Unknown, Writes
+from ..model.record import replace
 from ..model.script import Script
 from .dataset import probe_datasets
 from .disk_space import probe_room

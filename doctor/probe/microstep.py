@@ -8,17 +8,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
-from typing import Any
 
 from ..model import Unknown
 from ..model.microstep import MicroStep
 from ..model.record import dataclass
+from .from_json import from_json
 
 _TAIL = 4000
-_FIELDS = frozenset(field.name for field in fields(MicroStep))
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ def try_step(script: str, function: str, *, batch: int | None = None, deadline: 
     question = json.dumps({"script": script, "function": function, "batch": batch})
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(
-            [sys.executable, "-m", "zdoctor.doctor.train.microstep"],
+            [sys.executable, "-m", "zdoctor.doctor.train.probe_scripts.micro_step"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
@@ -80,12 +77,8 @@ def _understood(target: str, out: bytes, code: int, tail: str, late: float | Non
         return Tried(Unknown(f"{stage} did not end within {late:g} s (--timeout gives it more).{advice}"), tail)
     if done is None:
         return Tried(MicroStep(target, stage, failed=f"The process {_ended(code)}"), tail)
-    return Tried(MicroStep(target, stage, **_known(done)), str(done.get("trace", "")))
-
-
-def _known(done: Mapping[str, Any]) -> dict[str, Any]:
-    made = {name: value for name, value in done.items() if name in _FIELDS}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in made.items()}
+    step = from_json(MicroStep, {**done, "target": target, "stage": stage})
+    return Tried(step, str(done.get("trace", "")))
 
 
 def _ended(code: int) -> str:

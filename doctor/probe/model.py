@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from ..families.loading import BY_FILES, OWN, Family, family_of
 from ..families.single_file import original_layout
 from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
-from ..model.record import dataclass
+from ..model.record import dataclass, replace
 from ..model.weights import COMFYUI_PREFIX
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside

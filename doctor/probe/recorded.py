@@ -16,22 +16,55 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model.record import dataclass, field, replace
 from .digests import digest_of_bytes
-from .record_shape import complaint
+from .from_json import Malformed, from_json
 from .world import Mount, Paths, Shapes, Stat, World, resolve
 
 SCHEMA = "zdoctor.machine/1"
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8}
+_SILENT = "not in the recording"
 
 
 class MachineError(Exception):
     """A machine file that cannot be used."""
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What is said of a folder and of all below it; `mount` is the mount point, where that is another."""
+
+    point: str
+    filesystem: str = "unknown"
+    free: int | None = None
+    refusal: str | None = None
+    mount: str | None = None
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A machine file. What is None is asked of this machine where the record is `live`."""
+
+    about: str = "a recorded machine"
+    live: bool = False
+    complete: bool = True
+    now_ns: int = 2**62
+    system: System | None = None
+    gpus: tuple[Gpu, ...] | str | None = None
+    packages: Mapping[str, str] | None = None
+    mounts: tuple[_Point, ...] = ()
+    elsewhere: tuple[str, ...] | None = None
+    speeds: tuple[Speed, ...] = ()
+    files: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+
+Said = TypeVar("Said", _Point, Speed)
 
 
 class RecordedWorld:
@@ -43,24 +76,17 @@ class RecordedWorld:
     def __init__(self, record: Mapping[str, Any], live: World | None = None, *, sources: World | None = None) -> None:
         if record.get("schema") != SCHEMA:
             raise MachineError(f"its schema is {record.get('schema')!r}, not {SCHEMA!r}")
-        wrong = complaint(record)
-        if wrong is not None:
-            raise MachineError(wrong)
-        self.record = record
-        self.live = live if record.get("live") else None
+        source = f"recorded: {record.get('about', _Machine.about)}"
+        card = {"index": 0, "capability": None, "driver": "unknown", "source": source}
+        try:
+            told = from_json(_Machine, record, defaults={Gpu: card, Speed: {"source": source, "latency": None}})
+        except Malformed as error:
+            raise MachineError(str(error)) from None
+        self._told = told
+        self.live = live if told.live else None
         self.sources = sources
-        self.about = str(record.get("about", "a recorded machine"))
-        self._files: dict[str, Any] = dict(record.get("files", {}))
-        for path, entry in self._files.items():
-            if entry is not None and not isinstance(entry, Mapping):
-                raise MachineError(f"its entry for {path} is no object")
-        given = record.get("system")
-        known = {f.name for f in fields(System)}
-        self.system: System = (
-            System(**{"recorded": self.about, **{k: v for k, v in given.items() if k in known}})
-            if given is not None
-            else self._live_system()
-        )
+        self._files: Mapping[str, Any] = told.files
+        self.system = self._live_system() if told.system is None else replace(told.system, recorded=told.about)
         self._paths = Paths(self.system)
         self._folders = self._index()
 
@@ -68,7 +94,7 @@ class RecordedWorld:
         if self.live is None:
             raise MachineError("it records no system")
         system = self.live.system
-        if self.record.get("gpus") is None:
+        if self._told.gpus is None:
             return system
         # what chooses among this machine's cards says nothing about the recorded ones
         return replace(system, environment={k: v for k, v in system.environment.items() if not k.startswith("CUDA_")})
@@ -78,7 +104,7 @@ class RecordedWorld:
         return self.live.variables if self.live is not None else self.system.environment
 
     def now_ns(self) -> int:
-        return self.live.now_ns() if self.live is not None else int(self.record.get("now_ns", 2**62))
+        return self.live.now_ns() if self.live is not None else self._told.now_ns
 
     def _index(self) -> dict[str, set[str]]:
         """The names in every folder that the recorded paths imply."""
@@ -117,7 +143,7 @@ class RecordedWorld:
             return self.stat(inner)
         if self.live is not None:
             return self.live.stat(path)
-        return None if self.record.get("complete", True) else Unknown("not in the recording")
+        return None if self._told.complete else Unknown(_SILENT)
 
     def _through_link(self, path: str) -> str | None:
         """`path` with a linked parent folder replaced by its target."""
@@ -199,37 +225,29 @@ class RecordedWorld:
         return len(_content(entry))
 
     def refusal(self, folder: str) -> str | Unknown | None:
-        mount = self._nearest("mounts", "point", folder)
-        if mount is not None:
-            reason: str | None = mount.get("refusal")
-            return reason
+        found = self._nearest({mount.point: mount for mount in self._told.mounts}, folder)
+        if found is not None:
+            return found.refusal
         return self.live.refusal(folder) if self.live is not None else None
 
     def mount(self, path: str) -> Mount | Unknown:
-        found = self._nearest("mounts", "point", path)
+        found = self._nearest({mount.point: mount for mount in self._told.mounts}, path)
         if found is not None:
-            read_only = "read-only" in (found.get("refusal") or "")
-            point = found.get("mount", found["point"])
-            return Mount(point, found.get("filesystem", "unknown"), read_only, found.get("free"))
-        return self.live.mount(path) if self.live is not None else Unknown("not in the recording")
+            read_only = "read-only" in (found.refusal or "")
+            return Mount(found.mount or found.point, found.filesystem, read_only, found.free)
+        return self.live.mount(path) if self.live is not None else Unknown(_SILENT)
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
-        found = self._nearest("speeds", "path", files[0]) if files else None
+        found = self._nearest({speed.path: speed for speed in self._told.speeds}, files[0]) if files else None
         if found is not None:
-            known = {f.name for f in fields(Speed)}
-            told = {key: value for key, value in found.items() if key in known}
-            return Speed(**{"source": f"recorded: {self.about}", "latency": None, **told})
-        return self.live.speed(files) if self.live is not None else Unknown("not in the recording")
+            return found
+        return self.live.speed(files) if self.live is not None else Unknown(_SILENT)
 
-    def _nearest(self, section: str, key: str, path: str) -> Mapping[str, Any] | None:
-        """The deepest record whose path holds `path`."""
-        best: Mapping[str, Any] | None = None
-        for item in self.record.get(section, ()):
-            root = str(item[key])
-            inside = path == root or path.startswith(root.rstrip("/\\") + self._paths.flavour.sep)
-            if inside and (best is None or len(root) > len(str(best[key]))):
-                best = item
-        return best
+    def _nearest(self, said: Mapping[str, Said], path: str) -> Said | None:
+        """What is recorded of the deepest folder that holds `path`."""
+        sep = self._paths.flavour.sep
+        holding = [root for root in said if path == root or path.startswith(root.rstrip("/\\") + sep)]
+        return said[max(holding, key=len)] if holding else None
 
     def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
         if self.live is not None:
@@ -249,36 +267,22 @@ class RecordedWorld:
         return self.live.landmarks() if self.live is not None else ()
 
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
-        given: Sequence[str] | None = self.record.get("elsewhere")
-        if given is None:
-            return self.live.elsewhere(places) if self.live is not None else ()
-        return tuple(given)
+        told = self._told.elsewhere
+        return told if told is not None else self.live.elsewhere(places) if self.live is not None else ()
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
-        given = self.record.get("gpus")
-        if given is None:
-            return self.live.gpus() if self.live is not None else Unknown("not in the recording")
-        if isinstance(given, str):
-            return Unknown(given)
-        return tuple(
-            Gpu(
-                index=index,
-                name=card["name"],
-                memory_total=card["memory_total"],
-                memory_free=card["memory_free"],
-                capability=tuple(card["capability"]) if card.get("capability") else None,
-                driver=card.get("driver", "unknown"),
-                source=f"recorded: {self.about}",
-                uuid=card.get("uuid") or "",
-            )
-            for index, card in enumerate(given)
-        )
+        cards = self._told.gpus
+        if cards is None:
+            return self.live.gpus() if self.live is not None else Unknown(_SILENT)
+        if isinstance(cards, str):
+            return Unknown(cards)
+        return tuple(replace(card, index=index) for index, card in enumerate(cards))
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
-        given: Mapping[str, str] | None = self.record.get("packages")
-        if given is None:
+        told = self._told.packages
+        if told is None:
             return self.live.packages(names) if self.live is not None else {}
-        return {name: given[name] for name in names if name in given}
+        return {name: told[name] for name in names if name in told}
 
 
 def _content(entry: Mapping[str, Any]) -> bytes:
@@ -309,7 +313,4 @@ def _header(tensors: Mapping[str, Any]) -> bytes:
 
 def _bytes(tensor: Sequence[Any]) -> int:
     dtype, shape = tensor
-    count = 1
-    for side in shape:
-        count *= int(side)
-    return count * BITS[dtype] // 8
+    return math.prod(map(int, shape)) * BITS[dtype] // 8

@@ -6,10 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ..model import Component, ModelFolder, Unknown
+from ..model.record import replace
 from .world import Shapes, World
 
 DEADLINE = 180.0  # importing torch and diffusers from a cold disk takes half a minute
@@ -51,7 +51,7 @@ def ask_libraries(parts: Mapping[str, Component]) -> dict[str, Shapes | Unknown]
         for name, part in parts.items()
     }
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "TQDM_DISABLE": "1"}
-    command = [sys.executable, "-m", "zdoctor.doctor.train.skeleton"]
+    command = [sys.executable, "-m", "zdoctor.doctor.train.probe_scripts.needed_tensors"]
     try:
         done = subprocess.run(
             command,

@@ -11,7 +11,6 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import cache
 from types import ModuleType
 
@@ -21,7 +20,7 @@ from ..model.script import SCRIPT
 from . import plugins
 
 PACKAGE = __name__.split(".")[0]
-FACT_NAMES = frozenset(f.name for f in fields(Facts))
+FACT_NAMES = frozenset(Facts.__match_args__)
 _ID = re.compile(r"[A-Z]{3}\d{3}$")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from ..model.record import replace
 from ..model.schema import Schema
 from ..trainers.ai_toolkit import schema as ai_toolkit
 from ..trainers.kohya import schema as kohya

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
+from ..model.record import replace
 from ..model.schema import Key, Kind
 from .fold import constants, folded
 from .sources import Sources

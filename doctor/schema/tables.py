@@ -8,10 +8,10 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..model.record import replace
 from ..model.schema import Key, Schema, Section
 
 FORMAT = "zdoctor.schema/1"

@@ -11,8 +11,9 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from ..model.record import dataclass
 
 SCHEMA = "zdoctor.receipts/1"
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: a write this close to the reading may not show

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..model.run import Run
-from .encode.text_process import TextProcess
-from .errors import TrainError
-from .imports import explained_imports, import_lean
-from .job import Job
-from .lock import alone
+from .distributed.ranks import Ranks
+from .encode.text_encoder_process import TextProcess
+from .job import Job, TrainResult
 from .output.trackers import refused
-from .processes.ranks import Ranks
-from .progress import Progress, Silent, default_progress
-from .result import TrainResult
+from .runtime.heavy_imports import explained_imports, import_lean
+from .runtime.progress import Progress, Silent, default_progress
+from .runtime.run_lock import alone
+from .runtime.stop_signals import interruptible
+from .runtime.train_error import TrainError
 from .settings.names import CACHE, wants_compile
 from .settings.refuse import refuse
-from .stop import interruptible
 
 __all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
 
@@ -103,5 +102,5 @@ def _loop(lean: bool = False) -> Callable[[Job], TrainResult]:
             import_lean("diffusers", "models.transformers")
         import diffusers.models.transformers  # noqa: F401
 
-        from .loop import run_training
+        from .training_run import run_training
     return run_training

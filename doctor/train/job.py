@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..model.run import Run
-from .encode.text_process import TextProcess
-from .processes.ranks import Ranks
-from .progress import Progress
-from .stop import Stop
+from .distributed.ranks import Ranks
+from .encode.text_encoder_process import TextProcess
+from .runtime.progress import Progress
+from .runtime.stop_signals import Stop
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,20 @@ class Job:
     text_process: TextProcess | None
     progress: Progress
     stop: Stop
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """`lora` ("" where no step was done) and `samples` are paths; `losses` has one mean loss per step since step 0,
+    resumed steps included. `evaluations` are (step, evaluation loss).
+
+    "interrupted" says that somebody asked to stop, which can also be while the last previews are painted.
+    """
+
+    lora: str
+    steps: int
+    losses: tuple[float, ...]
+    samples: tuple[str, ...]
+    seconds: float
+    stopped: Literal["finished", "interrupted"]
+    evaluations: tuple[tuple[int, float], ...] = ()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..configs.reading import Beside, Found, Reading, failed, nothing, text_of
 from ..model import Problem, Where
+from ..model.record import replace
 from .dialects import DIALECTS, dialect_of, recognise
 
 __all__ = ["Beside", "Found", "Reading", "read_config"]

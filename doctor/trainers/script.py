@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..configs.python_tree import Unparsable, parsed
 from ..configs.reading import Reading, failed
 from ..model import Config, Problem, Where
+from ..model.record import replace
 from ..model.script import SCRIPT
 
 

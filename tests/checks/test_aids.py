@@ -21,11 +21,11 @@ from zdoctor.doctor.model.recipe import Dataset, SamplePrompt
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.train.data.items import read_items
-from zdoctor.doctor.train.data.masks import Masks
-from zdoctor.doctor.train.encode.cache import Cache
-from zdoctor.doctor.train.errors import TrainError
-from zdoctor.doctor.train.output.preview import sample_controls
+from zdoctor.doctor.train.dataset.training_items import read_items
+from zdoctor.doctor.train.encode.encoding_cache import Cache
+from zdoctor.doctor.train.encode.loss_masks import Masks
+from zdoctor.doctor.train.runtime.train_error import TrainError
+from zdoctor.doctor.train.sampling.sample_prompts import sample_controls
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import written
 from zdoctor.tests.models import healthy, run_of

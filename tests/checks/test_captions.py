@@ -23,7 +23,7 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
 from zdoctor.doctor.rules import all_rules
-from zdoctor.doctor.train.data.pictures import read_pictures
+from zdoctor.doctor.train.dataset.images import read_pictures
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.fixes.captions import name_the_ending, save_as_utf8
 from zdoctor.tests.changes import changed

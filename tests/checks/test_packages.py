@@ -286,7 +286,8 @@ def test_what_zdoctors_own_runner_needs(without: tuple[str, ...], said: str, tmp
 
 def test_without_torch_the_runner_says_what_the_rule_says() -> None:
     code = (
-        "import sys; sys.modules['torch'] = None; from zdoctor.doctor.train.imports import explained_imports\n"
+        "import sys; sys.modules['torch'] = None\n"
+        "from zdoctor.doctor.train.runtime.heavy_imports import explained_imports\n"
         "with explained_imports():\n    import torch"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -22,7 +22,7 @@ from zdoctor.doctor.model.remains import Remains, own_identity, own_lock, own_st
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.remains import probe_remains
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.lock import alone
+from zdoctor.doctor.train.runtime.run_lock import alone
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import go
 from zdoctor.tests.models import healthy, run_of

@@ -258,7 +258,7 @@ def test_a_check_of_a_script_neither_runs_it_nor_needs_anything(
 
 def test_the_runner_of_this_project_is_silent(tmp_path: Path) -> None:
     """Real code of some size: nothing to find in it."""
-    for name in ("step.trainer", "steps", "loop"):
+    for name in ("step.trainer", "training_loop", "training_run"):
         module = import_module(f"zdoctor.doctor.train.{name}")
         report = check(Path(str(module.__file__)).read_text(encoding="utf-8"), tmp_path)
         assert told(report) == {}

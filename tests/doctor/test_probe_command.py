@@ -21,7 +21,7 @@ from zdoctor.doctor.model.errors import INTERRUPTED
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.microstep import Tried, try_step
 from zdoctor.doctor.probe_command import _explained
-from zdoctor.doctor.train.microstep import Misbuilt, step
+from zdoctor.doctor.train.probe_scripts.micro_step import Misbuilt, step
 from zdoctor.tests.scripts import BY_NAME, CASES, Case
 
 MODEL = """

@@ -40,9 +40,8 @@ def seen(os: str = "linux") -> Inventory:
     }
     for entry in (path for path in list(files) if path.startswith(POSIX)):
         files[entry.replace(POSIX, "/mnt/data/hf/hub", 1)] = files[entry]
-    world = machine(os, {p: e for p, e in files.items() if "/mnt/" not in p or "--acme--tiny/" in p})
-    world.record = {**world.record, "elsewhere": ["/mnt/data/hf/hub"]}
-    return probe_inventory(world)
+    kept = {p: e for p, e in files.items() if "/mnt/" not in p or "--acme--tiny/" in p}
+    return probe_inventory(machine(os, kept, elsewhere=["/mnt/data/hf/hub"]))
 
 
 def test_terminal(request: pytest.FixtureRequest) -> None:

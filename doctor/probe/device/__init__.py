@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...model.record import dataclass
+from ...model.record import dataclass, replace
 
 if TYPE_CHECKING:
     from .linux import MountLine

@@ -9,9 +9,8 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
-from ...model.record import dataclass
+from ...model.record import dataclass, replace
 from . import Device, together
 
 MOST_LAYERS = 8

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 
 from ...model import Hub, HubFile, HubRepo, Run, Unknown
+from ...model.record import replace
 from ..world import Paths, Stat, World
 from .caches import Use, caches, offline, uses
 from .content import Unreadable, kind_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ...model import HubFile, Unknown
+from ...model.record import replace
 from ..world import Paths, Stat, World, resolve
 from .content import structure
 

@@ -6,11 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ...model import HubFile, Unknown, WeightFile
-from ...model.record import dataclass
+from ...model.record import dataclass, replace
 from ..world import Paths, Stat, World, resolve
 from ..world.safetensors import read_header
 from .caches import is_safe

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import cast
 
 from ...model import HubFile, Unknown
 from ...model.caches import Cache, CachedRepo, Duplicate, Inventory, Kind, Revision, Waste
+from ...model.record import dataclass, field, replace
 from ..world import Mount, Paths, World
 from .caches import origins
 from .content import Unreadable, digest_of_blob, kind_of, known, manifest

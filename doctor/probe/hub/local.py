@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run, Unknown
-from ...model.record import dataclass
+from ...model.record import dataclass, replace
 from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, is_safe

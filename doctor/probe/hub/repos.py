@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from ...model import HubFile, HubRepo, Run, Unknown
+from ...model.record import replace
 from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, repo_folder

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
 
 from ...model import HubFile, Unknown
-from ...model.record import dataclass
+from ...model.record import dataclass, field, replace
 from ..world import Paths, Stat, World, resolve
 from .content import SMALL, Expected, digest_of, digest_of_blob, kind_of, structure
 

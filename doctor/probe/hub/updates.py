@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from ...model.record import replace
 from ..world import Paths, Stat, World
 from .caches import offline
 from .content import SMALL, Expected, manifest

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 from ...configs.python_tree import constant, dotted, keyword, meaning
+from ...model.record import replace
 from ...model.script import Checkpoint
 from .bindings import BLOCK, MODEL, Scope, fed
 from .module import Module

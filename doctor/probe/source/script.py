@@ -6,11 +6,11 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ...configs.python_tree import Source, Unparsable, constant, dotted, keyword, meaning, parsed
 from ...model import Config, Unknown, Where
+from ...model.record import replace
 from ...model.script import DeepSpeedConfig, Enabled, Script
 from ..world import Paths, World
 from .checkpoints import checkpoints

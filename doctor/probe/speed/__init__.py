@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from threading import Thread
 
 from ...model import Unknown
@@ -27,14 +26,14 @@ NOT_WITH = ("compress", "data=journal")
 Opener = Callable[[str, memoryview], AbstractContextManager[Read]]
 
 
-@dataclass
 class Samples:
     """Seconds of 4 KiB reads, and bytes/s of long ones. `how` names the way that kept memory out of it."""
 
-    how: str = ""
-    holes: int = 0
-    latencies: list[float] = field(default_factory=list)
-    streams: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.how = ""
+        self.holes = 0
+        self.latencies: list[float] = []
+        self.streams: list[float] = []
 
 
 def measure(files: Sequence[str], filesystem: str = "", options: str = "") -> Samples | Unknown:

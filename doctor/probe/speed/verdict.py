@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from ...model import Speed, Unknown
+from ...model.record import replace
 from ..device import Device, device_below
 from ..device.linux import MountLine, mount_of
 from ..device.windows import PLACEHOLDER, is_placeholder

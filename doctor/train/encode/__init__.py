@@ -1,1 +1,1 @@
-"""Pictures to latents and prompts to embeddings, each once."""
+"""Images become latents and prompts embeddings, each once, kept in the cache of the output folder."""

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..allocator import free_memory
-from ..data.items import Item, load_pixels
-from ..data.pictures import check_unchanged
-from ..errors import TrainError
-from ..failures import tried
-from ..progress import counted
-from .cache import Cache, fingerprint, key_of
-from .strips import LARGE, in_strips
-from .vae import load_vae, moved
+from ..components.vae import load_vae, moved
+from ..components.vae_strips import LARGE, in_strips
+from ..dataset.images import check_unchanged
+from ..dataset.training_items import Item, load_pixels
+from ..runtime.allocator import free_memory
+from ..runtime.gpu_failures import tried
+from ..runtime.progress import counted
+from ..runtime.train_error import TrainError
+from .encoding_cache import Cache, fingerprint, key_of
 
 
 class Latents:

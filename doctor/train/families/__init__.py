@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..base.quantize import Kind
-from ..errors import TrainError
+from ..kernels.quantized_linear import Kind
+from ..runtime.train_error import TrainError
 from . import flux, zimage
 
 # What a prompt gives the transformer, by the family's own names, on the CPU.

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..base.quantize import Kind
-from ..encode.pretrained import load_tokenizer
-from ..encode.text_encoder import load_encoder
+from ..components.pretrained import load_tokenizer
+from ..components.text_encoder import load_encoder
+from ..kernels.quantized_linear import Kind
 
 TITLE: str = "Flux"
 CLASS_NAME: str = "FluxTransformer2DModel"

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..base.quantize import Kind
-from ..encode.pretrained import load_tokenizer
-from ..encode.text_encoder import load_encoder
+from ..components.pretrained import load_tokenizer
+from ..components.text_encoder import load_encoder
+from ..kernels.quantized_linear import Kind
 
 TITLE: str = "Z-Image"
 CLASS_NAME: str = "ZImageTransformer2DModel"

@@ -1,1 +1,1 @@
-"""What is trained: LoRA and LoKr, and the files to begin with."""
+"""The network that is trained: LoRA or LoKr, and the weights it begins with."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...families.network import lokr_shapes
-from ..base.install import device_of
+from ..weights.materialize import device_of
 
 
 class LokrLinear(nn.Module):

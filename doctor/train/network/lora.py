@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from ...families.network import lokr_factor, lokr_rank, plus, scale
 from ...families.zimage.tensors import REFINERS
 from ...model.run import Run
-from ..base.adapter import Delta
-from ..base.install import device_of, linears, replace
-from ..base.quantize import QuantizedLinear
 from ..families import family_of
+from ..kernels.quantized_linear import QuantizedLinear
+from ..weights.materialize import device_of, linears, replace
+from ..weights.training_adapter import Delta
 from .lokr import LokrLinear
 
 # A LoRA's parameters as its file names them; those of a LoKr have the same names there.

@@ -1,1 +1,1 @@
-"""What a run leaves behind: LoRA, state, records, previews."""
+"""What a run leaves behind: LoRA files, its state, the loss log, its record and report."""

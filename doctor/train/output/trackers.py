@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ...model.run import Run
-from ..errors import TrainError
-from ..stop import stopping
+from ..runtime.stop_signals import stopping
+from ..runtime.train_error import TrainError
 
 WANDB, REPORT_TO = "logging/use_wandb", "logging/report_to"
 EVERY = 100

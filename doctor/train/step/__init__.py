@@ -1,1 +1,1 @@
-"""One step: noise levels, loss, optimizer, and the measure of what was learnt."""
+"""One training step: timesteps, loss, optimizer, learning rate, and the validation loss."""

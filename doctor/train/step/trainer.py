@@ -12,20 +12,20 @@ from torch import Tensor
 
 from ...families.network import scale
 from ...model.run import Run
-from ..base.blocks import checkpointing
-from ..data.changes import pictures_of
-from ..data.items import Item
-from ..data.order import Order
-from ..errors import TrainError
+from ..dataset.batch_sampler import Order
+from ..dataset.dataset_changes import pictures_of
+from ..dataset.training_items import Item
 from ..network.lora import at_scale_one, dropout, groups, trainable
-from ..output.save import State
-from ..progress import Progress
+from ..runtime.progress import Progress
+from ..runtime.train_error import TrainError
 from ..settings.names import INTERVAL, OPTIMIZERS
-from .average import kept
-from .diagnose import not_finite
-from .objective import Objective
-from .optimize import bound_gradients, make_optimizer, update
-from .schedule import rate_factor
+from ..transformer.transformer_blocks import checkpointing
+from .divergence import not_finite
+from .ema import kept
+from .flow_matching import Objective
+from .lr_scheduler import rate_factor
+from .optimizer import bound_gradients, make_optimizer, update
+from .training_state import State
 
 # A run ends at so many steps without a finite loss among the last so many.
 MOST_BAD_STEPS, BAD_WITHIN = 3, 100

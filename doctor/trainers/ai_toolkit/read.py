@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...configs.node import Node, named
 from ...configs.reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of
 from ...configs.text import Lines
 from ...model import Config, Problem, Where
+from ...model.record import replace
 from ..dialects import TRAINERS
 from .run import JOBS, misspelt, runs
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from ...configs.written import Written
@@ -22,6 +21,7 @@ from ...model.recipe import (
     TimestepSampling,
     Validation,
 )
+from ...model.record import replace
 
 JOBS = ("extension", "train", "extract", "generate", "mod")
 TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")

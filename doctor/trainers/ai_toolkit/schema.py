@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
+from ...model.record import replace
 from ...model.schema import Key, Schema
 from ...schema.fold import constants, folded
 from ...schema.reads import Reads, Sections

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...configs.written import with_leaves
 from ...model import Dataset, Run, Value
+from ...model.record import replace
 from ...model.run import repeats_of
 from .optimizer import Reason
 from .starts import Options

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ...model import Run
+from ...model.record import replace
 from .starts import Options
 
 Reason = tuple[str, str]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from ...configs.node import Node
 from ...configs.reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of, wrong
 from ...configs.text import Lines
 from ...model import Config, Problem, Run, Value, Where
 from ...model.cards import CHOSEN
+from ...model.record import replace
 from .starts import Start, datasets_of, starts, tree_beside
 
 # What of accelerate's options is known of a run.

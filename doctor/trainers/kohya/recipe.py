@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ...configs.defaults import same, short
 from ...configs.written import with_leaves
 from ...model import Run, Schema, Value
 from ...model.cards import CHOSEN
+from ...model.record import replace
 from .datasets import Folders, Own, refused_sets, with_sets
 from .names import METADATA, OBEYED
 from .network import DROPOUTS, SCRIPTS, left_out, plus_of, refused_network

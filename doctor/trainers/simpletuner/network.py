@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from ...model import Run, Value
+from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
 from .options import Options
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from typing import Any
 
 from ...model import Value
-from ...model.record import dataclass
+from ...model.record import dataclass, field, replace
 from .names import JSON_OPTIONS, RENAMED, VARIABLES
 
 TRUE = ("1", "true", "yes", "y", "on")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...configs.reading import MOST_RUNS, Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
 from ...configs.text import Lines
 from ...model import Config, Problem, Where
+from ...model.record import replace
 from .datasets import datasets
 from .options import Options, from_mapping, from_variables
 from .run import run

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ...configs.defaults import same, short
 from ...configs.written import with_leaves
 from ...model import Run, Schema, Value
+from ...model.record import replace
 from .dataset_recipe import own_of, refused_sets
 from .datasets import bucket_sizes
 from .network import OBEYED as OF_NETWORK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.recipe import (
@@ -20,6 +19,7 @@ from ...model.recipe import (
     TimestepSampling,
     Validation,
 )
+from ...model.record import replace
 from .datasets import settings
 from .lycoris import rank_of, words
 from .network import left_out

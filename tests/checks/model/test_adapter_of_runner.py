@@ -13,10 +13,10 @@ from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import WeightFile
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_adapter
-from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.install import linears
-from zdoctor.doctor.train.base.load import build_empty
-from zdoctor.doctor.train.errors import TrainError
+from zdoctor.doctor.train.runtime.train_error import TrainError
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.weights.materialize import linears
+from zdoctor.doctor.train.weights.training_adapter import read_adapter
 from zdoctor.tests.flux import healthy_flux
 from zdoctor.tests.models import NO_HUB, probed, run_of
 

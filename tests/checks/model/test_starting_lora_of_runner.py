@@ -22,11 +22,11 @@ from zdoctor.doctor.model.start import Start
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.doctor.train.base.load import build_empty
-from zdoctor.doctor.train.errors import TrainError
 from zdoctor.doctor.train.families import Family, family_of
+from zdoctor.doctor.train.network.initial_weights import read_start
 from zdoctor.doctor.train.network.lora import targets
-from zdoctor.doctor.train.network.start import read_start
+from zdoctor.doctor.train.runtime.train_error import TrainError
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.network.test_kohya_lora import RANK, kohya
 from zdoctor.tests.flux import healthy_flux

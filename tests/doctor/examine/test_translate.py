@@ -15,10 +15,10 @@ from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.model import Run, Schema, Unknown
 from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets
 from zdoctor.doctor.train.output.trackers import asked
 from zdoctor.doctor.train.settings.refuse import refuse
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.doctor.trainers.simpletuner.recipe import _OBEYED, _WITHOUT_EFFECT
 from zdoctor.tests.doctor.train.conftest import circles, tiny

@@ -17,7 +17,8 @@ from zdoctor.doctor.memory.disk_space import Need, needs
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
 from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.train.output.save import State, write_state
+from zdoctor.doctor.train.output.checkpoint_files import write_state
+from zdoctor.doctor.train.step.training_state import State
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 

@@ -69,7 +69,7 @@ def test_a_folder_counts_as_a_cache_when_it_holds_models() -> None:
     }
     world = machine("linux", files)
     assert caches(world) == (POSIX,)
-    world.record = {**world.record, "elsewhere": ["/mnt/data/hf/hub", "/srv/hub", POSIX]}
+    world = machine("linux", files, elsewhere=["/mnt/data/hf/hub", "/srv/hub", POSIX])
     assert origins(world) == {POSIX: "default", "/mnt/data/hf/hub": "found"}
 
 

@@ -21,7 +21,7 @@ POSIX = "/home/u/.cache/huggingface/hub"
 WINDOWS = r"C:\Users\u\.cache\huggingface\hub"
 
 
-def machine(os: str, files: dict[str, Any], environment: dict[str, str] | None = None) -> RecordedWorld:
+def machine(os: str, files: dict[str, Any], environment: dict[str, str] | None = None, **more: Any) -> RecordedWorld:
     windows = os == "windows"
     system = {
         "os": os,
@@ -34,7 +34,8 @@ def machine(os: str, files: dict[str, Any], environment: dict[str, str] | None =
         "memory_available": 1 << 33,
         "environment": environment or {},
     }
-    return RecordedWorld({"schema": SCHEMA, "system": system, "files": files, "now_ns": 10**18, "packages": {}})
+    told = {"schema": SCHEMA, "system": system, "files": files, "now_ns": 10**18, "packages": {}}
+    return RecordedWorld({**told, **more})
 
 
 def cached(os: str, model: dict[str, str], *, links: bool = True, ref: str = COMMIT) -> dict[str, Any]:

@@ -12,15 +12,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from zdoctor.doctor.train.processes import ranks as ranks_module
-from zdoctor.doctor.train.processes.launch import _free_port
-from zdoctor.doctor.train.processes.ranks import Ranks, joined, leave
+from zdoctor.doctor.train.distributed import ranks as ranks_module
+from zdoctor.doctor.train.distributed.launcher import _free_port
+from zdoctor.doctor.train.distributed.ranks import Ranks, joined, leave
 
 PRELOAD = [
     "torch",
     "torch.distributed.fsdp",
     "diffusers.models.transformers.transformer_z_image",
-    "zdoctor.doctor.train.loop",
+    "zdoctor.doctor.train.training_run",
 ]
 # From where pytest's name of this module is found, whatever the checkout's folder is called.
 ROOT = str(Path(__file__).parents[__name__.count(".")])

@@ -23,8 +23,8 @@ from zdoctor.doctor.probe.packages import NAMES
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.models import run_of
 
-from .base.test_single_file import single
 from .test_command_families import config
+from .weights.test_single_file_checkpoint import single
 
 QUIET: dict[str, list[str]] = {"prompts": []}
 

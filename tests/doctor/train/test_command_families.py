@@ -14,7 +14,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.probe.live import LiveWorld
 
-from .base.test_single_file import single
+from .weights.test_single_file_checkpoint import single
 
 
 def config(base: Path, data: Path, architecture: str, **changes: Any) -> str:

@@ -16,15 +16,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.install import linears
-from zdoctor.doctor.train.base.load import build_empty, fill
-from zdoctor.doctor.train.encode.cache import Cache
-from zdoctor.doctor.train.encode.texts import Texts
+from zdoctor.doctor.train.encode.encoding_cache import Cache
+from zdoctor.doctor.train.encode.text_embeddings import Texts
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.output.sample import denoise
+from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
+from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.doctor.train.weights.materialize import linears
+from zdoctor.doctor.train.weights.training_adapter import read_adapter
 from zdoctor.tests.changes import changed
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.data.items import Item
+from zdoctor.doctor.train.dataset.training_items import Item
 from zdoctor.doctor.train.encode.latents import Latents
 
 from .patient import Recorder, go, run_with

@@ -15,7 +15,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.tests.part_files import flux_command
 
 from . import parts as made
-from .base.test_part_command import PLAIN, here, keep
+from .test_component_files_command import PLAIN, here, keep
 
 __all__ = ["here"]
 

@@ -15,14 +15,14 @@ from safetensors import safe_open
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError, refuse
-from zdoctor.doctor.train.data.items import Item, batches, load_pixels, read_items
-from zdoctor.doctor.train.data.pictures import Picture
-from zdoctor.doctor.train.encode.cache import Cache
+from zdoctor.doctor.train.dataset.images import Picture
+from zdoctor.doctor.train.dataset.training_items import Item, batches, load_pixels, read_items
+from zdoctor.doctor.train.encode.encoding_cache import Cache
 from zdoctor.doctor.train.encode.latents import Latents
-from zdoctor.doctor.train.encode.texts import Texts
+from zdoctor.doctor.train.encode.text_embeddings import Texts
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.output.preview import sample_controls
-from zdoctor.doctor.train.output.sample import denoise
+from zdoctor.doctor.train.sampling.sample_prompts import sample_controls
+from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.changes import changed
 

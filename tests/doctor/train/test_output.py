@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.lock import alone
-from zdoctor.doctor.train.stop import BEGAN, Stop, interruptible
+from zdoctor.doctor.train.runtime.run_lock import alone
+from zdoctor.doctor.train.runtime.stop_signals import BEGAN, Stop, interruptible
 
 from .patient import Recorder, go, run_with, written
 
@@ -74,7 +74,7 @@ def test_ai_toolkit_would_go_on_from_a_lora_not_from_our_state(tiny: Path, circl
 
 def test_two_runners_of_one_run_do_not_meet(tiny: Path, circles: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib\nfrom zdoctor.doctor.train.lock import alone\n"
+        "import sys, pathlib\nfrom zdoctor.doctor.train.runtime.run_lock import alone\n"
         "with alone(pathlib.Path(sys.argv[1]), 'circles'):\n    print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

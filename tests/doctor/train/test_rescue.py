@@ -14,15 +14,15 @@ from torch import Tensor
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.output import preview
-from zdoctor.doctor.train.output.save import write_state
-from zdoctor.doctor.train.step.objective import Objective
-from zdoctor.doctor.train.step.optimize import update
+from zdoctor.doctor.train.output.checkpoint_files import write_state
+from zdoctor.doctor.train.sampling import preview_samples as preview
+from zdoctor.doctor.train.step.flow_matching import Objective
+from zdoctor.doctor.train.step.optimizer import update
 from zdoctor.doctor.train.step.trainer import Trainer
 
 from .patient import Recorder, go, run_with
 
-WRITER = "zdoctor.doctor.train.steps.write_state"
+WRITER = "zdoctor.doctor.train.training_loop.write_state"
 SAMPLE = SamplePrompt("a circle", 64, 64, 3, 2, 1.0)
 
 

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.base.adapter import read_adapter
-from zdoctor.doctor.train.base.install import linears
-from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.output.sample import denoise
-from zdoctor.doctor.train.settings.numerics import has_bfloat16
+from zdoctor.doctor.train.runtime.precision import has_bfloat16
+from zdoctor.doctor.train.sampling.sampler import denoise
+from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.doctor.train.weights.materialize import linears
+from zdoctor.doctor.train.weights.training_adapter import read_adapter
 
 from .patient import Recorder, go, run_with
 

@@ -14,16 +14,16 @@ from safetensors.torch import load_file, save_file
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.base.part import component
-from zdoctor.doctor.train.data.items import Item, read_items
-from zdoctor.doctor.train.data.pictures import Picture
-from zdoctor.doctor.train.encode import text_encoder, vae
-from zdoctor.doctor.train.encode.cache import Cache
+from zdoctor.doctor.train.components import text_encoder, vae
+from zdoctor.doctor.train.components.component_files import component
+from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.dataset.images import Picture
+from zdoctor.doctor.train.dataset.training_items import Item, read_items
+from zdoctor.doctor.train.encode.encoding_cache import Cache
 from zdoctor.doctor.train.encode.latents import Latents
-from zdoctor.doctor.train.encode.texts import Texts
-from zdoctor.doctor.train.encode.vae import vae_divisor
+from zdoctor.doctor.train.encode.text_embeddings import Texts
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.output.files import write_atomic
+from zdoctor.doctor.train.runtime.atomic_files import write_atomic
 
 from ..patient import Recorder, go, run_with
 
@@ -88,7 +88,7 @@ def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path
     middles = Latents(Cache(tmp_path), tiny / "vae", middle=True)
     assert (ours.prepare(items, CPU, silence), middles.prepare(items, CPU, silence)) == (6, 6)
     pipe = ZImagePipeline.from_pretrained(str(tiny))
-    from zdoctor.doctor.train.data.items import load_pixels
+    from zdoctor.doctor.train.dataset.training_items import load_pixels
 
     for item in items:
         pixels = pipe.image_processor.preprocess(load_pixels(item))

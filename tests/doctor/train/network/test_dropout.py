@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.train.network.lora import Dropout, LoraLinear
-from zdoctor.doctor.train.step.evaluate import evaluate
+from zdoctor.doctor.train.step.validation import evaluate
 
 from ..patient import go, run_with, written
-from ..step.test_preserve import parts, trainer
+from ..step.test_output_preservation import parts, trainer
 
 HALF = written(network__dropout=0.5)
 

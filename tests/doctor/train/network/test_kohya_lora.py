@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from zdoctor.doctor.families.single_file import original_parts
 from zdoctor.doctor.families.start import sources
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 
 from ..patient import go, run_with, written
 

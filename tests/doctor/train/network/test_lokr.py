@@ -13,10 +13,10 @@ from torch import nn
 
 from zdoctor.doctor.families.network import factors
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lokr import LokrLinear
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
 
 from ..patient import Recorder, go, run_with, written
 from ..test_train import CPU, PROMPT, pipeline, pipeline_latent, sampled

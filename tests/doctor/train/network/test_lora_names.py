@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.model.run import Run
-from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.families import family_of
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 from zdoctor.tests.flux import healthy_flux
 
 from ..patient import run_with, written

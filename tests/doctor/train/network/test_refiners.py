@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.base.load import build_empty, fill
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
 
 from ..patient import go, run_with, written
 from ..test_train import CPU, PROMPT, pipeline, pipeline_latent, sampled

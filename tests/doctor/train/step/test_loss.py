@@ -11,7 +11,7 @@ import torch
 from zdoctor.doctor.train.step.loss import Guidance, differential, guidance, guided
 
 from ..patient import go, run_with, written
-from .test_preserve import parts, trainer
+from .test_output_preservation import parts, trainer
 
 TARGET = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
 BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.families.network import left_out
-from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 from zdoctor.tests.doctor.train.conftest import flux, tiny
 
 from .runs import run_of, trained

@@ -12,7 +12,7 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from torch import Tensor
 
 from zdoctor.doctor.train.families import flux as flux_family
-from zdoctor.doctor.train.step.timesteps import draw, levels
+from zdoctor.doctor.train.step.timestep_sampling import draw, levels
 
 from .runs import SHIFT, run_of, trained
 

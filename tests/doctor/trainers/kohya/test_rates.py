@@ -8,7 +8,7 @@ import pytest
 import torch
 from diffusers.optimization import get_cosine_schedule_with_warmup, get_scheduler
 
-from zdoctor.doctor.train.step.schedule import rate_factor
+from zdoctor.doctor.train.step.lr_scheduler import rate_factor
 from zdoctor.doctor.trainers.read import read_config
 
 from .runs import FLUX, run_of, trained

@@ -9,7 +9,7 @@ import pytest
 
 from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.model.start import start_of
-from zdoctor.doctor.train.step.average import kept
+from zdoctor.doctor.train.step.ema import kept
 from zdoctor.tests.doctor.train.patient import run_with
 
 from .runs import SET, run_of, said, trained

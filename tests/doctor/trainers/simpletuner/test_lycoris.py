@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.families.network import described, left_out, lokr_factor, refiners, trained_weights
-from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import add_network, targets
 from zdoctor.doctor.train.settings.explain import explain
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 from zdoctor.tests.doctor.train.conftest import flux, tiny
 
 from .runs import run_of, said, trained

@@ -9,8 +9,8 @@ import pytest
 
 from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.families.network import left_out
-from zdoctor.doctor.train.base.load import build_empty
 from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.train.transformer.load_transformer import build_empty
 from zdoctor.tests.doctor.train.conftest import flux
 
 from .runs import run_of, said, trained

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.train.step.optimize import make_optimizer
+from zdoctor.doctor.train.step.optimizer import make_optimizer
 
 from .runs import said, trained
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.train.step.schedule import rate_factor
+from zdoctor.doctor.train.step.lr_scheduler import rate_factor
 
 from .runs import said, trained
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from zdoctor.doctor.model.buckets import Buckets, bucket_size
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.data.items import read_items
+from zdoctor.doctor.train.dataset.training_items import read_items
 
 from .runs import SET, said, trained
 

@@ -1,0 +1,126 @@
+"""A part of a model by its place: a folder with its config.json, or a file of its own, whose config is inferred.
+
+The first file of a numbered set stands for all of them. Imports neither diffusers nor transformers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...families.part_file import as_in_file, class_in, inferred_config, title_of
+from ...families.shapes import BadConfig
+from ...families.tensors import Shapes, needed_tensors
+from ..runtime.train_error import TrainError
+from ..weights.safetensors_files import Entry, check_complete, collect, weight_files
+from ..weights.single_file_checkpoint import single_file_entries
+
+_TRANSFORMERS = ("FluxTransformer2DModel", "ZImageTransformer2DModel")
+
+
+def all_files(place: Path) -> list[Path]:
+    """Everything that the part is made of: what lies in its folder, or its files."""
+    return sorted(file for file in place.iterdir() if file.is_file()) if place.is_dir() else weight_files(place)
+
+
+def class_of(file: Path) -> str | None:
+    """The class of what a file of its own holds. Raises TrainError."""
+    return class_in(_shapes(file))
+
+
+def config_of(place: Path, class_name: str) -> dict[str, Any]:
+    """The config.json of a folder; of a file what it would be for the class. Raises TrainError."""
+    if place.is_file():
+        try:
+            return inferred_config(class_name, _shapes(place))
+        except BadConfig as error:
+            raise TrainError(f"{place} is not {title_of(class_name)} that can be trained with: {error}.") from error
+    path = place / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainError(f"{path} cannot be read: {error}.") from error
+    if not isinstance(config, dict):
+        raise TrainError(f"{path} is no JSON object.")
+    return config
+
+
+def entries_of(place: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, Entry]:
+    """The tensors of a part by the names of its class, as far as they are there; what is beyond keeps its own name.
+
+    `needed` are name -> shape of what the class builds. Raises TrainError.
+    """
+    if class_name in _TRANSFORMERS and place.is_file():
+        return single_file_entries(place, class_name, needed)
+    entries = collect(weight_files(place))
+    written = as_in_file(class_name, dict(needed), entries)
+    if len(written) != len(needed):
+        return entries
+    found: dict[str, Entry] = {}
+    for (name, shape), own in zip(needed.items(), written, strict=True):
+        if own in entries:
+            entry = entries.pop(own)
+            # the attention of a VAE: a product with a matrix, or a convolution of one pixel
+            alike = len(shape) == 2 and entry.shape == (*shape, 1, 1)
+            found[name] = replace(entry, name=name, shape=shape if alike else entry.shape)
+    return {**entries, **found}
+
+
+def check_part(place: Path, class_name: str) -> dict[str, Any]:
+    """The config of a part, once a file of its own is found to hold all of it. Raises TrainError."""
+    config = config_of(place, class_name)
+    if place.is_file():
+        needed: Shapes = needed_tensors(class_name, config) or {}
+        check_complete(entries_of(place, class_name, needed), needed, place)
+    return config
+
+
+def check_parts(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> None:
+    """Look at the headers of parts in files of their own, and at the tokenizers. Raises TrainError.
+
+    `text_parts` are the classes of what encodes prompts, by the names of the parts, "" for a tokenizer.
+    """
+    for name, class_name in {"vae": "AutoencoderKL", **text_parts}.items():
+        if not class_name:
+            check_tokenizer(places[name])
+        elif places[name].is_file():
+            check_part(places[name], class_name)
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raise TrainError where the tokenizer needs a package to be read that is not here."""
+    if (folder / "tokenizer.json").is_file() or not (folder / "spiece.model").is_file():
+        return
+    lacks = [name for name, module in _FOR_PIECES.items() if not _is_here(module)]
+    if lacks:
+        raise TrainError(
+            f"The tokenizer in {folder} is a spiece.model, which transformers reads with packages that are not here. "
+            f"Type: pip install {' '.join(lacks)}"
+        )
+
+
+_FOR_PIECES = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package is absent
+        return False
+
+
+def _shapes(file: Path) -> Shapes:
+    return {entry.name: entry.shape for entry in collect(weight_files(file)).values()}
+
+
+def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path:
+    """The folder of a component: in the extras folder, else in the model folder. Raises TrainError."""
+    for folder in (extras_folder, model_folder):
+        if folder is not None and (folder / name).is_dir() and any((folder / name).iterdir()):
+            return folder / name
+    places = str(model_folder) if extras_folder is None else f"{extras_folder} nor {model_folder}"
+    raise TrainError(f"There is no {name} folder in {places}; it is needed for training.")

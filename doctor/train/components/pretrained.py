@@ -1,0 +1,80 @@
+"""Loading the smaller parts of a model, so that nothing in them is left to chance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..runtime.train_error import TrainError
+from ..weights.safetensors_files import check_complete
+from .component_files import config_of, entries_of
+
+_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
+
+
+def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
+    """`make.from_pretrained`, frozen. Raises TrainError when it fails or when a tensor is not in the files."""
+    with _quiet() if make.__module__.startswith("transformers.") else nullcontext():
+        try:
+            model, info = make.from_pretrained(str(folder), output_loading_info=True, **options)
+        except _ERRORS as error:
+            raise TrainError(f"The {what} of {folder} cannot be loaded: {_first_line(error)}") from error
+    missing = sorted(info["missing_keys"]) or [str(item[0]) for item in info.get("mismatched_keys") or []]
+    if missing:
+        raise TrainError(
+            f"{len(missing)} tensors of the {what} in {folder} are missing or of another shape, first {missing[0]}. "
+            "It would run with random numbers in their place. Fetch the complete files again."
+        )
+    return model.eval().requires_grad_(False)
+
+
+def load_file(make: Any, file: Path, dtype: torch.dtype) -> Any:
+    """The diffusers model of class `make` that a file of its own holds, frozen, on the CPU. Raises TrainError."""
+    from ..weights.materialize import install_tensors, read_tensors
+
+    with torch.device("meta"):
+        model = make.from_config(config_of(file, make.__name__))
+    needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    found = entries_of(file, make.__name__, needed)
+    check_complete(found, needed, file)
+    read = read_tensors([found[name] for name in needed], {}, "none", {}, dtype, torch.device("cpu"))
+    install_tensors(model, dict(read), {})
+    return model.eval().requires_grad_(False)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a folder. Raises TrainError."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers import AutoTokenizer
+
+    make: Any = AutoTokenizer
+    try:
+        return make.from_pretrained(str(folder))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainError(f"The tokenizer of {folder} cannot be loaded: {_first_line(error)}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars and load reports of transformers."""
+    from transformers.utils import logging as module
+
+    logging: Any = module
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

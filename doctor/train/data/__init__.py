@@ -1,1 +1,0 @@
-"""What is learnt from: pictures, captions, masks, and in which order."""

@@ -1,0 +1,1 @@
+"""The dataset: images, captions, buckets, and the batches made of them."""

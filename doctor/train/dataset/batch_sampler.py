@@ -1,0 +1,68 @@
+"""Which items each batch holds: a pure function of the seed and the batch's number, so that a resumed run agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...model.run import Run
+from .training_items import Item, batches
+
+
+class Order:
+    """The batches of a run. With regularisation items every other step is theirs, as in ai-toolkit."""
+
+    def __init__(self, run: Run, items: Sequence[Item], seed: int) -> None:
+        self.run = run
+        self.seed = seed
+        self.plain = _Turns([item for item in items if not item.regular], run.recipe.batch_size, seed)
+        regular = [item for item in items if item.regular]
+        self.regular = _Turns(regular, run.recipe.batch_size, seed) if regular else None
+        # how many of the steps before each step are the regularisation items'
+        self.before = [0]
+
+    def epoch(self, step: int) -> int:
+        """How often the items were gone through before `step`, regularisation items apart."""
+        return (step - self._before(step)) * self.run.recipe.gradient_accumulation // self.plain.length
+
+    def batch(self, index: int) -> list[Item]:
+        """The items of batch `index`, counted from 0 over the whole run."""
+        recipe = self.run.recipe
+        step, part = divmod(index, recipe.gradient_accumulation)
+        theirs = self._before(step)
+        if self.regular is not None and self._before(step + 1) > theirs:
+            return self.regular.get(theirs * recipe.gradient_accumulation + part)
+        return self.plain.get((step - theirs) * recipe.gradient_accumulation + part)
+
+    def _before(self, step: int) -> int:
+        while len(self.before) <= step:
+            self.before.append(self.before[-1] + self._is_theirs(len(self.before) - 1))
+        return self.before[step]
+
+    def _is_theirs(self, step: int) -> bool:
+        """Even steps, but not those at which ai-toolkit saves or samples first."""
+        run = self.run
+        written = run.setting("sample/sample_start_step")
+        first = written if isinstance(written, int) else 0
+        busy = [
+            run.recipe.checkpoints.every,
+            0 if run.recipe.validation.disabled or step < first else run.recipe.validation.every,
+        ]
+        return self.regular is not None and step % 2 == 0 and not any(n > 0 and step % n == 0 for n in busy)
+
+
+class _Turns:
+    """Batches of `items`, epoch after epoch."""
+
+    def __init__(self, items: Sequence[Item], size: int, seed: int) -> None:
+        self.items = items
+        self.size = size
+        self.seed = seed
+        self.epoch = 0
+        self.order = batches(items, size, seed, 0)
+        self.length = len(self.order)
+
+    def get(self, number: int) -> list[Item]:
+        epoch, place = divmod(number, self.length)
+        if epoch != self.epoch:
+            self.order, self.epoch = batches(self.items, self.size, self.seed, epoch), epoch
+        return [self.items[i] for i in self.order[place]]

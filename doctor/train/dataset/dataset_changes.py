@@ -1,0 +1,54 @@
+"""What of the datasets is no longer as it was when the run was saved."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from .training_items import Item
+
+OFTEN = "shown more or less often"
+PARTS = ("with another caption", "with another control image", "with another mask", OFTEN)
+
+
+def pictures_of(items: Iterable[Item]) -> dict[str, str]:
+    """Of each picture in its order, by the sha256 of its bytes, what tells it from itself with other PARTS.
+
+    The parts stand with blanks between them, the last one the number of its items.
+    """
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.picture.digest, []).append(item)
+    return {digest: " ".join([*map(_digest, _parts(same)), str(len(same))]) for digest, same in found.items()}
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str], step: int) -> str:
+    """What to say of pictures (as `pictures_of`) that changed since the run was saved after `step`.
+
+    Parts that an older state does not have count as unchanged.
+    """
+    both = [(before[digest].split(), now[digest].split()) for digest in before if digest in now]
+    counts = {"new": len(now.keys() - before.keys()), "gone": len(before.keys() - now.keys())}
+    for place, what in enumerate(PARTS):
+        counts[what] = sum(len(was) > place and was[place] != is_[place] for was, is_ in both)
+    told = ", ".join(f"{what}: {count}" for what, count in counts.items() if count)
+    moved = list(before) != list(now) or counts[OFTEN] > 0
+    if not told and not moved:
+        return ""
+    said = f"pictures {told}" if told else "the same pictures under other names"
+    order = " From here on the pictures come in another order." if moved else ""
+    return f"The datasets have changed since the run was saved at step {step} ({said}).{order}"
+
+
+def _parts(items: Iterable[Item]) -> tuple[set[str], ...]:
+    """The captions, control images and masks of these items."""
+    captions, controls, masks = set(), set(), set()
+    for item in items:
+        captions.add(item.caption)
+        controls.add("" if item.picture.control is None else item.picture.control.digest)
+        masks.add("" if item.mask is None else item.mask.digest)
+    return captions, controls, masks
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(sorted(texts)).encode("utf-8", "replace")).hexdigest()[:16]

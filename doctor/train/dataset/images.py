@@ -1,0 +1,244 @@
+"""The pictures of a dataset and their captions, from a folder or from a list in a JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...model.recipe import Dataset
+from ..runtime.train_error import TrainError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption.
+
+    `control` is the image that is edited into this one; its own width and height are those of this one, to which it
+    is stretched. What is transparent in it, as one that `is_control`, is black.
+    """
+
+    file: Path
+    width: int
+    height: int
+    digest: str
+    caption: str
+    control: Picture | None = None
+    is_control: bool = False
+
+
+def opened(file: Path) -> Image:
+    """A decoded picture as it is shown. Raises TrainError."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as source:
+            return ImageOps.exif_transpose(source)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise TrainError(f"{file} cannot be read: {error}.") from error
+
+
+def check_unchanged(file: Path, digest: str) -> None:
+    """Raise TrainError when a file is no longer that of this sha256, by which the cache knows what is made of it."""
+    try:
+        same = hashlib.sha256(file.read_bytes()).hexdigest() == digest
+    except OSError:
+        same = False
+    if not same:
+        raise TrainError(f"{file} was changed or removed after the dataset was read. Type the same command again.")
+
+
+def has_alpha(image: Image) -> bool:
+    return "A" in image.getbands() or "transparency" in image.info
+
+
+def is_opaque(file: Path) -> bool:
+    """Whether a picture that can be read has no alpha channel, by its header."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        return not has_alpha(image)
+
+
+def read_pictures(
+    place: Path, dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
+) -> list[Picture]:
+    """The pictures of a folder or of a JSON file `{path: {"caption": …}}`, in the order of their paths.
+
+    Those that cannot be read end the run, or are left out and told to `skip`. Raises TrainError.
+    """
+    listed = _listed(place) if place.suffix.lower() == ".json" and place.is_file() else None
+    if listed is not None:
+        files = [Path(name) for name in sorted(listed)]
+    elif place.is_dir():
+        files = sorted(path for path in _walk(place, dataset) if path.suffix.lower() in dataset.suffixes)
+        if not dataset.captionless:
+            files = [file for file in files if _caption_file(file, dataset).is_file()]
+    else:
+        raise TrainError(f"The dataset folder {place} does not exist or is not a folder.")
+    if not files:
+        with_text = "" if dataset.captionless else f" with a {dataset.caption_extension} file beside them"
+        raise TrainError(f"The dataset {place} has no images ({', '.join(dataset.suffixes)}){with_text}.")
+    pictures: list[Picture] = []
+    broken: list[str] = []
+    for file in files:
+        try:
+            width, height, digest = _measure(file, known)
+        except (OSError, ValueError, SyntaxError) as error:
+            broken.append(f"{file} ({error})")
+            continue
+        pictures.append(Picture(file, width, height, digest, _caption(file, dataset, listed)))
+    if broken:
+        names = _some(broken)
+        if skip is None:
+            raise TrainError(
+                f"{len(broken)} of {len(files)} images in {place} cannot be read. Replace or remove them, or train "
+                f"without them by --skip-unreadable: {names}"
+            )
+        if not pictures:
+            raise TrainError(f"None of the {len(files)} images in {place} can be read: {names}")
+        skip(f"{len(broken)} of {len(files)} images in {place} cannot be read and are left out: {names}")
+    return pictures
+
+
+def large_enough(
+    pictures: list[Picture], place: Path, dataset: Dataset, tell: Callable[[str], None] | None
+) -> list[Picture]:
+    """Those that are not too small for their dataset; the others are told. Raises TrainError where none is left."""
+    left = [picture for picture in pictures if dataset.takes(picture.width, picture.height)]
+    if len(left) == len(pictures):
+        return left
+    small = _some([f"{p.file} ({p.width} x {p.height})" for p in pictures if not dataset.takes(p.width, p.height)])
+    if not left:
+        raise TrainError(f"No image in {place} is as large as minimum_image_size asks: {small}")
+    if tell is not None:
+        count = len(pictures) - len(left)
+        tell(f"minimum_image_size leaves out {count} of {len(pictures)} images in {place}: {small}")
+    return left
+
+
+def with_controls(
+    pictures: list[Picture], dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
+) -> list[Picture]:
+    """The pictures with their control images, which have their names but for the ending. Raises TrainError.
+
+    A picture whose control image cannot be read is left out where `skip` is told so.
+    """
+    if not dataset.control_folders:
+        return pictures
+    folder = Path(dataset.control_folders[0])
+    if not folder.is_dir():
+        raise TrainError(f"The folder of control images {folder} does not exist or is not a folder.")
+    there = {path.name: path for path in folder.iterdir() if path.suffix in SUFFIXES}
+    pairs: list[Picture] = []
+    missing: list[str] = []
+    broken: list[str] = []
+    for picture in pictures:
+        names = (f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
+        file = next((there[name] for name in names if name in there), None)
+        if file is None:
+            missing.append(str(picture.file))
+            continue
+        try:
+            digest = _measure(file, known)[2]
+        except (OSError, ValueError, SyntaxError) as error:
+            broken.append(f"{file} ({error})")
+            continue
+        control = Picture(file, picture.width, picture.height, digest, "", is_control=True)
+        pairs.append(replace(picture, control=control))
+    if missing:
+        raise TrainError(
+            f"{len(missing)} of {len(pictures)} pictures have no control image in {folder} (one of the same name, "
+            f"{', '.join(SUFFIXES)}). Add it, or move the picture to a dataset without control_path: {_some(missing)}"
+        )
+    if broken:
+        what = f"{len(broken)} of {len(pictures)} control images in {folder} cannot be read"
+        if skip is None or not pairs:
+            raise TrainError(f"{what}. Replace them, or train without them by --skip-unreadable: {_some(broken)}")
+        skip(f"{what}; their pictures are left out: {_some(broken)}")
+    return pairs
+
+
+def _some(names: list[str]) -> str:
+    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return "; ".join(names[:MOST_NAMED]) + more
+
+
+def _listed(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = json.loads(file.read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrainError(f"The dataset file {file} cannot be read: {error}.") from error
+    if not isinstance(content, dict) or not all(isinstance(entry, dict) for entry in content.values()):
+        raise TrainError(f'The dataset file {file} is not of the form {{"path of a picture": {{"caption": "…"}}}}.')
+    return content
+
+
+def _walk(folder: Path, dataset: Dataset) -> Iterable[Path]:
+    for path in folder.iterdir():
+        if path.is_dir():
+            if dataset.recursive and not path.name.startswith(".") and path.name != "_controls":
+                yield from _walk(path, dataset)
+        elif path.is_file() and not path.name.startswith("."):
+            yield path
+
+
+def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, str]:
+    """(width, height, sha256) of an image; a new one is decoded, so that damage shows now and not at step 400."""
+    from io import BytesIO
+
+    from PIL import Image, UnidentifiedImageError
+
+    content = file.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest in known:
+        return (*known[digest], digest)
+    try:
+        with Image.open(BytesIO(content)) as image:
+            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            width, height = image.size
+            image.load()
+    except UnidentifiedImageError as error:
+        raise ValueError("no picture" if content else "an empty file") from error
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    known[digest] = (height, width) if turned else (width, height)
+    return (*known[digest], digest)
+
+
+def _caption_file(file: Path, dataset: Dataset) -> Path:
+    extension = dataset.caption_extension or ".txt"
+    return file.with_suffix(extension if extension.startswith(".") else f".{extension}")
+
+
+def _caption(file: Path, dataset: Dataset, listed: Mapping[str, Mapping[str, Any]] | None) -> str:
+    default = dataset.default_caption.strip()
+    entry = listed.get(str(file), {}) if listed is not None else {}
+    if "caption" in entry:
+        return str(entry["caption"]).strip()
+    if dataset.captions == "default":
+        return default
+    if dataset.captions == "names":
+        return file.stem.replace("_", " ").strip() or default
+    path = _caption_file(file, dataset)
+    try:
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        return text.split("\n", 1)[0].strip() if dataset.first_line else text.strip() or default
+    except FileNotFoundError:
+        return default
+    except UnicodeDecodeError as error:
+        raise TrainError(
+            f"The caption {path} is not UTF-8 (byte {error.object[error.start]:#04x} at position {error.start}). "
+            "Save it as UTF-8."
+        ) from None
+    except OSError as error:
+        raise TrainError(f"The caption {path} cannot be read: {error.strerror or error}.") from error

@@ -1,0 +1,273 @@
+"""The dataset: which images with which captions, cut to which size, in which order.
+
+Everything here is a pure function of the folders and the seed, so a resumed run sees the same batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...model.buckets import Buckets, bucket_size, scaled_size
+from ...model.recipe import Dataset
+from ...model.run import Run
+from ..runtime.train_error import TrainError
+from .images import (
+    SUFFIXES,
+    Picture,
+    is_opaque,
+    large_enough,
+    opened,
+    read_pictures,
+    with_controls,
+)
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+TRIGGER_PLACES = ("[trigger]", "[name]")
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What of a picture counts: the gray values (or the alpha) of a file, `least` where it is black."""
+
+    file: Path
+    digest: str
+    alpha: bool
+    inverted: bool
+    least: float
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to learn: a picture, resized and cropped to width x height pixels, maybe mirrored.
+
+    `scaled` is the size that the picture has before it is cropped, None where that just covers width x height.
+    `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead. `place` is where in
+    what the resized picture is too large the crop lies, from (0, 0) to (1, 1); None is the middle. `weight` is what
+    its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
+    `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt. An item of
+    a `masked` dataset that has no mask of its own counts as a whole. Items that are kept `apart` are in no batch with
+    others.
+    """
+
+    picture: Picture
+    width: int
+    height: int
+    caption: str
+    dropped: str
+    dropout: float
+    flip_x: bool = False
+    flip_y: bool = False
+    place: tuple[float, float] | None = None
+    scaled: tuple[int, int] | None = None
+    weight: float = 1.0
+    regular: bool = False
+    prior: bool = False
+    trigger: str = ""
+    masked: bool = False
+    mask: Mask | None = None
+    apart: str = ""
+
+    @property
+    def control(self) -> Item | None:
+        """What is edited into this item, cut and mirrored as it."""
+        return None if self.picture.control is None else replace(self, picture=self.picture.control)
+
+    @property
+    def crop(self) -> str:
+        place = "" if self.place is None else f"@{self.place[0]:.4f},{self.place[1]:.4f}"
+        place += "" if self.scaled is None else f"<{self.scaled[0]}x{self.scaled[1]}"
+        return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{place}"
+
+
+def read_items(
+    run: Run,
+    folders: Mapping[str, str],
+    divisor: int,
+    known: dict[str, tuple[int, int]] | None = None,
+    skip: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> list[Item]:
+    """All items of all datasets in a fixed order. Raises TrainError for empty folders, bad images, bad captions.
+
+    With `skip` pictures that cannot be read are left out, and it is told which. `tell` is told of those that are too
+    small for their dataset. `known` holds the shown size of
+    pictures that were decoded before, by the sha256 of their bytes; new ones are decoded and added to it.
+    """
+    known = {} if known is None else known
+    items: list[Item] = []
+    for dataset in run.recipe.datasets:
+        place = Path(folders[dataset.key])
+        pictures = large_enough(read_pictures(place, dataset, known, skip), place, dataset, tell)
+        pictures = with_controls(pictures, dataset, known, skip)
+        for resolution in dataset.resolutions or (512,):
+            for flip_x, flip_y in _flips(dataset):
+                for picture in pictures:
+                    item = replace(_item(run, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
+                    for copy in range(max(1, dataset.repeats)):
+                        crop = _place(picture, item, copy) if run.setting(f"{dataset.key}/random_crop") else None
+                        items.append(replace(item, place=crop))
+    if not items:
+        raise TrainError("The run has no dataset, so there is nothing to train on.")
+    return items
+
+
+def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
+    """What to say of pictures that are trained with an empty prompt because nobody wrote one."""
+    captions = {item.picture.file: item.caption for item in items if not item.regular and item.dropout < 1}
+    bare = sorted(file for file, caption in captions.items() if not caption)
+    if bare:
+        count = (
+            "No picture has a caption"
+            if len(bare) == len(captions)
+            else (f"{len(bare)} of {len(captions)} pictures have no caption (first {bare[0].name})")
+        )
+        yield f"{count}, no default_caption and no trigger word: an empty prompt is trained."
+
+
+def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
+    recipe = run.recipe
+    own = run.setting(f"{dataset.key}/trigger_word") or recipe.trigger_word
+    regular = dataset.is_regularisation
+    literal = bool(run.setting("train/literal_captions"))  # other trainers know no [trigger]
+    caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
+    if (
+        not recipe.cache_text_embeddings and not literal
+    ):  # ai-toolkit puts in the run's word too, but has none when it caches
+        caption = with_trigger(caption, recipe.trigger_word, add=not regular)
+    side = max(divisor, resolution // divisor * divisor)
+    square = bool(run.setting(f"{dataset.key}/square_crop"))
+    sizes = run.setting(f"{dataset.key}/bucket_sizes")
+    scaled = None
+    if sizes is not None:
+        how = Buckets(**sizes)
+        width, height = bucket_size(how, picture.width, picture.height)
+        scaled = scaled_size(how, picture.width, picture.height)
+    else:
+        width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
+    return Item(
+        picture,
+        width,
+        height,
+        caption,
+        with_trigger("", own if recipe.cache_text_embeddings else recipe.trigger_word, add=not regular),
+        dataset.caption_dropout,
+        scaled=scaled,
+        weight=float(run.setting(f"{dataset.key}/loss_multiplier", 1.0)),
+        regular=regular,
+        prior=bool(run.setting(f"{dataset.key}/prior_reg")),
+        trigger=own or "",
+        masked=bool(run.setting(f"{dataset.key}/mask_path") or run.setting(f"{dataset.key}/alpha_mask")),
+        mask=_mask(run, dataset, picture),
+        apart=str(run.setting(f"{dataset.key}/apart", "")),
+    )
+
+
+def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
+    alpha, folder = bool(run.setting(f"{dataset.key}/alpha_mask")), run.setting(f"{dataset.key}/mask_path")
+    file = picture.file
+    if alpha and run.setting("train/unbalanced_masks") and is_opaque(file):  # as in sd-scripts
+        return None
+    if not alpha:
+        if not folder:
+            return None
+        if not Path(folder).is_dir():
+            raise TrainError(f"The folder of masks {folder} does not exist or is not a folder.")
+        found = (Path(folder) / f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
+        if (own := next((path for path in found if path.is_file()), None)) is None:
+            return None
+        file = own
+    digest = picture.digest if alpha else hashlib.sha256(file.read_bytes()).hexdigest()
+    inverted, least = bool(run.setting(f"{dataset.key}/invert_mask")), run.setting(f"{dataset.key}/mask_min_value")
+    return Mask(file, digest, alpha, inverted, float(least or 0.0))
+
+
+def _place(picture: Picture, item: Item, copy: int) -> tuple[float, float]:
+    """Where a random crop lies: another for each repeat and size, but the same at every start of the run."""
+    draw = random.Random(f"{picture.digest} {item.crop} {copy}")
+    return draw.random(), draw.random()
+
+
+def bucket(width: int, height: int, resolution: int, divisor: int) -> tuple[int, int]:
+    """The size to train an image at: its shape, at most resolution² pixels, sides divisible, never enlarged."""
+    shrink = min(1.0, math.sqrt(resolution * resolution / (width * height)))
+    return tuple(max(divisor, int(side * shrink / divisor + 1e-6) * divisor) for side in (width, height))  # type: ignore[return-value]
+
+
+def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
+    """The caption with the trigger word where [trigger] stands; if `add`, in front where it is nowhere in it."""
+    word = (trigger or "").strip()
+    for place in TRIGGER_PLACES:
+        caption = caption.replace(place, word)
+    if word and add and word not in caption:
+        caption = f"{word} {caption}"
+    return caption.strip()
+
+
+def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[list[int]]:
+    """The batches of one epoch as indices into `items`: shuffled, one picture size per batch, every item in one.
+
+    A batch that a size cannot fill is filled up with the items of that size again. Those with a control image are
+    kept apart from those without, and `prior` ones from others: a batch has one kind of input and of target.
+    """
+    order = random.Random(f"{seed} {epoch}")
+    by_size: dict[tuple[int, int, bool, bool, str], list[int]] = {}
+    for index, item in enumerate(items):
+        by_size.setdefault((item.width, item.height, item.control is not None, item.prior, item.apart), []).append(
+            index
+        )
+    result: list[list[int]] = []
+    for indices in by_size.values():
+        order.shuffle(indices)
+        for start in range(0, len(indices), size):
+            batch = indices[start : start + size]
+            result.append([*batch, *(indices[i % len(indices)] for i in range(size - len(batch)))])
+    order.shuffle(result)
+    return result
+
+
+def load_pixels(item: Item) -> Image:
+    """The picture as RGB, resized to cover width x height and cropped at its place. Raises TrainError."""
+    from PIL import Image
+
+    image = opened(item.picture.file)
+    if item.picture.is_control and image.mode in ("RGBA", "LA"):
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
+    if image.mode.startswith("I;16"):  # Pillow would make every gray above 255 white
+        image = image.convert("I").point(lambda gray: gray * (1 / 257) + 0).convert("L")
+    return cut(image.convert("RGB"), item)
+
+
+def cut(image: Image, item: Item) -> Image:
+    """A picture, or what belongs to it, resized as the item's picture is, cropped at its place and mirrored."""
+    from PIL import Image, ImageOps
+
+    width, height = item.picture.width, item.picture.height
+    scale = max(item.width / width, item.height / height)
+    size = item.scaled or (max(item.width, int(width * scale + 0.5)), max(item.height, int(height * scale + 0.5)))
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    spare = size[0] - item.width, size[1] - item.height
+    left, top = spare[0] // 2, spare[1] // 2
+    if item.place is not None:
+        left, top = int((spare[0] + 1) * item.place[0]), int((spare[1] + 1) * item.place[1])
+    image = image.crop((left, top, left + item.width, top + item.height))
+    if item.flip_x:
+        image = ImageOps.mirror(image)
+    return ImageOps.flip(image) if item.flip_y else image
+
+
+def _flips(dataset: Dataset) -> list[tuple[bool, bool]]:
+    flips = [(False, False)]
+    if dataset.flip_x:
+        flips += [(True, y) for _, y in flips]
+    if dataset.flip_y:
+        flips += [(x, True) for x, _ in flips]
+    return flips

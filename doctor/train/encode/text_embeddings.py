@@ -1,0 +1,127 @@
+"""Prompts to embeddings, each once: the results are kept in the cache of the output folder.
+
+The text encoder is loaded only for what the cache lacks, here or in a process of its own (`text_encoder_process`).
+It is gone before training begins. A key changes when the prompt or the model's files change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import torch
+
+from ..components.component_files import all_files
+from ..families import Embedding, Family, family_named
+from ..kernels.quantized_linear import Kind
+from ..runtime.allocator import free_memory
+from ..runtime.gpu_failures import tried
+from ..runtime.precision import has_bfloat16
+from ..runtime.progress import counted
+from ..runtime.train_error import TrainError
+from .encoding_cache import Cache, fingerprint, key_of
+from .text_encoder_process import Request, TextProcess
+
+
+class Texts:
+    """Embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        family: Family,
+        folders: Mapping[str, Path],
+        dtype: torch.dtype,
+        kind: Kind = "none",
+        process: TextProcess | None = None,
+        *,
+        masked: bool = False,
+    ) -> None:
+        self.cache = cache
+        self.masked = masked
+        self.kind: Kind = kind
+        self.family = family
+        self.folders = {name: folders[name] for name in family.TEXT_PARTS}
+        self.dtype = dtype
+        self.process = process
+        self.salt = f"{' '.join(fingerprint(folder) for folder in self.folders.values())} {dtype}"
+        if kind != "none":
+            self.salt += f" {kind}"
+        if masked:
+            self.salt += " masked"
+
+    def key(self, text: str) -> str:
+        return "text-" + key_of(self.salt, text)
+
+    def get(self, text: str) -> Embedding:
+        """The embedding of one prompt, on the CPU."""
+        return self.cache.get(self.key(text))
+
+    def prepare(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None]) -> int:
+        """Encode what the cache lacks; returns how many that were. Raises TrainError."""
+        count = self.begin(texts, device, phase, torch.get_num_threads())
+        self.finish(phase)
+        return count
+
+    def begin(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None], threads: int) -> int:
+        """`prepare`, but a process of its own goes on with it until `finish`, with so many threads."""
+        missing = {self.key(text): text for text in texts if not self.cache.has(self.key(text))}
+        if not missing:
+            return 0
+        phase(f"Loading the text encoder for {counted(len(missing), 'prompt')}")
+        request = Request(
+            family=self.family.CLASS_NAME,
+            folders={name: str(folder) for name, folder in self.folders.items()},
+            kind=self.kind,
+            dtype=str(self.dtype).removeprefix("torch."),
+            device=str(device),
+            cache=str(self.cache.folder),
+            texts=missing,
+            masked=self.masked,
+            threads=threads,
+        )
+        if self.process is None:
+            encode_texts(request, phase)
+        else:
+            self.process.ask(request)
+        return len(missing)
+
+    def finish(self, phase: Callable[[str], None]) -> None:
+        """Wait for what `begin` left to the other process. Raises TrainError."""
+        if self.process is not None:
+            self.process.finish(phase)
+
+    def size(self) -> int:
+        """Bytes of the encoder's files."""
+        return sum(file.stat().st_size for place in self.folders.values() for file in all_files(place))
+
+
+def encode_texts(request: Request, phase: Callable[[str], None]) -> None:
+    """Encode the prompts of a request into its cache. Raises TrainError."""
+    family = family_named(request.family)
+    if family is None:
+        raise TrainError(f"This runner has no text encoder for a {request.family}.")
+    folders = {name: Path(folder) for name, folder in request.folders.items()}
+    wanted, cache = getattr(torch, request.dtype), Cache(Path(request.cache))
+
+    def encode_on(device: torch.device) -> bool:
+        # a processor without bfloat16 emulates it, about 50 times slower than float32 over weights kept in 16 bits
+        emulated = device.type == "cpu" and wanted == torch.bfloat16 and not has_bfloat16()
+        dtype = torch.float16 if emulated else wanted
+        encode = family.text_encoder(folders, request.kind, dtype, device, masked=request.masked)
+        for key, text in request.texts.items():
+            if cache.has(key):
+                continue
+            values = encode(text)
+            if not all(torch.isfinite(value).all() for value in values.values()):
+                raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
+            if dtype == torch.float16:  # made in float32, which would take twice the room on the disk
+                values = {name: value.bfloat16() for name, value in values.items()}
+            cache.put(key, values)
+        return True
+
+    if not tried(lambda: encode_on(torch.device(request.device))):
+        phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
+        free_memory()
+        encode_on(torch.device("cpu"))
+    free_memory()

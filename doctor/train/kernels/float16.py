@@ -1,0 +1,137 @@
+"""Training in float16 without its overflows, for cards that have no bfloat16 (compute capability below 8).
+
+Z-Image's activations are larger than float16 can hold (Tongyi-MAI/Z-Image#14). So everything is float32 but the two
+things that take the time: the products of the blocks' Linears, and attention. Their operands are multiplied by powers
+of two that follow from the operands themselves, row by row (attention: head by head), such that no sum in them can
+leave float16, forward or backward. Nothing has to be guessed, kept or tried again, as with a scale of the loss.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .attention import kernel
+from .quantized_linear import FORMATS, QuantizedLinear, blocks_weight
+
+# Float16 ends at 65504; operands are rounded to it after they are scaled.
+MOST = 60000.0
+LARGEST = {dtype: largest for largest, dtype in FORMATS.values()}
+
+
+def multiply_in_half(model: nn.Module) -> None:
+    """Let the quantized Linears of a model, whose activations are float32, multiply in float16."""
+    for module in model.modules():
+        if isinstance(module, QuantizedLinear):
+            module.multiply = _product
+
+
+def times(x: Tensor, matrix: Tensor, largest: float) -> Tensor:
+    """x (… x k, float32) @ matrix (k x m, float16, entries up to `largest` >= 1), multiplied in float16; float32.
+
+    A sum of products, or a part of it, is at most k times the largest of each side.
+    """
+    most = x.abs().amax(dim=-1, keepdim=True).clamp_min(1e-30)
+    factor = _power(MOST / (largest * x.shape[-1]) / most)
+    return ((x * factor).half() @ matrix).float() / factor
+
+
+def _power(x: Tensor) -> Tensor:
+    """The largest power of two that is not above x."""
+    return torch.exp2(torch.floor(torch.log2(x)))
+
+
+def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor, float]:
+    """The matrix (out x `columns`, float16), what its rows are still to be multiplied by, and its largest entry."""
+    if scale.dim() == 2:
+        factor = _power(1.0 / scale.amax().float())
+        return blocks_weight(codes, scale * factor, columns, torch.float16), 1.0 / factor, 1.0
+    return codes.half(), scale, LARGEST[codes.dtype]
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(codes, scale)
+        ctx.columns = x.shape[-1]
+        matrix, after, largest = _matrix(codes, scale, ctx.columns)
+        return times(x, matrix.t(), largest) * after
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        codes, scale = ctx.saved_tensors
+        matrix, after, largest = _matrix(codes, scale, ctx.columns)
+        return times(grads[0] * after, matrix, largest), None, None
+
+
+class _Scales:
+    """What the two ends of one attention know of each other: factors, each a number for a head."""
+
+    value: Tensor  # of the values
+    reach: Tensor  # how much larger than the gradient of the output a sum in the backward pass can be
+    grad: Tensor  # of the gradients
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
+    """scaled_dot_product_attention of … x tokens x width, float32, computed in float16.
+
+    Queries and keys must fit into float16, which the norms in front of attention see to.
+    """
+    scales = _Scales()
+    operands = _enter(query, key, value, options.get("scale"), scales)
+    output: Tensor = _leave(kernel(*operands, *args, **options), scales)
+    return output
+
+
+class _Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float | None, scales: _Scales
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        scales.value = _power(1.0 / _most(value))
+        value = value * scales.value
+        sides = torch.maximum(_longest(query), _longest(key)) * (scale or 1 / math.sqrt(query.shape[-1]))
+        # Each key's gradient is a sum over the queries; that of the weights is bounded by twice the values' length.
+        scales.reach = query.shape[-2] * (2 * _longest(value) * sides).clamp_min(1.0)
+        ctx.scales = scales
+        return query.half(), key.half(), value.half()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        scales = ctx.scales
+        query, key, value = (grad.float() / scales.grad for grad in grads)
+        return query, key, value * scales.value, None, None
+
+
+class _Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, scales: _Scales) -> Tensor:
+        ctx.scales = scales
+        return output.float() / scales.value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
+        scales = ctx.scales
+        grad = grads[0] / scales.value
+        first = _power(1.0 / _most(grad))
+        scales.grad = first * _power(MOST / scales.reach / _longest(grad * first).clamp_min(0.5))
+        return (grad * scales.grad).half(), None
+
+
+def _longest(x: Tensor) -> Tensor:
+    """The norm of the longest row of each head."""
+    norms: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return norms.amax(dim=-2, keepdim=True)
+
+
+def _most(x: Tensor) -> Tensor:
+    """The largest number of each head but for its sign, never 0."""
+    return x.abs().amax(dim=(-2, -1), keepdim=True).clamp_min(1e-30)
+
+
+_product: Any = _Product.apply
+_enter: Any = _Enter.apply
+_leave: Any = _Leave.apply

@@ -1,0 +1,193 @@
+"""Frozen Linears in eight or four bits that a LoRA can train through.
+
+int8, float8 (e4m3): a weight is stored per row as `codes` and one float32 `scale`: weight = codes * scale. The scale
+is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by the
+codes and apply the scale to the (smaller) activations.
+
+nf4: per block of 64 weights of a row one bfloat16 `scale`, the largest of them, and per weight the index of one of 16
+levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the normal
+distribution, appendix E of Dettmers et al. 2023, "QLoRA". Forward and backward build the weight anew each time.
+
+float16: for computing in float16 (see `float16.py`); one float32 power of two a row brings its weights to at most 1.
+
+Nothing but codes and scales is kept for backward, unless `keep_matrix` says so.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+Kind = Literal["none", "int8", "float8", "nf4", "float16"]
+
+# Largest code, and the storage type, of the formats with one scale a row.
+FORMATS: dict[str, tuple[float, torch.dtype]] = {
+    "int8": (127.0, torch.int8),
+    "float8": (448.0, torch.float8_e4m3fn),
+    "float16": (1.0, torch.float16),
+}
+BLOCK = 64
+BINS = 32
+LEVELS = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+    *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+    *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+    *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+
+
+def stored(kind: Kind, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """Type and shape of the codes and of the scale of a weight (out x in)."""
+    rows, columns = shape
+    if kind == "nf4":
+        blocks = -(-columns // BLOCK)
+        return {"codes": (torch.uint8, (rows, blocks * BLOCK // 2)), "scale": (torch.bfloat16, (rows, blocks))}
+    return {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, (rows,))}
+
+
+def quantize_rows(weight: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+    """(codes, scale) of a float32 weight (out x in), of the types and shapes that `stored` tells."""
+    if kind == "nf4":
+        return _quantize_blocks(weight)
+    largest, dtype = FORMATS[kind]
+    if kind == "float16":
+        scale = torch.exp2(torch.ceil(torch.log2(weight.abs().amax(dim=1).clamp_min(1e-12))))
+        return (weight / scale[:, None]).to(dtype), scale
+    scale = (weight.abs().amax(dim=1) / largest).clamp_min(1e-12).to(torch.bfloat16).float()
+    scaled = (weight / scale[:, None]).clamp_(-largest, largest)
+    if kind == "int8":
+        scaled = scaled.round_()
+    return scaled.to(dtype), scale
+
+
+def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = weight.shape
+    blocks = nn.functional.pad(weight, (0, -columns % BLOCK)).view(rows, -1, BLOCK)
+    scale = blocks.abs().amax(dim=2).clamp_min(1e-12).to(torch.bfloat16)
+    scaled = (blocks / scale.float()[..., None]).view(-1)
+    # The index of the nearest level is the number of midpoints below: those below the bin, and the one in it. Six
+    # times as fast as torch.bucketize. What is no number becomes an integer first, then one of the bins.
+    below, midpoint = _bins(weight.device)
+    bins = ((scaled + 1) * (BINS / 2)).int().clamp_(0, BINS - 1)
+    index = below.index_select(0, bins) + (scaled > midpoint.index_select(0, bins))
+    pairs = index.view(rows, -1, 2)
+    return pairs[..., 0] | pairs[..., 1] << 4, scale
+
+
+@cache
+def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Per bin of -1 to 1 how many midpoints between levels lie below it, and the next one; no bin holds two."""
+    midpoints = torch.tensor([(low + high) / 2 for low, high in pairwise(LEVELS)])
+    starts = torch.arange(BINS) * (2 / BINS) - 1
+    below = (midpoints < starts[:, None]).sum(dim=1)
+    following = torch.cat([midpoints, torch.tensor([torch.inf])])[below]
+    return below.to(device, torch.uint8), following.to(device)
+
+
+def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:
+    """The float32 weight (out x `columns`) that `codes` and `scale` stand for."""
+    if scale.dim() == 2:
+        return blocks_weight(codes, scale, columns, torch.float32)
+    return codes.float() * scale[:, None]
+
+
+def blocks_weight(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
+    """The weight (out x `columns`) that nf4's codes and scales stand for."""
+    levels = nn.functional.embedding(codes.int(), _pairs(dtype, codes.device))
+    weight = levels.view(*scale.shape, BLOCK).mul_(scale.to(dtype)[..., None])
+    return weight.view(codes.shape[0], -1)[:, :columns]
+
+
+@cache
+def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The two levels that each byte stands for, 256 x 2."""
+    levels = torch.tensor(LEVELS, dtype=dtype, device=device)
+    return torch.stack([levels.repeat(16), levels.repeat_interleave(16)], dim=1)
+
+
+class _MultiplyRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(codes, scale)
+        return nn.functional.linear(x, codes.to(x.dtype)).mul_(scale.to(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        codes, scale = ctx.saved_tensors  # read once: a checkpoint unpacks each saved tensor only once
+        grad = grads[0] * scale.to(grads[0].dtype)
+        return grad @ codes.to(grad.dtype), None, None
+
+
+class _MultiplyBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(codes, scale)
+        ctx.columns = x.shape[-1]
+        return nn.functional.linear(x, blocks_weight(codes, scale, ctx.columns, x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        codes, scale = ctx.saved_tensors
+        return grads[0] @ blocks_weight(codes, scale, ctx.columns, grads[0].dtype), None, None
+
+
+class _KeepRows(_MultiplyRows):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        matrix = codes.to(x.dtype)
+        ctx.save_for_backward(matrix, scale)
+        return nn.functional.linear(x, matrix).mul_(scale.to(x.dtype))
+
+
+class _KeepBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
+        weight = blocks_weight(codes, scale, x.shape[-1], x.dtype)
+        ctx.save_for_backward(weight)
+        return nn.functional.linear(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        return grads[0] @ weight, None, None
+
+
+_multiply_rows: Any = _MultiplyRows.apply
+_multiply_blocks: Any = _MultiplyBlocks.apply
+_keep_rows: Any = _KeepRows.apply
+_keep_blocks: Any = _KeepBlocks.apply
+
+
+class QuantizedLinear(nn.Module):
+    """A frozen Linear whose weight is quantized: codes and scale (see `stored`), bias (out,) or None.
+
+    They are parameters without gradient, not buffers, because FSDP2 shares out parameters only.
+    """
+
+    codes: Tensor
+    scale: Tensor
+    bias: Tensor | None
+
+    def __init__(self, codes: Tensor, scale: Tensor, bias: Tensor | None, in_features: int) -> None:
+        super().__init__()
+        self.out_features, self.in_features = codes.shape[0], in_features
+        self.codes = nn.Parameter(codes, requires_grad=False)
+        self.scale = nn.Parameter(scale, requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+        self.multiply: Any = _multiply_blocks if scale.dim() == 2 else _multiply_rows
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.multiply(x, self.codes, self.scale)
+        return y if self.bias is None else y + self.bias
+
+    def keep_matrix(self) -> None:
+        """Keep for backward the matrix that forward multiplied by: more memory, and it is made once less."""
+        self.multiply = _keep_blocks if self.scale.dim() == 2 else _keep_rows
+
+    def weight(self) -> Tensor:
+        """The float32 weight this module multiplies by."""
+        return dequantize(self.codes, self.scale, self.in_features)

@@ -1,0 +1,67 @@
+"""Files that are either wholly there or not changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from ...files.renaming import replace
+from .train_error import TrainError
+
+
+@contextmanager
+def atomic(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """A stream whose content is `file` once the block has ended well. Raises TrainError when it cannot be written.
+
+    `durable`: it is on the disk then, which takes milliseconds, and seconds while others write much.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{file.name.lstrip('.')}.", suffix=".part", dir=file.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+                stream.flush()
+                if durable:
+                    os.fsync(stream.fileno())
+            Path(name).chmod(0o644)
+            replace(Path(name), file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        more = " Make room there and start again: what was saved before is whole." if full else ""
+        raise TrainError(f"{file} cannot be written: {error.strerror or error}.{more}") from error
+
+
+def write_atomic(file: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
+    """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
+    with atomic(file, durable=durable) as stream:
+        stream.write(content)
+
+
+def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
+    """The same of a file in parts, each with its offset, each made when its turn comes."""
+    with atomic(file) as stream:
+        for offset, part in parts:
+            stream.seek(offset)
+            stream.write(part)
+            _begin(stream, offset, len(part))
+
+
+def _begin(stream: BinaryIO, offset: int, size: int) -> None:
+    """Let the disk begin to write these bytes, so that little is left to wait for at the end of a large file.
+
+    The advice is to drop them from memory, which the system does only with what the disk has already: nearly nothing.
+    """
+    if sys.platform == "linux":
+        stream.flush()
+        with suppress(OSError):
+            os.posix_fadvise(stream.fileno(), offset, size, os.POSIX_FADV_DONTNEED)

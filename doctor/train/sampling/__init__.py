@@ -1,0 +1,1 @@
+"""Preview images are sampled from the model while it trains."""

@@ -1,0 +1,90 @@
+"""Preview pictures: the pipeline's own steps with the transformer as it is being trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...model.recipe import SamplePrompt
+from ..components.vae_strips import LARGE, in_strips
+from ..families import Embedding, family_of
+from ..runtime.allocator import free_memory
+from ..runtime.atomic_files import atomic
+from ..runtime.gpu_failures import tried
+
+
+@torch.no_grad()
+def denoise(
+    model: nn.Module,
+    scheduler: Any,
+    prompt: SamplePrompt,
+    positive: Embedding,
+    negative: Embedding,
+    *,
+    shrink: int,
+    channels: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    control: Tensor | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Tensor | None:
+    """The latent of one preview, 1 x channels x h x w float32; None when `stop` said so on the way.
+
+    `shrink` is pixels per latent cell. Guidance counts as trainers write it: 1 means without; the picture is moved
+    by guidance - 1 away from the negative prompt, but for models that take the guidance itself. `control` is the
+    latent of what is edited, 1 x channels x h x w.
+    """
+    family = family_of(model)
+    height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
+    generator = torch.Generator().manual_seed(prompt.seed)
+    latent = torch.randn((1, channels, height, width), generator=generator).to(device)
+    push = 0.0 if family.GUIDED else max(0.0, prompt.guidance - 1.0)
+    texts = [positive, negative] if push else [positive]
+    steps = max(1, prompt.steps)
+    sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
+    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=family.shift(height * width // 4))
+    scheduler.set_begin_index(0)
+    for time in scheduler.timesteps:
+        if stop():
+            return None
+        share = (time.cpu().double() / 1000).expand(len(texts))
+        noisy = latent.to(dtype).expand(len(texts), -1, -1, -1)
+        guesses = family.predict(model, noisy, share, texts, prompt.guidance, control)
+        guess = guesses[:1] + push * (guesses[:1] - guesses[1:]) if push else guesses
+        latent = scheduler.step(guess, time, latent, return_dict=False)[0]
+    return latent
+
+
+@torch.no_grad()
+def decode(vae: Any, latent: Tensor, file: Path) -> None:
+    """Turn a latent into a PNG file, whole or not at all. Raises TrainError when it cannot be written.
+
+    Where a picture does not fit on the GPU in strips either, it and all after it are painted on the CPU.
+    """
+    from PIL import Image
+
+    pixels = tried(lambda: _decoded(vae, latent))
+    if pixels is None:
+        vae.cpu()
+        free_memory()
+        pixels = _decoded(vae, latent)
+    pixels = torch.nan_to_num(pixels).div(2).add(0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
+    rows = pixels.permute(1, 2, 0).contiguous().cpu()
+    image = Image.frombytes("RGB", (rows.shape[1], rows.shape[0]), rows.numpy().tobytes())
+    with atomic(file, durable=False) as stream:
+        image.save(stream, "PNG")
+
+
+def _decoded(vae: Any, latent: Tensor) -> Tensor:
+    """The pixels of one latent, 3 x h x w from -1 to 1, float32, where the VAE is."""
+    device = next(vae.parameters()).device
+    latent = latent.to(device, vae.dtype)
+    latent = latent / vae.config.scaling_factor + (vae.config.shift_factor or 0.0)
+    area = latent.shape[-2] * latent.shape[-1] * 4 ** (len(vae.config.block_out_channels) - 1)
+    with in_strips(vae.decoder, device.type == "cuda" or area > LARGE):
+        pixels: Tensor = vae.decode(latent, return_dict=False)[0][0].float()
+    return pixels

@@ -1,0 +1,122 @@
+"""The optimizer: torch's own, or the package that ai-toolkit takes it from."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...model.run import Run
+from ..runtime.train_error import TrainError
+from ..settings.names import UNCLIPPED
+
+# The plain optimizer that an eight-bit one is, but for the rounding of its state.
+PLAIN = {"adamw8bit": "adamw", "adam8bit": "adam", "lion8bit": "lion"}
+EIGHT_BIT = {"adamw8bit": "AdamW8bit", "adam8bit": "Adam8bit", "lion8bit": "Lion8bit"}
+WORDS = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion"}
+# 32-bit state beyond the eight-bit one, in bytes per trained weight.
+MORE = {"adamw": 6, "adam": 6, "lion": 3}
+# Settings of torch's own that choose how, not what, is computed.
+HOW = {"foreach", "fused", "capturable", "differentiable"}
+# ai-toolkit's, where it is not the optimizer's own 1e-8.
+EPS = 1e-6
+WITH_EPS = ("adamw", "adam", "adamw8bit", "adam8bit", "prodigy")
+
+
+def make_optimizer(
+    name: str,
+    settings: Mapping[str, Any],
+    rate: float,
+    parameters: Iterable[Any],
+    device: torch.device,
+    note: Callable[[str], None],
+) -> torch.optim.Optimizer:
+    """The optimizer of that name as ai-toolkit makes it; TrainError where it does not take its settings.
+
+    `parameters` are Parameters or the groups of them that optimizers take.
+    Eight-bit kinds need bitsandbytes on CUDA; elsewhere the plain one is taken, said by `note`.
+    """
+    trained = list(parameters)
+    keywords: dict[str, Any] = {"lr": rate, **({"eps": EPS} if name in WITH_EPS else {}), **settings}
+    if isinstance(keywords.get("betas"), list):
+        keywords["betas"] = tuple(keywords["betas"])
+    if name in EIGHT_BIT:
+        made, why = _eight_bit(name, trained, keywords, device)
+        if made is not None:
+            return made
+        name = PLAIN[name]
+        note(
+            f"{name}8bit needs bitsandbytes, and {why}. Plain {WORDS[name]} is used with the same settings: the same "
+            f"updates without the 8-bit rounding, {MORE[name]} more bytes per trained weight."
+        )
+    if name == "prodigy" and rate < 0.1:
+        note(
+            f"Prodigy finds the step size and multiplies it by the learning rate, here {rate:g} (as in ai-toolkit, "
+            "whatever that prints). It is made for lr: 1."
+        )
+    try:
+        return _plain(name, trained, keywords, device)
+    except (TypeError, ValueError, IndexError, AssertionError) as error:
+        raise TrainError(f"The optimizer {name} does not take its settings {dict(settings)}: {error}.") from error
+
+
+def bound_gradients(run: Run, parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Bound the gradients as the config's trainer does it; returns the norm that they had."""
+    how, limit = run.setting("train/grad_clip_method"), run.recipe.max_grad_norm
+    by_norm = limit > 0 and (how == "norm" or (how is None and run.recipe.optimizer.name not in UNCLIPPED))
+    together = True if parameters[0].device.type == "cpu" else None  # elsewhere torch does so where it can
+    norm = nn.utils.clip_grad_norm_(parameters, limit if by_norm else math.inf, foreach=together)
+    if how == "value" and limit > 0:
+        nn.utils.clip_grad_value_(parameters, limit)
+    return norm
+
+
+def update(optimizer: torch.optim.Optimizer) -> None:
+    """`optimizer.step()` without its wrappers, which import torch's compiler to tell it where a graph ends."""
+    plain: Any = inspect.unwrap(type(optimizer).step)
+    with torch.no_grad():
+        plain(optimizer)
+
+
+def _plain(name: str, parameters: list[Any], keywords: dict[str, Any], device: torch.device) -> torch.optim.Optimizer:
+    make: Any
+    if name == "adafactor":
+        from transformers.optimization import Adafactor
+
+        make = Adafactor
+        eps = keywords.get("eps", (1e-30, 1e-3))
+        keywords["eps"] = tuple(eps) if isinstance(eps, list | tuple) else (eps, 1e-3)
+        # Without these it would set its own learning rate.
+        keywords = {"relative_step": False, "scale_parameter": False, **keywords}
+    elif name == "lion":
+        make = importlib.import_module("lion_pytorch").Lion
+    elif name == "prodigy":
+        make = importlib.import_module("prodigyopt").Prodigy
+    elif name == "adagrad":
+        make = torch.optim.Adagrad
+    else:
+        make = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
+        if device.type == "cpu" and not HOW & set(keywords):
+            keywords["fused"] = True  # a fifth of the time: tensor by tensor, most of it went into the calls
+    optimizer: torch.optim.Optimizer = make(parameters, **keywords)
+    return optimizer
+
+
+def _eight_bit(
+    name: str, parameters: list[Any], keywords: Mapping[str, Any], device: torch.device
+) -> tuple[torch.optim.Optimizer | None, str]:
+    """The optimizer of bitsandbytes, or None and why not."""
+    if device.type != "cuda":
+        return None, f"that needs CUDA, but this runs on the {device.type}"
+    if importlib.util.find_spec("bitsandbytes") is None:
+        return None, "it is not installed here"
+    try:
+        return getattr(importlib.import_module("bitsandbytes.optim"), EIGHT_BIT[name])(parameters, **keywords), ""
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        return None, f"it does not work here ({error})"

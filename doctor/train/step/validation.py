@@ -1,0 +1,34 @@
+"""A loss that can be compared between steps: the same pictures, noise and noise levels every time.
+
+The pictures are held out: no step trains on them in any crop, mirroring or repetition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ..dataset.training_items import Item
+from .trainer import Trainer
+
+# Shares of noise, in the middle of five equal parts.
+TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@torch.no_grad()
+def evaluate(trainer: Trainer, items: Sequence[Item], stop: Callable[[], bool]) -> float | None:
+    """The mean unweighted loss of the weights that would be saved on `items`; None when `stop` said so on the way."""
+    total = 0.0
+    with trainer.averaged():
+        for item in items:
+            clean = trainer.objective.latents.get(item).unsqueeze(0)
+            for time in TIMES:
+                if stop():
+                    return None
+                seed = hashlib.sha256(f"{item.picture.digest} {time}".encode()).digest()[:8]
+                generator = torch.Generator().manual_seed(int.from_bytes(seed, "little") >> 1)
+                noise = torch.randn(clean.shape, generator=generator)
+                total += trainer.objective.misses(clean, noise, torch.tensor([time]), [item]).item()
+    return total / (len(items) * len(TIMES))

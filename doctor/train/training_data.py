@@ -1,0 +1,128 @@
+"""What a run learns from: read, split, encoded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import torch
+
+from .base_model import Base
+from .dataset.dataset_changes import changes, pictures_of
+from .dataset.training_items import Item, read_items, uncaptioned
+from .dataset.validation_split import hold_out
+from .device_placement import Place
+from .encode.encoding_cache import Cache, Sizes
+from .encode.latents import Latents
+from .encode.loss_masks import Masks
+from .encode.text_embeddings import Texts
+from .job import Job
+from .runtime.allocator import keep_memory, return_memory
+from .sampling.sample_prompts import prompts, sample_controls
+from .settings.names import CACHE, KINDS
+from .step.training_state import State
+
+# On the CPU the text encoder works beside the VAE and the loading where this many of it would fit in what is free.
+BESIDE = 4
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The `items` to learn from, those `held` out for the evaluation, and what the previews edit, one a prompt."""
+
+    items: list[Item]
+    held: list[Item]
+    drawn: Sequence[Item | None]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The examples as the model takes them, from the cache of the output folder."""
+
+    latents: Latents
+    texts: Texts
+    masks: Masks
+
+
+def read_examples(job: Job, divisor: int, state: State | None) -> Examples:
+    """The pictures of the job, in sizes divisible by `divisor`. Raises TrainError."""
+    sizes = Sizes(job.output / CACHE)
+    sized = sizes.read()
+    known = dict(sized)
+    skip = job.progress.note if job.skip_unreadable else None
+    items = read_items(job.run, job.datasets, divisor, known, skip, job.progress.note)
+    for note in uncaptioned(items):
+        job.progress.note(note)
+    if known != sized:
+        sizes.write(known)
+    count = state.held_out if state else job.held_out or 0
+    if job.held_out not in (None, count):
+        job.progress.note(
+            f"The run goes on with {count} held-out pictures; --eval {job.held_out} starts with a new run."
+        )
+    before = state.held if state else []
+    items, held = hold_out(items, count, before)
+    if len(held) < len(before):
+        job.progress.note(
+            f"{len(before) - len(held)} of the {len(before)} held-out pictures are no longer in the datasets; the "
+            "evaluation loss is of the others and cannot be compared with the earlier one."
+        )
+    if state and state.captions and (note := changes(state.captions, pictures_of([*items, *held]), state.step)):
+        job.progress.note(note)
+    return Examples(items, held, sample_controls(job.run, divisor))
+
+
+def encode_examples(job: Job, place: Place, base: Base, examples: Examples) -> Encoded:
+    """Encode what the cache lacks. A process of its own may go on with the prompts: `texts.finish` waits for it.
+
+    Raises TrainError.
+    """
+    cache, run, progress = Cache(job.output / CACHE), job.run, job.progress
+    kind: Any = KINDS.get(run.recipe.precision.text_encoder_quantization, "none")
+    latents = Latents(cache, base.parts["vae"], middle=bool(run.setting("train/latent_middle")))
+    masked = bool(job.run.setting("train/masked_prompts"))
+    texts = Texts(cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process, masked=masked)
+    masks = Masks(cache, base.divisor // 2)
+    room = BESIDE * texts.size() < psutil.virtual_memory().available
+    beside = job.text_process is not None and place.device.type == "cpu" and job.ranks.size == 1 and room
+    used = [*examples.items, *examples.held]
+    job.ranks.same({"dataset": _listing(examples.items)})
+    for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
+        if (job.ranks.local == 0) == turn:
+            masks.prepare(used, progress.note)
+            cores = torch.get_num_threads()
+            half = max(1, cores // 2) if beside else cores
+            begun = texts.begin(prompts(run, used), place.device, progress.phase, half)
+            if not beside:
+                texts.finish(progress.phase)
+            pictures = [*used, *(item for item in examples.drawn if item is not None)]
+            with _encoding(half if begun else cores):
+                latents.prepare(pictures, place.device, progress.phase)
+        job.ranks.exchange(None)
+    return Encoded(latents, texts, masks)
+
+
+@contextmanager
+def _encoding(threads: int) -> Iterator[None]:
+    """With so many threads, and freed memory kept for the next picture."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    keep_memory()
+    try:
+        yield
+    finally:
+        return_memory()
+        torch.set_num_threads(before)
+
+
+def _listing(items: Sequence[Item]) -> str:
+    """Identifies what is trained on: pictures, captions, crops, and their order."""
+    told = "\n".join(
+        f"{item.picture.digest} {item.control and item.control.picture.digest} {item.crop} {item.caption}"
+        for item in items
+    )
+    return hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""The frozen transformer: how it is loaded, how its blocks run, where its weights wait."""

@@ -1,0 +1,97 @@
+"""The frozen base shared out over the processes of one run by FSDP2, for bases that one card cannot hold.
+
+Of every tensor of a block each process keeps some rows, the same that `fully_shard` would give it. A block is put
+together for as long as it computes. What is trained is whole in every process, and so is the little outside the
+blocks.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..distributed.ranks import Ranks
+from ..weights.safetensors_files import Entry
+from ..weights.training_adapter import Delta
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who keeps what: the tensors below the lists `blocks` are shared out over `ranks`."""
+
+    ranks: Ranks
+    blocks: Sequence[str]
+
+    def covers(self, name: str) -> bool:
+        return name.startswith(tuple(f"{block}." for block in self.blocks))
+
+    def rows(self, count: int) -> tuple[int, int]:
+        """The first of this process's rows of `count`, and the one after its last."""
+        each = -(-count // self.ranks.size)
+        start = min(count, self.ranks.rank * each)
+        return start, min(count, start + each)
+
+    def part(self, entry: Entry) -> Entry:
+        """What this process keeps of a tensor in a file."""
+        if not self.covers(entry.name):
+            return entry
+        start, stop = self.rows(entry.shape[0])
+        width = entry.size // entry.shape[0]
+        shape = (stop - start, *entry.shape[1:])
+        return replace(entry, shape=shape, start=entry.start + start * width, size=(stop - start) * width)
+
+    def delta(self, name: str, delta: Delta) -> Delta:
+        """This process's rows of what an adapter adds to the Linear of this name."""
+        start, stop = self.rows(delta.up.shape[0])
+        return replace(delta, up=delta.up[start:stop]) if self.covers(name) else delta
+
+
+def share_out(model: nn.Module, values: Mapping[str, Tensor], shares: Shares, device: torch.device) -> None:
+    """Give every parameter of the blocks, which is on meta, this process's rows of it in `values`.
+
+    From then on every call of the model is one of all processes together.
+    """
+    # Flux's blocks return views; nothing changes them in place.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor, Shard
+
+    if shares.ranks.group is None:
+        mesh = init_device_mesh(device.type, (shares.ranks.size,))
+    else:
+        mesh = DeviceMesh.from_group(shares.ranks.group, device.type)
+    whole = {value for name, value in model.named_parameters() if not shares.covers(name)}
+    for name in shares.blocks:
+        for block in model.get_submodule(name).children():
+            fully_shard(block, mesh=mesh, reshard_after_forward=True)
+    fully_shard(model, mesh=mesh, ignored_params=whole)  # it keeps nothing; it lets the next block come in advance
+    placed: Any = DTensor
+    for name, parameter in list(model.named_parameters()):
+        if shares.covers(name):
+            rows = placed.from_local(
+                values[name], mesh, [Shard(0)], run_check=False, shape=parameter.shape, stride=parameter.stride()
+            )
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, nn.Parameter(rows, requires_grad=False))
+
+
+def told(model: nn.Module, ranks: Ranks) -> str:
+    """How much of the base this process keeps, for people."""
+    kept, whole = sum(part(value).nbytes for value in model.parameters()), sum(p.nbytes for p in model.parameters())
+    return (
+        f"The base is shared out over {ranks.size} processes (FSDP2): each keeps {kept / 1e6:.1f} MB of its "
+        f"{whole / 1e6:.1f} MB, and one block at a time is put together."
+    )
+
+
+def part(value: Tensor) -> Tensor:
+    """What this process keeps of a parameter."""
+    from torch.distributed.tensor import DTensor
+
+    return value.to_local() if isinstance(value, DTensor) else value

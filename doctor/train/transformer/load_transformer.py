@@ -1,0 +1,190 @@
+"""Loading the transformer: built empty, then filled tensor by tensor, quantized as the tensors arrive.
+
+At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
+tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
+start (`weight_cache`); on the CPU each tensor goes to that file as it is made and the file is mapped, so the peak is
+one tensor. Where several processes share the model out (`fsdp`), each reads and keeps its rows only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ...families.part_file import title_of
+from ..components.component_files import class_of, config_of
+from ..families import family_named, family_of, titles
+from ..kernels.quantized_linear import Kind, stored
+from ..runtime.train_error import TrainError
+from ..weights.materialize import check_no_meta, install_tensors, linears, read_tensors
+from ..weights.safetensors_files import Entry, check_complete, collect, weight_files
+from ..weights.single_file_checkpoint import single_file_entries
+from ..weights.training_adapter import Delta
+from ..weights.weight_cache import Layout, WeightCache, key_of
+from .fsdp import Shares, share_out
+
+
+def transformer_folder(model_folder: Path) -> Path:
+    """The folder of the transformer: `model_folder`/transformer, or `model_folder` itself when it is one."""
+    for folder in (model_folder / "transformer", model_folder):
+        if _class_name(folder / "config.json") is not None:
+            return folder
+    raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")
+
+
+def sources(model: Path, extras: Path | None, *, alone: bool = False) -> tuple[Path, Path]:
+    """The place of the transformer's config, and that of its weights: a folder or a single file. Raises TrainError.
+
+    A single file has its config, as its other parts, from the `extras`; `alone`, its config is inferred from it.
+    """
+    if model.is_file() and alone:
+        return model, model
+    if not model.is_file():
+        folder = transformer_folder(model)
+        return folder, folder
+    if extras is None:
+        raise TrainError(
+            f"{model} is a single file, and nothing says where its config.json, text encoder and VAE are. Name a "
+            "diffusers folder of the model in extras_name_or_path."
+        )
+    return transformer_folder(extras), model
+
+
+def transformer_entries(model: nn.Module, place: Path) -> dict[str, Entry]:
+    """The tensors in the files of a transformer by name. Raises TrainError.
+
+    `place` is the folder of its shards, or a single file, whose tensors are found under its own names.
+    """
+    if place.is_file():
+        needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        return single_file_entries(place, type(model).__name__, needed)
+    return collect(weight_files(place))
+
+
+def build_empty(place: Path) -> nn.Module:
+    """The transformer of a config.json, or of a file of its own, with every parameter on meta. Raises TrainError."""
+    if place.is_file():
+        path, name = place, class_of(place)
+        what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
+    else:
+        path = place / "config.json"
+        name = _class_name(path)
+        what = f"{path} describes {name or 'no model'}"
+    family = family_named(name or "")
+    if family is None:
+        raise TrainError(f"{what}; this runner trains {titles()} only.")
+    config = config_of(place, family.CLASS_NAME)
+    make: Any = getattr(import_module(family.MODULE), family.CLASS_NAME)
+    try:
+        with torch.device("meta"):
+            model = make.from_config(config)
+    except (AssertionError, TypeError, ValueError, RuntimeError) as error:
+        raise TrainError(
+            f"No {family.TITLE} transformer can be built from {path}: {error or type(error).__name__}."
+        ) from error
+    return cast(nn.Module, model.eval().requires_grad_(False))
+
+
+def fill(
+    model: nn.Module,
+    folder: Path,
+    *,
+    quantization: Kind,
+    adapter: Mapping[str, Delta],
+    dtype: torch.dtype,
+    device: torch.device,
+    cache: WeightCache | None = None,
+    shares: Shares | None = None,
+) -> list[str]:
+    """Give every parameter of an empty model its value; returns the names in the files that nothing uses.
+
+    Files and shapes are checked before the first byte of a weight is read. Quantized weights that `cache` holds are
+    mapped instead of made; else they are put there, where that can be done. With `shares` this process gets its part
+    of the weights; all the processes call this together. Raises TrainError.
+    """
+    entries = transformer_entries(model, folder)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    unused = check_complete(entries, expected, folder)
+    family = family_of(model)
+    quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if family.is_quantized(n)}
+    wanted = [entries[name] for name in expected]
+
+    layout = _layout(expected, quantized, quantization, dtype)
+
+    def made(shares: Shares | None = None) -> Iterator[tuple[str, Tensor]]:
+        parts = wanted if shares is None else [shares.part(entry) for entry in wanted]
+        changes = adapter if shares is None else {name: shares.delta(name, d) for name, d in adapter.items()}
+        yield from read_tensors(parts, quantized, quantization, changes, dtype, device)
+
+    def finish(values: dict[str, Tensor]) -> None:
+        if shares is None:
+            install_tensors(model, values, quantized)
+        else:
+            empty = {name: torch.empty(shape, dtype=kind, device="meta") for name, (kind, shape) in layout.items()}
+            install_tensors(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
+            share_out(model, values, shares, device)
+        check_no_meta(model)
+
+    if cache is None or quantization == "none":
+        finish(dict(made(shares)))
+        return unused
+    words = {"adapter": cache.adapter, "quantization": quantization, "dtype": str(dtype).removeprefix("torch.")}
+    key = key_of(wanted, **words)
+
+    def checked(values: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        yield from values
+        if key_of(wanted, **words).words != key.words:
+            raise TrainError(f"The files of {folder} changed while they were read.")
+
+    def get() -> dict[str, Tensor] | None:
+        return cache.get(key, layout, device, None if shares is None else shares.part)
+
+    values = get()
+    if shares is not None:
+        if shares.ranks.any(values is None):
+            if shares.ranks.local == 0 and values is None:
+                cache.put(key, layout, checked(made()))
+            shares.ranks.exchange(None)
+            values = values or get()
+        finish(values or dict(made(shares)))
+        return unused
+    if values is None and device.type == "cpu" and cache.put(key, layout, checked(made())):
+        values = get()
+    if values is None:
+        values = dict(made())
+        if device.type != "cpu":
+            cache.put(key, layout, checked(values.items()))
+    finish(values)
+    return unused
+
+
+def _layout(
+    expected: Mapping[str, tuple[int, ...]],
+    quantized: Mapping[str, tuple[int, int]],
+    kind: Kind,
+    dtype: torch.dtype,
+) -> Layout:
+    """Types and shapes of what `read_tensors` gives, by name."""
+    plain = {
+        name: (dtype, shape) for name, shape in expected.items() if name.removesuffix(".weight") not in quantized
+    }
+    return plain | {
+        f"{name}.{part}": spec for name, shape in quantized.items() for part, spec in stored(kind, shape).items()
+    }
+
+
+def _class_name(path: Path) -> str | None:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise TrainError(f"{path} cannot be read: {error}.") from error
+    name = config.get("_class_name") if isinstance(config, dict) else None
+    return name if isinstance(name, str) else None

@@ -1,0 +1,130 @@
+"""The tensors of a model on their way: read from files, cast or quantized, and put in the place of the empty ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from ..kernels.quantized_linear import Kind, QuantizedLinear, quantize_rows, stored
+from ..runtime.train_error import TrainError
+from .safetensors_files import Entry, stream
+from .training_adapter import Delta
+
+# Rows are cast, merged and quantized in pieces of about this many elements. On the CPU a float32 piece stays below
+# the allocator's threshold for fresh memory: with larger ones, page faults took 12 times as long as the arithmetic.
+PIECE = {"cpu": 1 << 17, "cuda": 1 << 26}
+
+
+def linears(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """The (out, in) shape of each Linear by module name."""
+    return {name: tuple_of(module) for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+
+
+def device_of(module: nn.Module) -> torch.device:
+    return next(iter([*module.parameters(), *module.buffers()])).device
+
+
+def tuple_of(module: nn.Linear) -> tuple[int, int]:
+    return module.out_features, module.in_features
+
+
+def read_tensors(
+    entries: list[Entry],
+    quantized: Mapping[str, tuple[int, int]],
+    kind: Kind,
+    adapter: Mapping[str, Delta],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Iterator[tuple[str, Tensor]]:
+    """The model's tensors by name, as they arrive; in the place of a quantized weight its codes and scale."""
+    with _one_thread():
+        for entry, view in stream(entries):
+            module, _, leaf = entry.name.rpartition(".")
+            delta = adapter[module].to(device) if leaf == "weight" and module in adapter else None
+            if leaf == "weight" and module in quantized:
+                codes, scale = _quantized(view, entry, kind, delta, device)
+                yield f"{module}.codes", codes
+                yield f"{module}.scale", scale
+            else:
+                yield entry.name, _cast(view, delta, dtype, device)
+
+
+def install_tensors(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str, tuple[int, int]]) -> None:
+    """Put the tensors in the place of the empty ones."""
+    for name, shape in quantized.items():
+        codes, scale = values.pop(f"{name}.codes"), values.pop(f"{name}.scale")
+        replace(model, name, QuantizedLinear(codes, scale, values.pop(f"{name}.bias", None), shape[1]))
+    for name, value in values.items():
+        _assign(model, name, value)
+
+
+def check_no_meta(model: nn.Module) -> None:
+    """Raise TrainError when a parameter or buffer has no data.
+
+    Nothing else tells: a product with a weight on meta does not fail on the CPU, it returns whatever lies in memory.
+    """
+    empty = [name for name, tensor in [*model.named_parameters(), *model.named_buffers()] if tensor.is_meta]
+    if empty:
+        raise TrainError(
+            f"{len(empty)} parameters of the model have no data (they are on meta), first {empty[0]}. The files lack "
+            "them; fetch the complete model again."
+        )
+
+
+def replace(model: nn.Module, name: str, new: nn.Module) -> None:
+    """Put `new` in the place of the submodule `name`."""
+    parent, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(parent), leaf, new)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Pieces as small as `PIECE` gain nothing from threads; waiting for them made a busy CPU 16 times as slow."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _quantized(
+    view: Tensor, entry: Entry, kind: Kind, delta: Delta | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    rows, columns = entry.shape
+    step = max(1, PIECE.get(device.type, 1 << 22) // columns)
+    codes, scale = (
+        torch.empty(shape, dtype=dtype, device=device) for dtype, shape in stored(kind, (rows, columns)).values()
+    )
+    for start in range(0, rows, step):
+        stop = min(rows, start + step)
+        piece = _wide(view[start:stop], device)
+        if delta is not None:
+            piece = piece + delta.rows(start, stop)
+        codes[start:stop], scale[start:stop] = quantize_rows(piece, kind)
+    return codes, scale
+
+
+def _wide(view: Tensor, device: torch.device) -> Tensor:
+    """In float32 on the device; made here but for CUDA, since MPS knows neither float8 nor float64."""
+    return view.to(device).float() if device.type == "cuda" else view.float().to(device)
+
+
+def _cast(view: Tensor, delta: Delta | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    if delta is None:
+        # A copy even when nothing changes: the view's memory is reused.
+        return view.to(device=device, dtype=dtype, copy=True)
+    value = _wide(view, device)
+    return (value + delta.rows(0, value.shape[0])).to(dtype)
+
+
+def _assign(model: nn.Module, name: str, value: Tensor) -> None:
+    parent, _, leaf = name.rpartition(".")
+    module = model.get_submodule(parent)
+    if leaf in module._parameters:
+        setattr(module, leaf, nn.Parameter(value, requires_grad=False))
+    else:
+        module.register_buffer(leaf, value)

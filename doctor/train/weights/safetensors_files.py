@@ -1,0 +1,206 @@
+"""Reading safetensors files tensor by tensor, in the order they lie on disk, through one reused buffer."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+import psutil
+import torch
+from torch import Tensor
+
+from ...families.part_file import shards_of
+from ...model.weights import SCALES
+from ..runtime.train_error import TrainError
+
+DTYPES: dict[str, torch.dtype] = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of one file; `start` is its byte offset in the file, `size` its length in bytes.
+
+    The halves of a `swapped` one change places when it is read.
+    """
+
+    name: str
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    size: int
+    swapped: bool = False
+
+
+def read_entries(file: Path) -> list[Entry]:
+    """The tensors of a safetensors file from its header alone. Raises TrainError when the file is not whole."""
+    try:
+        total = file.stat().st_size
+        with file.open("rb") as stream:
+            first = stream.read(8)
+            if first.startswith(b"GGUF"):
+                raise TrainError(f"{file} is a GGUF file. Only safetensors files of plain weights can be used.")
+            length = int.from_bytes(first, "little")
+            if total < 8 or not 2 <= length <= total - 8:
+                raise TrainError(f"{file} is not a safetensors file ({total} bytes, no header). Fetch it again.")
+            header = json.loads(stream.read(length))
+            begin = 8 + length
+            entries = [
+                Entry(
+                    name,
+                    file,
+                    info["dtype"],
+                    tuple(info["shape"]),
+                    begin + info["data_offsets"][0],
+                    info["data_offsets"][1] - info["data_offsets"][0],
+                )
+                for name, info in header.items()
+                if name != "__metadata__"
+            ]
+    except FileNotFoundError:
+        raise TrainError(
+            f"{file} does not exist, although the files beside it belong to a set with it. Fetch it again."
+        ) from None
+    except OSError as error:
+        raise TrainError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        raise TrainError(f"The safetensors header of {file} is damaged. Fetch the file again.") from None
+    end = max((entry.start + entry.size for entry in entries), default=begin)
+    if end > total:
+        raise TrainError(f"{file} is cut off: it has {total} bytes, its header promises {end}. Fetch it again.")
+    return sorted(entries, key=lambda entry: entry.start)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that hold a component: the shards of its index, or its only file. Raises TrainError.
+
+    A file in place of the folder stands for itself, and the first shard for all of them.
+    """
+    if folder.is_file():
+        return [folder.with_name(name) for name in shards_of(folder.name)]
+    indexes = sorted(folder.glob("*.safetensors.index.json"))
+    if indexes:
+        try:
+            names = sorted(set(json.loads(indexes[0].read_text(encoding="utf-8"))["weight_map"].values()))
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            raise TrainError(f"The index {indexes[0]} cannot be read. Fetch it again.") from None
+        return [folder / name for name in names]
+    files = sorted(folder.glob("*.safetensors"))
+    if len(files) != 1:
+        found = "no safetensors file" if not files else f"{len(files)} safetensors files and no index"
+        raise TrainError(f"{folder} has {found}; expected one file, or shards with their .safetensors.index.json.")
+    return files
+
+
+def collect(files: list[Path]) -> dict[str, Entry]:
+    """All tensors of some files by name."""
+    return {entry.name: entry for file in files for entry in read_entries(file)}
+
+
+def check_complete(entries: Mapping[str, Entry], expected: Mapping[str, tuple[int, ...]], folder: Path) -> list[str]:
+    """Compare what is in the files with what the model needs; returns the names in the files that it does not use.
+
+    Raises TrainError for missing tensors and for tensors of another shape.
+    """
+    missing = [name for name in expected if name not in entries]
+    if missing:
+        raise TrainError(
+            f"{len(missing)} of the {len(expected)} tensors that the model of {folder} needs are in none of its "
+            f"files: {_some(missing)}. They would stay empty (on meta) or random. Fetch the complete files again."
+        )
+    wrong = [name for name, shape in expected.items() if entries[name].shape != shape]
+    if wrong:
+        first = wrong[0]
+        raise TrainError(
+            f"{len(wrong)} tensors of {folder} have another shape than {_asker(folder)}: {first} is "
+            f"{list(entries[first].shape)} and should be {list(expected[first])}. They do not belong together."
+        )
+    odd = [name for name in expected if entries[name].dtype not in FLOATS]
+    if odd:
+        raise TrainError(
+            f"{folder} holds {entries[odd[0]].dtype} weights ({odd[0]}); only plain float weights can be used."
+        )
+    rest = [name for name in entries if name not in expected]
+    scales = [name for name in rest if name.endswith(SCALES)]
+    if scales:
+        raise TrainError(f"{folder} is a scaled 8-bit checkpoint ({scales[0]}); use the plain bf16 or f32 weights.")
+    return rest
+
+
+def _asker(place: Path) -> str:
+    return "the others ask for" if place.is_file() else "its config.json asks for"
+
+
+def stream(entries: list[Entry]) -> Iterator[tuple[Entry, Tensor]]:
+    """Each tensor in file and offset order. The tensor is a view of a buffer that the next one overwrites.
+
+    Files too large for memory are dropped from the page cache as they are read, so that they do not push out what
+    other programs use; smaller ones stay there, which makes the next start fast.
+    """
+    forget = sum(entry.size for entry in entries) > psutil.virtual_memory().available // 2
+    ordered = sorted(entries, key=lambda entry: (str(entry.file), entry.start))
+    buffer = bytearray(max((entry.size for entry in ordered), default=0))
+    window = memoryview(buffer)
+    index = 0
+    while index < len(ordered):
+        file = ordered[index].file
+        with file.open("rb", buffering=0) as stream:
+            while index < len(ordered) and ordered[index].file == file:
+                entry = ordered[index]
+                half = entry.size // 2 if entry.swapped else 0
+                _read_into(window[: entry.size - half], stream, entry.start + half, entry)
+                _read_into(window[entry.size - half : entry.size], stream, entry.start, entry)
+                yield entry, view(buffer, entry)
+                if forget:
+                    _forget(stream.fileno(), entry)
+                index += 1
+
+
+def _read_into(window: memoryview, stream: FileIO, start: int, entry: Entry) -> None:
+    stream.seek(start)
+    done = 0
+    while done < len(window):
+        count = stream.readinto(window[done:])
+        if not count:
+            raise TrainError(f"{entry.file} ended while {entry.name} was read. Fetch it again.")
+        done += count
+
+
+def view(buffer: bytearray | mmap.mmap, entry: Entry, offset: int = 0) -> Tensor:
+    """The tensor whose bytes begin at `offset` of a buffer. It shares the buffer's memory."""
+    count = math.prod(entry.shape)
+    if count == 0:
+        return torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
+    return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset).reshape(entry.shape)
+
+
+def _forget(descriptor: int, entry: Entry) -> None:
+    """Drop the pages just read from the page cache, where the system offers it."""
+    if sys.platform == "linux":
+        os.posix_fadvise(descriptor, entry.start, entry.size, os.POSIX_FADV_DONTNEED)
+
+
+def _some(names: list[str], limit: int = 4) -> str:
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,0 +1,161 @@
+"""Eight- and four-bit storage keeps the weight within its format's error, and gradients through it are exact."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+from zdoctor.doctor.train.kernels.quantized_linear import (
+    BLOCK,
+    LEVELS,
+    Kind,
+    QuantizedLinear,
+    dequantize,
+    quantize_rows,
+    stored,
+)
+
+# Largest error of a weight: relative to the largest weight of its row (int8), to itself (float8: 3 mantissa bits).
+INT8_STEP = 1 / 127
+FLOAT8_STEP = 2**-3
+KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4")
+
+
+def weight(rows: int = 48, columns: int = 64) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    value = torch.randn(rows, columns, generator=generator)
+    value[3] *= 1000.0  # an outlier row must not spoil the others
+    value[5] = 0.0
+    return value
+
+
+def test_int8_is_within_one_half_step_of_each_row() -> None:
+    value = weight()
+    codes, scale = quantize_rows(value, "int8")
+    assert codes.dtype == torch.int8
+    error = (dequantize(codes, scale, 64) - value).abs().amax(dim=1)
+    assert (error <= value.abs().amax(dim=1) * INT8_STEP * 0.51).all()
+
+
+def test_float8_keeps_three_bits_of_every_weight() -> None:
+    value = weight()
+    codes, scale = quantize_rows(value, "float8")
+    assert codes.dtype == torch.float8_e4m3fn
+    error = (dequantize(codes, scale, 64) - value).abs()
+    smallest = scale[:, None] * 2**-9  # below that lie the denormals of the format
+    assert (error <= torch.maximum(value.abs() * FLOAT8_STEP / 2 * 1.01, smallest)).all()
+
+
+@pytest.mark.parametrize("columns", [64, 128, 70, 1, 63])
+def test_nf4_takes_the_nearest_level_of_each_block(columns: int) -> None:
+    value = weight(9, columns)
+    codes, scale = quantize_rows(value, "nf4")
+    padded = nn.functional.pad(value, (0, -columns % BLOCK)).view(9, -1, BLOCK)
+    largest = padded.abs().amax(dim=2)
+    assert ((scale.float() - largest).abs() <= largest * 2**-8 + 2e-12).all()
+    levels = torch.tensor(LEVELS) * scale.float()[..., None, None]
+    index = (padded[..., None] - levels).abs().argmin(dim=3, keepdim=True)
+    nearest = torch.take_along_dim(levels, index, dim=3)
+    expected = nearest.view(9, -1)[:, :columns]
+    miss, least = ((made - value).abs() for made in (dequantize(codes, scale, columns), expected))
+    assert (miss <= least + 1e-6 * value.abs()).all()
+
+
+def test_a_weight_that_is_no_number_stays_none() -> None:
+    value = weight()
+    value[0, 3], value[1, 5] = torch.nan, torch.inf
+    made = dequantize(*quantize_rows(value, "nf4"), 64)
+    assert not made[:2].isfinite().any() and made[2:].isfinite().all()
+
+
+def test_the_errors_on_normal_weights_are_those_of_the_formats() -> None:
+    value = torch.randn(64, 1024, generator=torch.Generator().manual_seed(0))
+    bars: dict[Kind, float] = {"int8": 0.009, "float8": 0.027, "nf4": 0.094}
+    for kind, bar in bars.items():
+        miss = dequantize(*quantize_rows(value, kind), 1024) - value
+        assert 0.5 * bar < miss.pow(2).mean().sqrt() < bar, kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(48, 64), (3, 70)])
+def test_codes_and_scales_are_stored_as_announced(kind: Kind, shape: tuple[int, int]) -> None:
+    codes, scale = quantize_rows(weight(48, shape[1])[: shape[0]], kind)
+    made = {"codes": codes, "scale": scale}
+    assert {name: (value.dtype, tuple(value.shape)) for name, value in made.items()} == stored(kind, shape)
+
+
+def test_scales_are_exact_in_bfloat16() -> None:
+    _, scale = quantize_rows(weight(), "int8")
+    assert torch.equal(scale, scale.bfloat16().float())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Kind, bias: bool) -> None:
+    torch.manual_seed(1)
+    codes, scale = quantize_rows(weight(), kind)
+    extra = torch.randn(48) if bias else None
+    ours = QuantizedLinear(codes, scale, extra, 64)
+    x = torch.randn(2, 7, 64, requires_grad=True)
+    y = x.detach().clone().requires_grad_(True)
+    push = torch.randn(2, 7, 48)
+    out = ours(x)
+    reference = nn.functional.linear(y, ours.weight(), extra)
+    torch.testing.assert_close(out, reference, rtol=1e-5, atol=1e-3)
+    out.backward(push)
+    reference.backward(push)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4"])
+def test_gradcheck_in_double_precision(kind: Kind) -> None:
+    codes, scale = quantize_rows(weight(6, 5), kind)
+    ours = QuantizedLinear(codes, scale, None, 5)
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(ours, (x,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_matrix_that_is_kept_changes_no_bit(kind: Kind) -> None:
+    ours, kept = (QuantizedLinear(*quantize_rows(weight(), kind), None, 64) for _ in range(2))
+    kept.keep_matrix()
+    made: dict[str, list[Tensor]] = {"plain": [], "kept": []}
+    sizes = {"plain": 0, "kept": 0}
+    for name, module in (("plain", ours), ("kept", kept)):
+        x = torch.randn(3, 64, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+
+        def pack(saved: Tensor, name: str = name) -> Tensor:
+            sizes[name] += saved.nbytes
+            return saved
+
+        with saved_tensors_hooks(pack, lambda saved: saved):
+            out = module(x)
+        out.sum().backward()
+        assert x.grad is not None
+        made[name] = [out, x.grad]
+    assert all(torch.equal(one, other) for one, other in zip(made["plain"], made["kept"], strict=True))
+    assert sizes["plain"] < 48 * 64 * 2 <= sizes["kept"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checkpointing_changes_no_gradient(kind: Kind) -> None:
+    ours = QuantizedLinear(*quantize_rows(weight(64, 64), kind), None, 64)
+    x = torch.randn(3, 64, requires_grad=True)
+    y = x.detach().clone().requires_grad_(True)
+    ours(ours(x)).sum().backward()
+    again = checkpoint(lambda v: ours(ours(v)), y, use_reentrant=False)
+    assert isinstance(again, Tensor)
+    again.sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None and y.grad is not None
+    assert torch.equal(x.grad, y.grad)
+
+
+def test_weights_are_frozen_and_of_the_size_of_the_format() -> None:
+    sizes: dict[Kind, int] = {"int8": 48 * 64 + 48 * 4, "float8": 48 * 64 + 48 * 4, "nf4": 48 * 32 + 48 * 2}
+    for kind, size in sizes.items():
+        ours = QuantizedLinear(*quantize_rows(weight(), kind), None, 64)
+        assert not any(parameter.requires_grad for parameter in ours.parameters())
+        assert ours.codes.nbytes + ours.scale.nbytes == size

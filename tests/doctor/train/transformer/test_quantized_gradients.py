@@ -1,0 +1,136 @@
+"""Gradients through a quantized base are those of the full-precision model, within the error of the format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from zdoctor.doctor.train.families import family_of
+from zdoctor.doctor.train.kernels.quantized_linear import Kind, QuantizedLinear
+from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.doctor.train.transformer.transformer_blocks import checkpointing
+from zdoctor.doctor.train.weights.materialize import replace
+from zdoctor.tests.flux import DEV, FluxTransformer2DModel
+
+from ..patient import run_with
+
+CPU = torch.device("cpu")
+MODELS = ("tiny", "wide_flux")
+# Of each model: the tensors of its LoRA, and its latents' channels.
+SIZES = {"ZImageTransformer2DModel": (4 * 8 * 2, 16), "FluxTransformer2DModel": (2 * (2 * 14 + 3 * 6), 4)}
+KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4")
+
+
+def base(folder: Path, kind: Kind) -> nn.Module:
+    model = build_empty(folder / "transformer")
+    fill(model, folder / "transformer", quantization=kind, adapter={}, dtype=torch.float32, device=CPU)
+    return model
+
+
+def restored(model: nn.Module) -> nn.Module:
+    """The same model with plain Linears of the weights that the quantized ones stand for."""
+    for name, module in list(model.named_modules()):
+        if isinstance(module, QuantizedLinear):
+            plain = nn.Linear(module.in_features, module.out_features, bias=module.bias is not None)
+            plain.weight = nn.Parameter(module.weight(), requires_grad=False)
+            if module.bias is not None:
+                plain.bias = nn.Parameter(module.bias, requires_grad=False)
+            replace(model, name, plain)
+    return model
+
+
+def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]:
+    """The gradient of every LoRA tensor, with a LoRA that is no longer zero."""
+    network = add_network(model, targets(model), run_with(rank=4), 0)
+    family = family_of(model)
+    parameters = trainable(network, family.PREFIX)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for key, parameter in parameters.items():
+            if "lora_B" in key:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
+    if checkpointed:
+        model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))  # type: ignore[operator]
+    noisy = torch.stack([torch.randn(SIZES[family.CLASS_NAME][1], 8, 8, generator=generator) for _ in range(2)])
+    if family.CLASS_NAME == "FluxTransformer2DModel":
+        texts = [
+            {"states": torch.randn(9, 24, generator=generator), "pooled": torch.randn(20, generator=generator)}
+            for _ in range(2)
+        ]
+        control = torch.randn(2, 4, 6, 8, generator=generator)
+    else:
+        texts = [{"states": torch.randn(length, 32, generator=generator)} for length in (9, 14)]
+        control = None
+    output = family.predict(model, noisy, torch.tensor([0.7, 0.2]), texts, control=control)
+    output.square().mean().backward()  # type: ignore[no-untyped-call]
+    made = {key: parameter.grad for key, parameter in parameters.items()}
+    return {key: grad for key, grad in made.items() if grad is not None}
+
+
+@pytest.fixture(scope="module")
+def wide_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four times as wide as the tiny one: there a gradient has so few numbers that its error is any."""
+    folder = tmp_path_factory.mktemp("wide")
+    sizes = {"num_attention_heads": 4, "attention_head_dim": 16, "axes_dims_rope": [4, 6, 6]}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        FluxTransformer2DModel(**DEV | sizes).save_pretrained(folder / "transformer")
+    return folder
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def folder(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module")
+def exact(folder: Path) -> dict[str, Tensor]:
+    return gradients(base(folder, "none"))
+
+
+def noisy(folder: Path, kind: Kind, seed: int) -> nn.Module:
+    """The full-precision model with noise in each weight that is as large as the format's error in it."""
+    model, quantized = base(folder, "none"), base(folder, kind)
+    generator = torch.Generator().manual_seed(seed)
+    for name, module in quantized.named_modules():
+        if isinstance(module, QuantizedLinear):
+            weight = model.get_submodule(name).get_parameter("weight")
+            error = (module.weight() - weight).square().mean().sqrt()
+            weight.add_(torch.randn(weight.shape, generator=generator) * error)
+    return model
+
+
+def miss(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:
+    """Error of each gradient relative to its length."""
+    return {key: float((found[key] - exact[key]).norm() / exact[key].norm()) for key in exact}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_gradient_is_within_the_error_of_the_format(folder: Path, exact: dict[str, Tensor], kind: Kind) -> None:
+    """How much a weight's error does to a gradient is the model's own; noise of the same size tells."""
+    found = miss(gradients(base(folder, kind)), exact)
+    draws = [miss(gradients(noisy(folder, kind, seed)), exact) for seed in range(4)]
+    expected = {key: sum(draw[key] for draw in draws) / len(draws) for key in exact}
+    assert len(exact) in [count for count, _ in SIZES.values()]
+    for key in exact:
+        assert found[key] < 1.7 * expected[key], key
+    assert sum(found.values()) < 1.2 * sum(expected.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_products_themselves_add_no_error(folder: Path, kind: Kind) -> None:
+    found, plain = gradients(base(folder, kind)), gradients(restored(base(folder, kind)))
+    for key, grad in plain.items():
+        assert (found[key] - grad).norm() <= 2e-5 * grad.norm(), key
+
+
+@pytest.mark.parametrize("kind", ["none", *KINDS])
+def test_checkpointing_changes_no_bit(folder: Path, kind: Kind) -> None:
+    found, again = gradients(base(folder, kind)), gradients(base(folder, kind), checkpointed=True)
+    assert found.keys() == again.keys()
+    assert all(torch.equal(found[key], again[key]) for key in found)
