@@ -26,7 +26,7 @@ from pathlib import Path
 
 from deep_check import FILES, REPO, build, cost
 
-from zdoctor.doctor.apply.copy import Meter, copy_file
+from zdoctor.doctor.apply.actions.copy import Meter, copy_file
 from zdoctor.doctor.state.receipts import Receipts
 
 COMMIT = "ab" * 20

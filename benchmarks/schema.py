@@ -16,7 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zdoctor.doctor.schema import mining
+from zdoctor.doctor.schema.checkouts import recognised
 from zdoctor.doctor.schema.tables import cached, shipped
+from zdoctor.doctor.trainers import NAMES
 
 LOOKED_AT = ("", "train", "model", "network", "save", "sample", "datasets/*")
 
@@ -43,10 +45,10 @@ def table(trainer: str) -> None:
 
 
 def main(checkouts: list[Path]) -> None:
-    for trainer in mining.TRAINERS:
+    for trainer in NAMES:
         print(f"{trainer}, shipped table: {timed(lambda name=trainer: table(name))}")  # type: ignore[misc]
     for root in checkouts:
-        trainer = mining.recognised(root) or ""
+        trainer = recognised(root) or ""
         print(f"{trainer}, mined: {timed(lambda at=root: mining.mine(at))}")  # type: ignore[misc]
         with tempfile.TemporaryDirectory() as state:
             again = lambda at=root, name=trainer: cached(at, name, Path(state))  # noqa: E731

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ..doctor.families.loading import OWN
 from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
 from ..doctor.model.amounts import amount
+from ..doctor.model.storage import HOST
 from ..doctor.rules import Unestablished, rule
 
 WORTH_SECONDS = 20.0
-HOST = ("9p", "drvfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs")
 KINDS = {
     "hdd": "a hard disk",
     "network": "a network disk",

@@ -185,14 +185,14 @@ def parser(name: str = "") -> argparse.ArgumentParser:
 
 
 def trainer_argument(made: argparse.ArgumentParser) -> None:
-    from .trainers.dialects import TRAINERS, trainer_called
+    from .trainers import NAMES, trainer_called
 
     made.add_argument(
         "--trainer",
         metavar="NAME",
         type=trainer_called,
-        choices=TRAINERS,
-        help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
+        choices=NAMES,
+        help=f"whose config it is, where its keys do not say so ({', '.join(NAMES)})",
     )
 
 

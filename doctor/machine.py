@@ -54,10 +54,11 @@ def _deep_world(progress: Any, trainer_source: str | None) -> LiveWorld:
 
 def _require_checkout(folder: str) -> None:
     """Raises UserError for a folder that is no checkout of a trainer that zdoctor knows."""
-    from .schema import mining
+    from .schema.checkouts import recognised
+    from .trainers import NAMES
 
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
-    if mining.recognised(Path(folder)) is None:
-        known = ", ".join(mining.TRAINERS)
+    if recognised(Path(folder)) is None:
+        known = ", ".join(NAMES)
         raise UserError(f"{folder} is no checkout of a trainer that zdoctor knows ({known}).", "Name its top folder.")

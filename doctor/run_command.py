@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 def config_in(command: Sequence[str]) -> str | None:
     """The word of a command that names a config which zdoctor reads."""
     from .configs.reading import text_of
-    from .trainers.dialects import recognise
+    from .trainers.read import recognise
 
     for word in command[1:]:
         name = word.partition("=")[2] if word.startswith("--") and "=" in word else word
@@ -96,7 +96,7 @@ def config_in(command: Sequence[str]) -> str | None:
 
 def _command_file(command: Sequence[str]) -> str | None:
     """Where the words of the command are all of the config: a file of them, to be checked and repaired."""
-    from .trainers.dialects import recognise
+    from .trainers.read import recognise
 
     text = shlex.join(command) + "\n"
     if recognise(text, "shell") is None:

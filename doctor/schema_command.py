@@ -13,9 +13,9 @@ from .model.errors import UserError, printable
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    from .trainers.dialects import TRAINERS, trainer_called
+    from .trainers import NAMES, trainer_called
 
-    names = (*TRAINERS, "mine")
+    names = (*NAMES, "mine")
     made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
     made.add_argument(
         "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"
@@ -44,16 +44,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _mined(folder: str, trainer: str | None) -> Schema:
-    from .schema import mining
+    from .schema.checkouts import NoCheckout, recognised
+    from .schema.mining import mine
 
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
-    found = mining.recognised(Path(folder))
+    found = recognised(Path(folder))
     if trainer is not None and found is not None and found != trainer:
         raise UserError(f"{folder} is a checkout of {found}, not of {trainer}.")
     try:
-        schema, _ = mining.mine(Path(folder), trainer)
-    except mining.NoCheckout as error:
+        schema, _ = mine(Path(folder), trainer)
+    except NoCheckout as error:
         raise UserError(str(error), "Name the top folder of the checkout.") from None
     for file, why in schema.unparsed.items():
         print(

@@ -3,9 +3,10 @@
 Of an extraction that was cut short the finished files stay, in a part folder beside its target.
 """
 
-from .errors import ApplyError, Busy, StalePlan, UndoRefused
-from .journal import Entry
-from .steps import describe, diff
+from .actions.errors import ApplyError, Busy, StalePlan, UndoRefused
+from .actions.journal import Entry
+from .diff import diff
+from .steps import describe
 from .transaction import Applied, Binding, apply, bind
 from .undo import history, recover, undo
 

@@ -9,13 +9,17 @@ from pathlib import Path
 
 from ..model import ExtractFiles, Plan, ReplaceText, SetValue, WriteText
 from ..model.record import dataclass
-from .actions import Key, key_of, sha, tidy
-from .copy import Meter, Progress
-from .errors import ApplyError, StalePlan, clause
-from .journal import Journal, locked, unfinished
-from .locks import hold
+from ..state.receipts import Receipts
+from .actions.build import tidy
+from .actions.copy import Meter, Progress
+from .actions.edit import is_text_sized, sha
+from .actions.errors import ApplyError, StalePlan, clause
+from .actions.journal import Journal, locked, unfinished
+from .actions.paths import Key, key_of, place
 from .precheck import precheck
-from .steps import describe, is_text_sized, ordered, perform, place, sources
+from .steps import KINDS, describe, ordered
+from .steps.locks import hold
+from .steps.work import Work
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]
@@ -42,7 +46,7 @@ def bind(plan: Plan) -> Binding:
     for step in plan.steps:
         path = place(step)
         seen[str(path)] = _key_at(path)
-        for source in sources(step):
+        for source in KINDS[type(step)].sources(step):
             seen[str(source)] = _key_behind(source)
         if isinstance(step, SetValue | ReplaceText | WriteText):
             seen[str(path)] = _text_key(path)
@@ -92,8 +96,6 @@ def apply(
     takes everything back before it goes on as KeyboardInterrupt, and so does an error of our own. What an
     extraction had finished stays beside its target, and the message says so.
     """
-    from ..state.receipts import Receipts  # brings threads along, which undo and history do without
-
     groups = ordered(plan)
     if not groups:
         return Applied("", (), 0)
@@ -105,19 +107,20 @@ def apply(
         if binding is not None:
             _require_unchanged(plan, binding)
         try:
-            total = precheck([step for group in groups for step in group])
+            needs = precheck([step for group in groups for step in group])
         except OSError as error:
             raise ApplyError(f"{clause(error)}. Nothing was done.") from error
         what = tuple(describe(step) for group in groups for step in group)
-        meter, receipts = Meter(total, progress), Receipts(state)
+        meter = Meter(needs.copied, progress)
         try:
             journal = Journal.create(state, plan.config, what, group)
         except OSError as error:
             raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
         try:
-            hold([step for group in groups for step in group], journal, held)
+            hold(needs.locks, journal, held)
+            work = Work(journal, meter, Receipts(state))
             for steps in groups:
-                perform(steps, journal, meter, receipts)
+                KINDS[type(steps[0])].perform(steps, place(steps[0]), work)
             tidy(journal)
             journal.log({"do": "applied"})
         except BaseException as error:

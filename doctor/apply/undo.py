@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..model.amounts import amount
-from .actions import lies
-from .back import changed_since, edited_since, revert
-from .errors import ApplyError, Busy, UndoRefused, clause, reason
-from .journal import Entry, Journal, State, journals, locked, unfinished
-from .part import kept_in
+from .actions import revert
+from .actions.edit import edited_since
+from .actions.errors import ApplyError, Busy, UndoRefused, clause, reason
+from .actions.journal import Entry, Journal, State, journals, locked, unfinished
+from .actions.part import kept_in
+from .actions.paths import lies
+from .actions.rename import changed_since
 
 
 def roll_back(

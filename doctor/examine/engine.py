@@ -13,11 +13,10 @@ from ..model import (
     Outcome,
     Plan,
     Report,
-    SetValue,
-    Step,
     TrainingEffect,
     Unknown,
     Where,
+    written_by,
 )
 from ..model.record import replace
 from ..rules import Repair, Rule, Unestablished
@@ -102,23 +101,13 @@ def prescribe(report: Report, *, allow: TrainingEffect = "none", asked: bool = F
         if any(f in chosen for f in ready):
             continue
         for fix in ready:
-            targets = {_target(step) for step in fix.steps}
+            targets = {written_by(step) for step in fix.steps}
             if targets.isdisjoint(taken):
                 chosen.append(fix)
                 taken |= targets
                 break
     chosen.sort(key=lambda fix: fix.order)
     return Plan(report.config, tuple(chosen), tuple(shown))
-
-
-def _target(step: Step) -> object:
-    """What a step writes to; two steps with the same target must not be in one plan."""
-    match step:
-        case SetValue():
-            return (step.path, step.pointer)
-        case _:
-            place = getattr(step, "path", None) or getattr(step, "target", None)
-            return (place, getattr(step, "start", None))
 
 
 def _missing(needs: Iterable[str], facts: Facts) -> str | None:

@@ -23,6 +23,7 @@ from .plans import (
     Step,
     TrainingEffect,
     WriteText,
+    written_by,
 )
 from .recipe import Dataset, SamplePrompt
 from .run import Config, Problem, Run, Value, Where
@@ -91,4 +92,5 @@ __all__ = [
     "WriteText",
     "Writes",
     "found",
+    "written_by",
 ]

@@ -48,7 +48,7 @@ class ExtractFiles:
     `hardlink`: give the cache's own files second names there instead, each verified before.
     """
 
-    target: str
+    path: str
     items: tuple[CopyItem, ...]
     hardlink: bool = False
 
@@ -58,7 +58,7 @@ class MirrorFolder:
     """A writable folder of links to every file below `source` (copies where links are refused)."""
 
     source: str
-    target: str
+    path: str
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,14 @@ def note_of(repo: HubRepo) -> tuple[CopyItem, ...]:
 Step = (
     SetValue | ReplaceText | ExtractFiles | MirrorFolder | Quarantine | WriteText | MakeLink | PlaceCopy | FetchFile
 )
+
+
+def written_by(step: Step) -> tuple[str, object]:
+    """What a step writes: the file or folder, and its key or character where that is all. None writes what another
+    of the same plan does."""
+    if isinstance(step, SetValue):
+        return step.path, step.pointer
+    return step.path, step.start if isinstance(step, ReplaceText) else None
 
 
 @dataclass(frozen=True)

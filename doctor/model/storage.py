@@ -8,6 +8,8 @@ from typing import Literal
 from .record import dataclass
 from .unknown import Unknown
 
+HOST = ("9p", "drvfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs")  # file systems of a folder that the host shares
+
 
 @dataclass(frozen=True)
 class Speed:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ..model import Unknown
 from ..model.record import dataclass
 from ..state.receipts import Key
-from .device.windows import PLACEHOLDER, is_placeholder
+from .windows import PLACEHOLDER, is_placeholder
 
 BUFFER = 1 << 20
 LARGE = 1 << 30  # after a file this large its pages are given back, so that 20 GB do not push out what others cached

@@ -18,7 +18,7 @@ LOCAL = frozenset((*_DISKS, "fuseblk", "overlay", "apfs", "hfs", "hfsplus"))
 HABITUAL = ("/data", "/mnt", "/models", "/opt", "/scratch", "/srv", "/workspace")
 OF_THE_SYSTEM = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var")  # no person keeps models there
 MOST = 32
-Mounts = Sequence[tuple[str, str, str]]  # (mount point, file system, source), the deepest first; empty off Linux
+Mounts = Sequence[tuple[str, str, str]]  # (mount point, file system, source), the deepest first
 
 
 def folders_below(mounts: Mounts, places: Sequence[str]) -> Iterator[str]:
@@ -43,7 +43,8 @@ def _roots(mounts: Mounts) -> Iterator[str]:
         if sys.platform == "win32":
             yield from _drives()
         elif sys.platform == "darwin":
-            yield from _volumes()
+            volumes = [point for point, filesystem, _ in mounts if filesystem in LOCAL]
+            yield from (point for point in volumes if point == "/" or point.startswith("/Volumes/"))
         else:
             yield from _linux(mounts)
     except (OSError, AttributeError, ImportError):
@@ -88,11 +89,3 @@ def _drives() -> Iterator[str]:
         root = f"{chr(ord('A') + number)}:\\"
         if letters >> number & 1 and kernel.GetDriveTypeW(root) == 3:
             yield root
-
-
-def _volumes() -> Iterator[str]:
-    import psutil
-
-    for part in psutil.disk_partitions(all=True):  # from the kernel's table, no volume is asked
-        if part.fstype in LOCAL and (part.mountpoint == "/" or part.mountpoint.startswith("/Volumes/")):
-            yield part.mountpoint

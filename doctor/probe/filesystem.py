@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Literal
 
 from ..model import Unknown
-from .device.windows import PLACEHOLDER, WRITE_PROTECT, is_marked_read_only, is_placeholder
+from .windows import PLACEHOLDER, WRITE_PROTECT, is_marked_read_only, is_placeholder
 from .world import Stat
 
 READ_LIMIT = 32 << 20  # bytes, where no length is asked for
@@ -77,7 +77,7 @@ def open_files() -> frozenset[str]:
 
 def refusal(folder: str) -> str | Unknown | None:
     if sys.platform == "win32":
-        from .device.windows import open_for_new_files
+        from .windows import open_for_new_files
 
         return refused(folder, open_for_new_files)
     try:

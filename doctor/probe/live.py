@@ -17,9 +17,9 @@ from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from . import filesystem
 from .cards import cards
 from .computer import container_limit, memory, os_name, release
-from .device.linux import MountLine, read_mounts
+from .disk import MountLine, read_mounts
 from .disks import folders_below
-from .speed.verdict import speed_of
+from .speed import speed_of
 from .world import Mount, Shapes, Stat
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class LiveWorld:
             if sys.platform == "win32":
                 import shutil
 
-                from .device.windows import filesystem_of
+                from .windows import filesystem_of
 
                 anchor = Path(real).anchor
                 return Mount(anchor, filesystem_of(anchor), False, shutil.disk_usage(real).free)
@@ -161,9 +161,11 @@ class LiveWorld:
     def _mounts(self) -> tuple[tuple[str, str, str], ...]:
         """(mount point, file system, source), the deepest and newest first."""
         if sys.platform == "darwin":
-            from .device.macos import mounts
+            import psutil
 
-            return mounts()
+            volumes = psutil.disk_partitions(all=True)  # from the kernel's table: no volume is asked
+            told = [(volume.mountpoint, volume.fstype, volume.device) for volume in volumes]
+            return tuple(sorted(told, key=lambda mount: -len(mount[0])))
         return tuple((line.point, line.filesystem, line.source) for line in self._mount_lines)
 
     @cached_property
@@ -204,19 +206,21 @@ class LiveWorld:
         return ask_libraries(parts)
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
-        from ..schema import mining
+        from ..schema import checkouts
         from ..schema.tables import cached, completed
         from ..state import state_folder
 
         named = self._trainer_source
-        root = mining.find(trainer, near) if named is None else Path(os.path.abspath(os.path.join(self._cwd, named)))
+        root = (
+            checkouts.find(trainer, near) if named is None else Path(os.path.abspath(os.path.join(self._cwd, named)))
+        )
         if root is None:
             return None
-        if named is not None and mining.recognised(root) != trainer:
+        if named is not None and checkouts.recognised(root) != trainer:
             return Unknown(f"{named} is no checkout of {trainer}, whose config this is")
         try:
             return completed(cached(root, trainer, state_folder()))
-        except (mining.NoCheckout, OSError, RecursionError) as error:
+        except (checkouts.NoCheckout, OSError, RecursionError) as error:
             return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
     def source(self, root: str, path: str) -> bytes | None:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
+
+from ..model.schema import Kind
 
 MOST_TURNS = 400
+NOT_LITERAL = object()
+KINDS: Mapping[str, Kind] = {
+    "int": "int", "float": "float", "int_or_float": "float", "_int_or_float": "float", "bool": "bool", "str": "str",
+    "list": "list", "List": "list", "tuple": "list", "Tuple": "list", "dict": "dict", "Dict": "dict",
+}  # fmt: skip
 
 
 class NotLiteral(Exception):
@@ -25,44 +32,54 @@ def fold(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
         case ast.Dict(keys, values):
             return {fold(key, names): fold(value, names) for key, value in zip(keys, values, strict=True)}
         case ast.JoinedStr(parts):
-            return "".join(
-                str(fold(part.value, names)) if isinstance(part, ast.FormattedValue) else str(fold(part, names))
-                for part in parts
-            )
+            return "".join(str(fold(part, names)) for part in parts)
+        case ast.FormattedValue(value):
+            return fold(value, names)
         case ast.UnaryOp(ast.USub(), operand):
             value = fold(operand, names)
             if isinstance(value, int | float):
                 return -value
-        case ast.BinOp(left, ast.Add(), right):
-            one, other = fold(left, names), fold(right, names)
-            if type(one) is type(other):
-                return one + other
-        case ast.BinOp(left, ast.Mult(), right):
-            one, other = fold(left, names), fold(right, names)
-            if isinstance(one, int | float) and isinstance(other, int | float):
-                return one * other
+        case ast.BinOp(left, operator, right):
+            return _computed(fold(left, names), operator, fold(right, names))
         case ast.ListComp(element, [ast.comprehension(target, iterable, [], 0)]) | ast.GeneratorExp(
             element, [ast.comprehension(target, iterable, [], 0)]
         ):
             return [fold(element, inner) for inner in turns(target, iterable, names)]
         case ast.DictComp(key, value, [ast.comprehension(target, iterable, [], 0)]):
             return {fold(key, inner): fold(value, inner) for inner in turns(target, iterable, names)}
-        case ast.Call(ast.Name("range"), [*arguments], []) if arguments:
-            return list(range(*(fold(argument, names) for argument in arguments))[:MOST_TURNS])
-        case ast.Call(ast.Name("list" | "tuple" | "sorted" | "set" | "frozenset"), [argument], []):
-            return list(fold(argument, names))
-        case ast.Call(ast.Attribute(owner, "keys"), [], []):
-            return list(fold(owner, names))
-        case ast.Call(ast.Attribute(owner, "lower"), [], []):
-            return str(fold(owner, names)).lower()
+        case ast.Call(function, arguments, []):
+            return _called(function, arguments, names)
+        case ast.Subscript(ast.Name("Literal"), index):
+            listed = fold(index, names)
+            return listed if isinstance(listed, list) else [listed]
         case ast.Subscript(owner, index):
-            held, at = fold(owner, names), fold(index, names)
             try:
-                return held[at]
+                return fold(owner, names)[fold(index, names)]
             except (LookupError, TypeError):
                 raise NotLiteral from None
         case _:
             pass
+    raise NotLiteral
+
+
+def _computed(left: Any, operator: ast.operator, right: Any) -> Any:
+    if isinstance(operator, ast.Add) and type(left) is type(right):
+        return left + right
+    if isinstance(operator, ast.Mult) and isinstance(left, int | float) and isinstance(right, int | float):
+        return left * right
+    raise NotLiteral
+
+
+def _called(function: ast.expr, arguments: list[ast.expr], names: Mapping[str, Any]) -> Any:
+    match function, [fold(argument, names) for argument in arguments]:
+        case ast.Name("range"), [_, *_] as limits:
+            return list(range(*limits)[:MOST_TURNS])
+        case ast.Name("list" | "tuple" | "sorted" | "set" | "frozenset"), [argument]:
+            return list(argument)
+        case ast.Attribute(owner, "keys"), []:
+            return list(fold(owner, names))
+        case ast.Attribute(owner, "lower"), []:
+            return str(fold(owner, names)).lower()
     raise NotLiteral
 
 
@@ -93,14 +110,23 @@ def folded(node: ast.AST | None, names: Mapping[str, Any], otherwise: Any = None
         return otherwise
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    """The texts in a folded value: those of a list, the keys of a dictionary, or the one that it is."""
+    return tuple(entry for entry in (value if isinstance(value, list | dict) else [value]) if isinstance(entry, str))
+
+
+def kind_of(value: Any) -> Kind:
+    return "" if value is None else cast(Kind, type(value).__name__)
+
+
 def constants(body: list[ast.stmt]) -> dict[str, Any]:
-    """The names that are bound to literals at the top of a module."""
+    """The names that are bound to literals in a body, types of the form `Literal["a", "b"]` as their values."""
     known: dict[str, Any] = {}
     for statement in body:
         match statement:
             case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, value) if value is not None:
-                made = folded(value, known, known)
-                if made is not known:
+                made = folded(value, known, NOT_LITERAL)
+                if made is not NOT_LITERAL:
                     known[name] = made
             case _:
                 pass

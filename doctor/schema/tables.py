@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,15 +12,13 @@ from typing import Any
 
 from ..model.record import replace
 from ..model.schema import Key, Schema, Section
+from ..state import keep
+from ..trainers import named
+from .checkouts import commit_of
 
 FORMAT = "zdoctor.schema/1"
-SHIPPED = {
-    "ai-toolkit": "ai_toolkit",
-    "SimpleTuner": "simpletuner",
-    "sd-scripts": "sd_scripts",
-    "musubi-tuner": "musubi",
-}
 KEPT = 16
+VERSION = 3  # of the miners: what an older one mined is mined again
 
 
 class Sections(Mapping[str, Section]):
@@ -113,10 +110,10 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
 
 def shipped(trainer: str) -> Schema | None:
     """The table of a trainer that came with zdoctor; None for a trainer that it has none of."""
-    name = SHIPPED.get(trainer)
-    if name is None:
+    known = named(trainer)
+    if known is None:
         return None
-    return from_json(json.loads((Path(__file__).parent / "tables" / f"{name}.json").read_bytes()))
+    return from_json(json.loads((Path(__file__).parent / "tables" / f"{known.table}.json").read_bytes()))
 
 
 def cached(root: Path, trainer: str, state: Path) -> Schema:
@@ -124,19 +121,20 @@ def cached(root: Path, trainer: str, state: Path) -> Schema:
 
     The note is kept in the state folder; where nothing can be written there, every call mines.
     """
-    from . import mining
-
-    commit = mining.commit_of(root)
-    name = hashlib.sha256(f"{root}\0{trainer}\0{mining.fingerprint()}".encode("utf-8", "surrogateescape")).hexdigest()
+    commit = commit_of(root)
+    name = hashlib.sha256(f"{root}\0{trainer}\0{VERSION}".encode("utf-8", "surrogateescape")).hexdigest()
     file = state / "schemas" / f"{name[:24]}.json"
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
-        noted = json.loads(zlib.decompress(file.read_bytes()))
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        noted = json.loads(file.read_bytes())
         if noted["commit"] == commit and _unchanged(root, noted["stamps"]):
             return from_json(noted["schema"], str(root))
-    schema, stamps = mining.mine(root, trainer)
-    note = {"commit": commit, "stamps": stamps, "schema": as_json(schema)}
-    with suppress(OSError, UnicodeError):
-        _keep(file, zlib.compress(json.dumps(note).encode("ascii"), 1))
+    from .mining import mine
+
+    schema, stamps = mine(root, trainer)
+    keep(file, json.dumps({"commit": commit, "stamps": stamps, "schema": as_json(schema)}).encode("ascii"))
+    with suppress(OSError):
+        for old in sorted(file.parent.glob("*.json"), key=lambda note: note.stat().st_mtime_ns)[:-KEPT]:
+            old.unlink(missing_ok=True)
     return schema
 
 
@@ -178,16 +176,3 @@ def _unchanged(root: Path, stamps: Mapping[str, Any]) -> bool:
         if found.st_mtime_ns != changed or (not path.endswith("/") and found.st_size != size):
             return False
     return True
-
-
-def _keep(file: Path, data: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = file.with_suffix(f".{os.urandom(4).hex()}.part")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
-    notes = sorted(file.parent.glob("*.json"), key=lambda note: note.stat().st_mtime_ns)
-    for old in notes[:-KEPT]:
-        old.unlink(missing_ok=True)

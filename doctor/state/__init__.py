@@ -31,7 +31,7 @@ def recall() -> str | None:
 
 
 def remember(config: str) -> None:
-    """Note the config for the working directory. Where the state folder cannot be written, nothing is noted."""
+    """Note the config for the working directory."""
     folder = state_folder()
     known = _read(folder)
     key = str(Path.cwd())
@@ -40,11 +40,16 @@ def remember(config: str) -> None:
     known.pop(key, None)
     known[key] = config
     kept = dict(list(known.items())[-REMEMBERED:])
-    temporary = folder / f"configs-{os.urandom(4).hex()}.part"
+    keep(folder / "configs.json", json.dumps(kept, indent=1).encode("ascii"))
+
+
+def keep(file: Path, data: bytes) -> None:
+    """Write a note, whole or not at all. Where the state folder cannot be written, nothing is noted."""
+    temporary = file.with_name(f"{file.stem}-{os.urandom(4).hex()}.part")
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary.write_text(json.dumps(kept, indent=1), encoding="ascii")
-        temporary.replace(folder / "configs.json")
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary.write_bytes(data)
+        temporary.replace(file)
     except OSError:
         with suppress(OSError):
             temporary.unlink()

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..model.record import dataclass
+from . import keep
 
 SCHEMA = "zdoctor.receipts/1"
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: a write this close to the reading may not show
@@ -95,13 +96,7 @@ class Receipts:
         """Rewrite the file with the newest half."""
         self._known = dict(list(self._known.items())[-MOST // 2 :])
         rows = [_line(key, kind, digest, at) for (key, kind), (digest, at) in self._known.items()]
-        temporary = self.file.with_name(f"receipts-{os.urandom(4).hex()}.part")
-        try:
-            temporary.write_text(json.dumps({"schema": SCHEMA}) + "\n" + "".join(rows), encoding="ascii")
-            temporary.replace(self.file)
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink()
+        keep(self.file, (json.dumps({"schema": SCHEMA}) + "\n" + "".join(rows)).encode("ascii"))
 
 
 def _settled(key: Key, at: int) -> bool:

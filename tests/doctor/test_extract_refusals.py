@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply
-from zdoctor.doctor.apply.extraction import beyond_the_limit, windows_name
-from zdoctor.doctor.apply.part import files_of, part_of
+from zdoctor.doctor.apply.actions.part import files_of, part_of
+from zdoctor.doctor.apply.steps.extract_files import beyond_the_limit, windows_name
 from zdoctor.doctor.model import CopyItem, ExtractFiles
 
 from .trees import plan, snapshot

@@ -14,7 +14,7 @@ import pytest
 
 from zdoctor.doctor import console
 from zdoctor.doctor.apply import Applied, ApplyError, Busy, apply, diff, history, recover, undo
-from zdoctor.doctor.apply.part import files_of, finished, held, part_of
+from zdoctor.doctor.apply.actions.part import files_of, finished, held, part_of
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import CopyItem, ExtractFiles
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, Cache, download
@@ -64,11 +64,11 @@ def interrupt() -> None:
 def cut_short(home: Path, wanted: ExtractFiles, at: str = NAMES[2]) -> Path:
     with pytest.raises(KeyboardInterrupt):
         extract(home, wanted, stop_in(at, interrupt))
-    return part_of(Path(wanted.target))
+    return part_of(Path(wanted.path))
 
 
 def require_extracted(wanted: ExtractFiles) -> None:
-    target = Path(wanted.target)
+    target = Path(wanted.path)
     found = {p.relative_to(target).as_posix(): p.read_bytes() for p in target.rglob("*") if p.is_file()}
     assert found == {item.name: Path(item.source).read_bytes() for item in wanted.items}
     assert not part_of(target).exists()
@@ -79,7 +79,7 @@ def test_the_next_run_goes_on(home: Path, published: bool) -> None:
     before, wanted = snapshot(home), step(home, published=published)
     with pytest.raises(KeyboardInterrupt, match=r"2 finished files, 8\.39 MB, are kept in .*m\.zdoctor-part: "):
         extract(home, wanted, stop_in(NAMES[2], interrupt))
-    part = part_of(Path(wanted.target))
+    part = part_of(Path(wanted.path))
     assert sorted(finished(part)) == list(NAMES[:2])
     assert sorted(p.name for p in files_of(part).rglob("*")) == ["a.safetensors", "b.safetensors", "vae"]
     assert [entry.state for entry in history(home.parent / "state")] == ["cut short"]
@@ -102,10 +102,10 @@ def test_after_a_kill_the_next_run_goes_on(home: Path) -> None:
             extract(home, wanted, stop_in(at, lambda: os.kill(os.getpid(), signal.SIGKILL)))
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-        assert (files_of(part_of(Path(wanted.target))) / at).exists()
+        assert (files_of(part_of(Path(wanted.path))) / at).exists()
     lines = recover(state)
     assert "2 finished files" in lines[-1] and len(lines) == 2
-    assert not (files_of(part_of(Path(wanted.target))) / NAMES[2]).exists()
+    assert not (files_of(part_of(Path(wanted.path))) / NAMES[2]).exists()
     assert extract(home, wanted).adopted == 2 * SIZE + (1 << 21)
     require_extracted(wanted)
 
@@ -172,7 +172,7 @@ def test_a_torn_manifest(home: Path, tail: bytes) -> None:
 
 def test_what_a_power_cut_leaves_of_the_manifest_is_ours(home: Path) -> None:
     wanted = step(home)
-    part = part_of(Path(wanted.target))
+    part = part_of(Path(wanted.path))
     part.mkdir(parents=True)
     (part / "lock").touch()
     (part / "manifest.jsonl").touch()
@@ -183,7 +183,7 @@ def test_what_a_power_cut_leaves_of_the_manifest_is_ours(home: Path) -> None:
 @pytest.mark.parametrize("name", ["notes.txt", "manifest.jsonl", "files/a.safetensors"])
 def test_a_folder_that_no_extraction_made_is_left_alone(home: Path, name: str) -> None:
     wanted = step(home)
-    part = part_of(Path(wanted.target))
+    part = part_of(Path(wanted.path))
     (part / name).parent.mkdir(parents=True)
     (part / name).write_text("mine")
     before = snapshot(home)
@@ -234,12 +234,12 @@ def test_copies_are_not_begun_with_hard_links(home: Path) -> None:
         extract(home, wanted, stop_in("c.safetensors", interrupt))
     done = extract(home, step(home))
     assert done.adopted == 0
-    assert not any((Path(wanted.target) / name).samefile(home / Path(name).name) for name in NAMES)
+    assert not any((Path(wanted.path) / name).samefile(home / Path(name).name) for name in NAMES)
     undo(state=home.parent / "state")
     with pytest.raises(KeyboardInterrupt):
         extract(home, wanted, stop_in("c.safetensors", interrupt))
     assert extract(home, wanted).adopted == 2 * SIZE + (1 << 21)
-    assert all((Path(wanted.target) / name).samefile(home / Path(name).name) for name in NAMES)
+    assert all((Path(wanted.path) / name).samefile(home / Path(name).name) for name in NAMES)
 
 
 def test_what_is_finished_needs_no_more_room(home: Path) -> None:
@@ -250,7 +250,7 @@ def test_what_is_finished_needs_no_more_room(home: Path) -> None:
     (home / "huge").touch()
     os.truncate(home / "huge", room)
     with pytest.raises(ApplyError, match="are needed"):
-        extract(home, ExtractFiles(wanted.target, (*wanted.items, *huge)))
+        extract(home, ExtractFiles(wanted.path, (*wanted.items, *huge)))
     assert sorted(finished(part)) == list(NAMES[:2])
 
 

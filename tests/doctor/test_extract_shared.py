@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply
-from zdoctor.doctor.apply.part import part_of
+from zdoctor.doctor.apply.actions.part import part_of
 from zdoctor.doctor.model import CopyItem, ExtractFiles
 
 from .trees import plan

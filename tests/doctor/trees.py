@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from zdoctor.doctor.apply.part import made_folders
+from zdoctor.doctor.apply.actions.part import made_folders
 from zdoctor.doctor.model import Fix, Plan, Step
 
 Tree = dict[str, tuple[object, ...]]

@@ -175,7 +175,7 @@ def test_a_repair_that_failed_is_gone_on_with(
 ) -> None:
     """Its own left-over counts at once; it waits for nobody."""
     monkeypatch.setenv("HF_ENDPOINT", server.url)
-    monkeypatch.setattr("zdoctor.doctor.apply.fetch.WORTH", 1000)
+    monkeypatch.setattr("zdoctor.doctor.apply.steps.fetch_file.WORTH", 1000)
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
     monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
     cache = caches["plain"].copy(tmp_path / "hub")

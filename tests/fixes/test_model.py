@@ -85,7 +85,7 @@ def carried_out(fix: Fix) -> str:
     for step in fix.steps:
         if isinstance(step, ExtractFiles):
             for item in step.items:
-                target = Path(step.target) / item.name
+                target = Path(step.path) / item.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(item.source, target)
                 assert target.stat().st_size == item.size
@@ -133,7 +133,7 @@ def test_a_damaged_copy_of_one_cached_repository_is_replaced_safely(tmp_path: Pa
     assert (fix.safety, fix.training_effect, fix.order) == ("safe", "none", 1)
     extract, setting = fix.steps
     assert isinstance(extract, ExtractFiles) and isinstance(setting, SetValue)
-    assert extract.target == str(tmp_path / "models" / "Z-Tiny")
+    assert extract.path == str(tmp_path / "models" / "Z-Tiny")
     assert setting.pointer == run.pointer("base_model")
     assert all(item.digest for item in extract.items)
     assert "README.md" not in {item.name for item in extract.items}
@@ -266,4 +266,4 @@ def test_windows_paths_are_written_with_forward_slashes() -> None:
     (fix,) = extract_from_the_cache(Finding("", rule="DSK001"), run, on_the_hub(run), Hub((), (repo,)), place)
     extract, setting = fix.steps
     assert isinstance(extract, ExtractFiles) and isinstance(setting, SetValue)
-    assert (extract.target, setting.value) == ("D:\\data\\models\\Z-Tiny", "D:/data/models/Z-Tiny")
+    assert (extract.path, setting.value) == ("D:\\data\\models\\Z-Tiny", "D:/data/models/Z-Tiny")

@@ -35,7 +35,7 @@ def test_a_copy_for_flux_is_whole_whatever_the_extras_say(tmp_path: Path) -> Non
     copy, use = fix.steps
     assert isinstance(copy, ExtractFiles) and isinstance(use, SetValue)
     for item in copy.items:
-        target = Path(copy.target) / item.name
+        target = Path(copy.path) / item.name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(Path(item.source).read_bytes())
     load_flux(Path(use.value))

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any
 
 from ...model.record import replace
 from ...model.schema import Key, Schema
-from ...schema.fold import constants, folded
+from ...schema.fold import constants, folded, texts
 from ...schema.reads import Reads, Sections
 from ...schema.sources import Sources
 
 REPOSITORY = "https://github.com/ostris/ai-toolkit"
-MARKER = "toolkit/config_modules.py"
 TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")
 _EXTENSIONS = ("extensions_built_in", "extensions")
 _QUANTO = ("qint2", "qint4", "qint8", "qfloat8", "qfloat8_e4m3fn", "qfloat8_e4m3fnuz", "qfloat8_e5m2")
@@ -30,15 +27,16 @@ _COMPARED = (
     ("train/loss_type", "extensions_built_in/sd_trainer/SDTrainer.py", "", "loss_type"),
     ("train/noise_scheduler", "toolkit/sampler.py", "get_sampler", "sampler"),
     ("sample/sampler", "toolkit/sampler.py", "get_sampler", "sampler"),
-    ("model/arch", MARKER, "", "arch"),
+    ("model/arch", "toolkit/config_modules.py", "", "arch"),
 )
-_KEPT = re.compile(rb"get_conf|kwargs|config\.get\(|config\[|_type\b|_style\b|\buid\b|\barch\b")
 _SAME = {"save/dtype": "train/dtype", "model/qtype_te": "model/qtype"}
+_UID = re.compile(rb"^\s+uid\b.*=", re.M)
+# a class's `arch = "…"`, in files of thousands of lines beside it
+_ARCH = re.compile(rb"""^(?:async )?(class|def)\b|^    arch\b[^=\n]*=\s*(["'])([^"'\n]+)\2""", re.M)
 
 
 def mine(sources: Sources) -> Schema:
     """The schema of an ai-toolkit checkout. What does not parse is left out and named."""
-    sources.keep = _KEPT
     reads = Reads(sources)
     processes = dict(_extensions(sources))
     base: Sections = {}
@@ -48,8 +46,11 @@ def mine(sources: Sources) -> Schema:
     if not base.get(""):  # the file of the trainer itself does not parse; most is asked by what it is made of
         reads.process("jobs/process/BaseSDTrainProcess.py", "BaseSDTrainProcess", base)
     sections: Sections = {path: keys for path, keys in base.items() if keys}
-    for uid, (file, name) in {**processes, **_jobs(sources)}.items():
-        if uid in TRAINERS or not _trains(sources, file):
+    jobs = sources.constants("jobs/TrainJob.py").get(
+        "process_dict", {}
+    )  # the types of `job: train`, by their classes
+    for uid, (file, name) in {**processes, **{u: (f"jobs/process/{n}.py", n) for u, n in jobs.items()}}.items():
+        if uid in TRAINERS or b"SDTrain" not in sources.text(file):  # what is no trainer asks for other sections
             continue
         own: Sections = {}
         reads.process(file, name, own)
@@ -58,161 +59,87 @@ def mine(sources: Sources) -> Schema:
     if "" in sections:
         sections[""].setdefault("type", Key("str", choices=tuple(sorted(processes))))
         sections[""].setdefault("device", Key("str"))  # of the job; written in every example, and harmless
-    sections |= {f"{uid}:": sections[""] for uid in TRAINERS if uid in processes and "" in sections}
+        sections |= {f"{uid}:": sections[""] for uid in TRAINERS if uid in processes}
     for path, choices in _choices(sources).items():
         section, _, name = path.rpartition("/")
         if name in sections.get(section, {}):
             key = sections[section][name]
-            stated = {*choices, *key.choices, *([key.default] if isinstance(key.default, str) else [])}
+            stated = {*choices, *key.choices, *texts(key.default)}
             sections[section][name] = replace(key, kind="str", choices=tuple(sorted(stated)))
-    return Schema(
-        trainer="ai-toolkit",
-        repository=REPOSITORY,
-        commit="",
-        sections=sections,
-        processes=tuple(sorted(processes)),
-        unparsed=sources.unparsed,
-    )
+    return Schema("ai-toolkit", REPOSITORY, "", sections, tuple(sorted(processes)), unparsed=sources.unparsed)
 
 
 def _extensions(sources: Sources) -> Iterator[tuple[str, tuple[str, str]]]:
     """uid -> (file, name) of the process class of every extension."""
-    for folder in _EXTENSIONS:
-        for file in sources.files(folder):
-            if b"uid" not in (text := sources.text(file) or b"") or not re.search(rb"^\s+uid\b.*=", text, re.M):
-                continue
-            tree = sources.tree(file)
-            uids: dict[str, tuple[str, str]] = {}
-            for definition in tree.body if tree is not None else ():
-                if isinstance(definition, ast.ClassDef):
-                    inherited = next(
-                        (uids[b.id] for b in definition.bases if isinstance(b, ast.Name) and b.id in uids), None
-                    )
-                    process = _process(sources, file, definition) or inherited
-                    uid = _assigned(definition, "uid")
-                    if process is not None and isinstance(uid, str):
-                        uids[definition.name] = process
-                        yield uid, process
+    for file in (file for folder in _EXTENSIONS for file in sources.files(folder)):
+        processes: dict[str, tuple[str, str]] = {}
+        for definition in sources.body(file) if _UID.search(sources.text(file)) else ():
+            if isinstance(definition, ast.ClassDef):
+                inherited = (
+                    processes[b.id] for b in definition.bases if isinstance(b, ast.Name) and b.id in processes
+                )
+                process = _process(sources, file, definition) or next(inherited, None)
+                uid = constants(definition.body).get("uid")
+                if process is not None and isinstance(uid, str):
+                    processes[definition.name] = process
+                    yield uid, process
 
 
 def _process(sources: Sources, file: str, definition: ast.ClassDef) -> tuple[str, str] | None:
     """The class that get_process returns: (file that knows it, name)."""
     for function in definition.body:
-        if isinstance(function, ast.FunctionDef) and function.name == "get_process":
-            returned = [
-                n.value.id for n in function.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)
-            ]
-            for name in returned:
-                for node in function.body:
-                    if isinstance(node, ast.ImportFrom) and any(name == (a.asname or a.name) for a in node.names):
-                        return next(
-                            ((at, name) for at in sources.modules(file, node, name) if sources.text(at)), None
-                        )
-                return file, name
-    return None
-
-
-def _jobs(sources: Sources) -> dict[str, tuple[str, str]]:
-    """The process types of `job: train`, by the dictionary that names their classes."""
-    named: dict[str, str] = {}
-    for statement in sources.statements("jobs/TrainJob.py", rb"process_dict\b"):
-        named = constants([statement]).get("process_dict", {})
-    return {uid: (f"jobs/process/{name}.py", name) for uid, name in named.items()}
-
-
-def _trains(sources: Sources, file: str) -> bool:
-    """Whether a process may be a trainer, which asks for the same sections; the others are not looked into."""
-    return b"SDTrain" in (sources.text(file) or b"")
-
-
-def _assigned(definition: ast.ClassDef, name: str) -> Any:
-    for statement in definition.body:
-        match statement:
-            case ast.Assign([ast.Name(target)], value) | ast.AnnAssign(ast.Name(target), _, value) if target == name:
-                return folded(value, {})
+        match function:
+            case ast.FunctionDef("get_process", body=[*body, ast.Return(ast.Name(name))]):
+                imported = [at for node in body for _, at in sources.imported(file, node, name)]
+                found = next((at for at in imported if sources.text(at)), None if imported else file)
+                return (found, name) if found is not None else None
             case _:
                 pass
     return None
 
 
 def _choices(sources: Sources) -> Mapping[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {"model/qtype": set(_qtypes(sources))}
     for path, file, function, name in _COMPARED:
-        found.setdefault(path, set()).update(_compared(sources, file, function, name))
-    found["model/arch"] |= set(_architectures(sources))
-    found["model/qtype"] = set(_qtypes(sources))
-    for path, other in _SAME.items():
-        found[path] = found[other]
+        for node in sources.body(file):
+            if not function or (isinstance(node, ast.FunctionDef) and node.name == function):
+                found.setdefault(path, set()).update(_compared(node, name))
+    found.setdefault("model/arch", set()).update(_architectures(sources))
+    found |= {path: found.get(other, set()) for path, other in _SAME.items()}
     return {path: values for path, values in found.items() if values}
 
 
-def _compared(sources: Sources, file: str, function: str, name: str) -> Iterator[str]:
+def _compared(node: ast.AST, name: str) -> Iterator[str]:
     """The texts that a variable or attribute of this name is compared with."""
-    lines = (sources.text(file) or b"").split(b"\n")
-    asked = re.compile(rb"\b" + name.encode() + rb"\s*(?:==|in\b)")
-    if function:
-        body = list(sources.statements(file, rb"def " + function.encode() + rb"\("))
-    else:
-        tree = sources.tree(file)
-        body = tree.body if tree is not None else []
-    for node in _functions(body):
-        if not function and not any(map(asked.search, lines[node.lineno - 1 : node.end_lineno])):
-            continue
-        for inner in ast.walk(node):
-            match inner:
-                case ast.Compare(ast.Name(one) | ast.Attribute(_, one), [ast.Eq() | ast.In()], [other]) if (
-                    one == name
-                ):
-                    values = folded(other, {}, ())
-                    yield from (v for v in (values if isinstance(values, list) else [values]) if isinstance(v, str))
-                case ast.Call(ast.Attribute(ast.Name(one), "startswith"), [ast.Constant(str() as start)]) if (
-                    one == name
-                ):
-                    if start.isalnum():
-                        yield start
-                case _:
-                    pass
-
-
-def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef):
-            yield node
-        elif isinstance(node, ast.ClassDef):
-            yield from _functions(node.body)
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Compare(ast.Name(one) | ast.Attribute(_, one), [ast.Eq() | ast.In()], [other]) if one == name:
+                yield from texts(folded(other, {}))
+            case ast.Call(ast.Attribute(ast.Name(one), "startswith"), [ast.Constant(str() as start)]) if one == name:
+                if start.isalnum():
+                    yield start
+            case _:
+                pass
 
 
 def _architectures(sources: Sources) -> Iterator[str]:
-    """Every `arch = "…"` in the body of a class. A file holds thousands of lines beside it: they are not parsed."""
-    for folder in (*_EXTENSIONS, "toolkit/models"):
-        for file in sources.files(folder):
-            text = sources.text(file) or b""
-            for found in (
-                () if b"\n    arch" not in text else re.finditer(rb"^    (arch\b[^=\n]*=[^=\n]+)$", text, re.M)
-            ):
-                opening = re.compile(rb"^(?:async )?(class|def)\b", re.M).findall(text, 0, found.start())
-                if opening and opening[-1] == b"class":
-                    with suppress(SyntaxError, ValueError):
-                        match ast.parse(found.group(1)).body:
-                            case [
-                                ast.Assign(_, ast.Constant(str() as arch))
-                                | ast.AnnAssign(_, _, ast.Constant(str() as arch))
-                            ]:
-                                yield arch
+    for file in (file for folder in (*_EXTENSIONS, "toolkit/models") for file in sources.files(folder)):
+        inside = b""
+        for found in _ARCH.finditer(sources.text(file)):
+            inside = found.group(1) or inside
+            if found.group(3) and inside == b"class":
+                yield found.group(3).decode("utf-8", "replace")
 
 
 def _qtypes(sources: Sources) -> Iterator[str]:
-    if sources.text("toolkit/util/quantize.py") is None:
+    if not sources.text("toolkit/util/quantize.py"):
         return
     yield from _QUANTO
     for file in sources.files("toolkit/util"):
-        for statement in sources.statements(file, rb"\w+(?:_QTYPES|_qtypes)\b"):
+        for statement in sources.body(file):
             match statement:
-                case ast.Assign(_, ast.Dict(keys, _)):
-                    yield from (
-                        key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
-                    )
-                case ast.Assign(_, value):
-                    yield from (entry for entry in folded(value, {}, ()) if isinstance(entry, str))
+                case ast.Assign([ast.Name(name)], value) if name.endswith(("_QTYPES", "_qtypes")):
+                    for listed in value.keys if isinstance(value, ast.Dict) else [value]:
+                        yield from texts(folded(listed, {}))
                 case _:
                     pass

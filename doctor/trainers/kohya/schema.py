@@ -1,61 +1,89 @@
-"""sd-scripts and musubi-tuner: scripts with a parser each, and a dataset file."""
+"""sd-scripts and musubi-tuner: scripts with a parser each, and a dataset file that voluptuous looks at."""
 
 from __future__ import annotations
 
-from ...model.schema import Key, Schema
-from ...schema.arguments import Options
-from ...schema.sources import Sources
-from ..simpletuner import dataset_schema as datasets
+import ast
+import re
+from collections.abc import Mapping
 
-SD_MARKER = "library/train_util.py"
-MUSUBI_MARKER = "src/musubi_tuner/dataset/config_utils.py"
-_MUSUBI = "src/musubi_tuner"
+from ...model.schema import Key, Kind, Schema
+from ...schema.arguments import Options
+from ...schema.fold import KINDS
+from ...schema.sources import Sources
 
 
 def mine_sd_scripts(sources: Sources) -> Schema:
     """Section "" holds the options of every training script, "flux_train_network:" those of one."""
-    options = Options(sources)
-    sections: dict[str, dict[str, Key]] = {}
-    for file in sources.files("", deep=False):
-        if "train" in file or "tune" in file:
-            sections[f"{file.removesuffix('.py')}:"] = options.of(file, "setup_parser") or {}
-    found = datasets.groups(sources, "library/config_util.py")
-    subset = datasets.joined(found, "SUBSET")
-    shared = {**datasets.joined(found, "DATASET_ASCENDABLE"), **datasets.joined(found, "SUBSET_ASCENDABLE")}
+    sections = _scripts(sources, "", ("train", "tune"), re.compile("setup_parser"))
+    known = _dataset_keys(sources, "library/config_util.py")
+    shared = {**_joined(known, "DATASET_ASCENDABLE"), **_joined(known, "SUBSET_ASCENDABLE")}
     sections["general"] = shared
     sections["datasets/*"] = {**shared, "subsets": Key("list")}
-    sections["datasets/*/subsets/*"] = subset
+    sections["datasets/*/subsets/*"] = _joined(known, "SUBSET")
     return _schema("sd-scripts", "https://github.com/kohya-ss/sd-scripts", sections, sources)
 
 
 def mine_musubi(sources: Sources) -> Schema:
     """Section "" holds the options of every training script, "zimage_train_network:" those of one."""
-    options = Options(sources)
-    sections: dict[str, dict[str, Key]] = {}
-    for file in sources.files(_MUSUBI, deep=False):
-        if "train" in file:
-            own = [
-                getattr(node, "name", "") for node in sources.statements(file, rb"def (?:main|\w*setup_parser\w*)\(")
-            ]
-            made = [options.of(file, function) or {} for function in own]
-            sections[f"{file.rpartition('/')[2].removesuffix('.py')}:"] = {
-                k: v for keys in made for k, v in keys.items()
-            }
-    found = datasets.groups(sources, MUSUBI_MARKER)
-    sections["general"] = datasets.joined(found, "DATASET_ASCENDABLE")
-    sections["datasets/*"] = datasets.joined(found, "DATASET")
+    sections = _scripts(sources, "src/musubi_tuner", ("train",), re.compile(r"main|\w*setup_parser\w*"))
+    known = _dataset_keys(sources, "src/musubi_tuner/dataset/config_utils.py")
+    sections["general"] = _joined(known, "DATASET_ASCENDABLE")
+    sections["datasets/*"] = _joined(known, "DATASET")
     return _schema("musubi-tuner", "https://github.com/kohya-ss/musubi-tuner", sections, sources)
+
+
+def _scripts(
+    sources: Sources, folder: str, words: tuple[str, ...], functions: re.Pattern[str]
+) -> dict[str, dict[str, Key]]:
+    """The options of every script with such a word in its name, as its functions that make a parser declare them."""
+    options = Options(sources)
+    found: dict[str, dict[str, Key]] = {}
+    for file in sources.files(folder, deep=False):
+        if any(word in file for word in words):
+            made = found[f"{file.rpartition('/')[2].removesuffix('.py')}:"] = {}
+            for node in sources.body(file):
+                if isinstance(node, ast.FunctionDef) and functions.fullmatch(node.name):
+                    made |= options.of(file, node.name)
+    return found
 
 
 def _schema(trainer: str, repository: str, scripts: dict[str, dict[str, Key]], sources: Sources) -> Schema:
     """With what all scripts take alike written once: section "" is the union, a script's own holds what it adds."""
     names = [name for name, keys in scripts.items() if name.endswith(":") and keys]
     union = {key: made for name in names for key, made in scripts[name].items()}
-    return Schema(
-        trainer=trainer,
-        repository=repository,
-        commit="",
-        sections={"": union, **{name: keys for name, keys in scripts.items() if keys}},
-        processes=tuple(sorted(name.rstrip(":") for name in names)),
-        unparsed=sources.unparsed,
-    )
+    sections = {"": union, **{name: keys for name, keys in scripts.items() if keys}}
+    processes = tuple(sorted(name.rstrip(":") for name in names))
+    return Schema(trainer, repository, "", sections, processes, unparsed=sources.unparsed)
+
+
+def _dataset_keys(sources: Sources, file: str) -> dict[str, dict[str, Key]]:
+    """The dictionaries of a ConfigSanitizer (`DATASET_ASCENDABLE_SCHEMA`), which say what a dataset file may hold."""
+    found: dict[str, dict[str, Key]] = {}
+    sanitizer = sources.defined(file, "ConfigSanitizer")
+    for statement in sanitizer[1].body if sanitizer is not None else ():
+        match statement:
+            case ast.Assign([ast.Name(name)], ast.Dict(keys, values)) if name.endswith("_SCHEMA"):
+                known = found[name] = {}
+                for key, value in zip(keys, values, strict=True):
+                    match key:
+                        case ast.Constant(str() as spelt) | ast.Call(_, [ast.Constant(str() as spelt), *_]):
+                            known[spelt] = Key(_kind(value))  # Required("image_dir"): str
+                        case _:
+                            pass
+            case _:
+                pass
+    return found
+
+
+def _kind(value: ast.expr) -> Kind:
+    match value:
+        case ast.Name(name) | ast.Call(ast.Name("Any"), [ast.Name("float" as name), *_]):
+            return KINDS.get(name, "")
+        case ast.List():
+            return "list"
+    return ""
+
+
+def _joined(known: Mapping[str, Mapping[str, Key]], word: str) -> dict[str, Key]:
+    """The keys of every dictionary whose name holds the word."""
+    return {key: made for name, keys in known.items() if word in name for key, made in keys.items()}

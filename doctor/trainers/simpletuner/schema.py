@@ -6,14 +6,16 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ...model.schema import Key, Kind, Schema
 from ...schema.arguments import Options
-from ...schema.fold import NotLiteral, constants, folded, turns
+from ...schema.fold import NOT_LITERAL, NotLiteral, folded, turns
 from ...schema.sources import Sources
 
-MARKER = "simpletuner/helpers/configuration/cmd_args.py"
+REPOSITORY = "https://github.com/bghira/SimpleTuner"
+_LEVELS = "quantised_precision_levels"
 _FIELDS = (
     "simpletuner/simpletuner_sdk/server/services/field_registry/sections",
     "simpletuner/helpers/models/field_registry",
@@ -37,64 +39,55 @@ _ASKED = re.compile(rb"""(?:(?:\.get|\.pop)\(\s*|\[)["']([a-z]\w+)["']|["']([a-z
 
 def mine(sources: Sources) -> Schema:
     """Section "" holds the options, "datasets/*" the keys of an entry of the data backend file."""
-    shared: dict[str, Any] = {}
-    for statement in sources.statements("simpletuner/helpers/training/__init__.py", rb"quantised_precision_levels\b"):
-        shared = constants([statement])
     options: dict[str, Key] = {}
-    for folder in _FIELDS:
-        for file in sources.files(folder):
-            tree = sources.tree(file)
-            for node in tree.body if tree is not None else ():
-                if isinstance(node, ast.FunctionDef):
-                    for name, key in _Fields({**shared}).of(node.body):
-                        options.setdefault(name, key)
+    levels = sources.constants("simpletuner/helpers/training/__init__.py").get(_LEVELS)
+    for file in (file for folder in _FIELDS for file in sources.files(folder)):
+        for node in sources.body(file):
+            if isinstance(node, ast.FunctionDef):
+                for name, key in _Fields({_LEVELS: levels} if levels else {}).of(node.body):
+                    options.setdefault(name, key)
     if not options:  # before the registry the parser was written out
-        options = dict(Options(sources).of(MARKER, "get_argument_parser") or {})
+        options = dict(Options(sources).of("simpletuner/helpers/configuration/cmd_args.py", "get_argument_parser"))
     families = tuple(_families(sources))
     if "model_family" in options and families:
         options["model_family"] = Key("str", None, False, families, strict=True)
     asked = {
         (one or other).decode()
         for file in (*(file for folder in _DATASETS for file in sources.files(folder)), *_MORE)
-        for one, other in _ASKED.findall(sources.text(file) or b"")
+        for one, other in _ASKED.findall(sources.text(file))
     }
-    return Schema(
-        trainer="SimpleTuner",
-        repository="https://github.com/bghira/SimpleTuner",
-        commit="",
-        sections={"": options, "datasets/*": {name: Key() for name in sorted(asked)}},
-        renamed=dict(_legacy(sources)),
-        unparsed=sources.unparsed,
-    )
+    sections = {"": options, "datasets/*": {name: Key() for name in sorted(asked)}}
+    renamed = dict(_legacy(sources))
+    return Schema("SimpleTuner", REPOSITORY, "", sections, renamed=renamed, unparsed=sources.unparsed)
 
 
 def _families(sources: Sources) -> Iterator[str]:
-    try:
+    with suppress(ValueError):
         held = json.loads(sources.text("simpletuner/helpers/models/model_metadata.json") or b"{}")
-    except ValueError:
-        return
-    yield from (name for name in held if isinstance(name, str))
+        yield from (name for name in held if isinstance(name, str))
 
 
 def _legacy(sources: Sources) -> Iterator[tuple[str, str]]:
     """Old name -> the name in use, "" where the old one is taken and dropped."""
-    tree = sources.tree("simpletuner/helpers/configuration/cli_utils.py")
-    for node in tree.body if tree is not None else ():
+    for node in sources.body("simpletuner/helpers/configuration/cli_utils.py"):
         for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
             match decorator:
                 case ast.Call(ast.Name("_legacy_handler"), [ast.Constant(str() as old)]):
-                    new = ""
-                    for call in ast.walk(node):
-                        match call:
-                            case ast.Call(
-                                ast.Name("_ensure_prefixed" | "_format_key_value"), [ast.Constant(str() as to), *_]
-                            ):
-                                new = to
-                            case _:
-                                pass
-                    yield old, new
+                    yield old, _first_text(node, ("_ensure_prefixed", "_format_key_value"))
                 case _:
                     pass
+
+
+def _first_text(function: ast.AST, called: tuple[str, ...]) -> str:
+    """The text that the last call of one of these functions is given first, "" where there is none."""
+    found = ""
+    for call in ast.walk(function):
+        match call:
+            case ast.Call(ast.Name(name), [ast.Constant(str() as text), *_]) if name in called:
+                found = text
+            case _:
+                pass
+    return found
 
 
 class _Fields:
@@ -109,9 +102,8 @@ class _Fields:
             match statement:
                 case ast.Assign([ast.Name(name)], value):
                     self.expressions[name] = value
-                    missing = object()
-                    made = folded(value, self.names, missing)
-                    if made is not missing:
+                    made = folded(value, self.names, NOT_LITERAL)
+                    if made is not NOT_LITERAL:
                         self.names[name] = made
                     yield from self._record(value)
                 case ast.Expr(ast.Call(_, [first, *_])):
@@ -162,25 +154,19 @@ class _Fields:
 
     def _choices(self, node: ast.expr | None) -> Iterator[Any]:
         """The values of a list of choices; their labels may be anything."""
+        listed: list[tuple[ast.expr, Mapping[str, Any]]] = []
         match node:
             case ast.Name(name) if name in self.expressions:
                 yield from self._choices(self.expressions[name])
             case ast.List(entries):
-                for entry in entries:
-                    yield from self._value(entry, self.names)
+                listed = [(entry, self.names) for entry in entries if not isinstance(entry, ast.Starred)]
             case ast.ListComp(element, [ast.comprehension(target, iterable, [], 0)]):
-                try:
-                    for names in turns(target, iterable, self.names):
-                        yield from self._value(element, names)
-                except NotLiteral:
-                    pass
+                with suppress(NotLiteral):
+                    listed = [(element, names) for names in turns(target, iterable, self.names)]
             case _:
                 pass
-
-    def _value(self, entry: ast.expr, names: Mapping[str, Any]) -> Iterator[Any]:
-        if isinstance(entry, ast.Dict):
-            for key, value in zip(entry.keys, entry.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == "value":
+        for entry, names in listed:
+            inside = zip(entry.keys, entry.values, strict=True) if isinstance(entry, ast.Dict) else [(None, entry)]
+            for key, value in inside:
+                if key is None or (isinstance(key, ast.Constant) and key.value == "value"):
                     yield folded(value, names)
-        elif not isinstance(entry, ast.Starred):
-            yield folded(entry, names)

@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zdoctor.doctor.apply import ApplyError, apply, fetch, history, recover, undo
+from zdoctor.doctor.apply import ApplyError, apply, history, recover, undo
+from zdoctor.doctor.apply.steps import fetch_file as fetch
 from zdoctor.doctor.model import (
     CopyItem,
     ExtractFiles,

@@ -184,7 +184,7 @@ def ours(blobs: Path) -> Path:
 @pytest.fixture
 def salvaged(monkeypatch: pytest.MonkeyPatch) -> None:
     """These files are small."""
-    monkeypatch.setattr("zdoctor.doctor.apply.fetch.WORTH", 1000)
+    monkeypatch.setattr("zdoctor.doctor.apply.steps.fetch_file.WORTH", 1000)
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
 
 

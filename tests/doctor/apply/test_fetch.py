@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply, describe, diff, undo
+from zdoctor.doctor.apply.precheck import precheck
 from zdoctor.doctor.model import FetchFile
 
 from ..trees import plan, snapshot
@@ -78,6 +79,14 @@ def step(
     home: Path, *, name: str = "vae/model.safetensors", digest: str = DIGEST, size: int = len(DATA)
 ) -> FetchFile:
     return FetchFile("o/n", COMMIT, name, str(home / "models--o--n" / "blobs" / "damaged"), size, digest)
+
+
+def test_a_download_takes_room_although_a_copy_would_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file system shares blocks, the damaged file in its place says nothing about what will be fetched."""
+    asked: list[int] = []
+    monkeypatch.setattr("zdoctor.doctor.apply.steps.needs.can_reflink", lambda source, folder: True)
+    monkeypatch.setattr("zdoctor.doctor.apply.steps.needs._require_room", lambda _, wanted, __: asked.append(wanted))
+    assert precheck([step(home)]).copied == len(DATA) and asked == [len(DATA)]
 
 
 def test_exactly_the_damaged_file_is_fetched_and_undone(home: Path, tmp_path: Path, hub: str) -> None:

@@ -30,7 +30,7 @@ def step(tmp_path: Path) -> PlaceCopy:
 
 def test_a_hard_link_takes_no_room(step: PlaceCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(tmp_path / "hub")
-    monkeypatch.setattr("zdoctor.doctor.apply.precheck._require_room", lambda _, wanted, __: full(wanted))
+    monkeypatch.setattr("zdoctor.doctor.apply.steps.needs._require_room", lambda _, wanted, __: full(wanted))
     done = apply(plan(step), state=tmp_path / "state")
     assert os.path.samefile(step.path, step.source) and done.copied == len(DATA)
     assert Path(step.source).stat().st_mode & 0o777 == 0o444  # also the mode of its only inode

@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.apply import ApplyError, Busy, UndoRefused, apply, history, recover, undo
-from zdoctor.doctor.apply.actions import sha
-from zdoctor.doctor.apply.journal import Journal, locked
+from zdoctor.doctor.apply.actions.edit import sha
+from zdoctor.doctor.apply.actions.journal import Journal, locked
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import (
     CopyItem,
@@ -310,9 +310,9 @@ def settled(home: Path, step: Step) -> Step:
     match step:
         case ExtractFiles():
             items = tuple(CopyItem(at(i.source), i.name, size(i.source)) for i in step.items)
-            return ExtractFiles(at(step.target), items)
+            return ExtractFiles(at(step.path), items)
         case MirrorFolder():
-            return MirrorFolder(at(step.source), at(step.target))
+            return MirrorFolder(at(step.source), at(step.path))
         case PlaceCopy():
             return PlaceCopy(at(step.path), at(step.source), size(step.source), None)
         case WriteText():

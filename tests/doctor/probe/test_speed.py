@@ -14,10 +14,9 @@ import pytest
 from zdoctor.checks.storage import slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
 from zdoctor.doctor.model.recipe import Recipe
-from zdoctor.doctor.probe.device import Device
+from zdoctor.doctor.probe.disk import Device
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.speed import readers, residency
-from zdoctor.doctor.probe.speed.verdict import speed_kind
+from zdoctor.doctor.probe.speed import speed_kind
 
 LIMIT = 3 << 20
 BLKIO = Path("/sys/fs/cgroup/blkio")
@@ -74,7 +73,7 @@ from zdoctor.checks.storage import place
 from zdoctor.doctor.model import Speed
 from zdoctor.doctor.probe import speed
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.speed.residency import held
+from zdoctor.doctor.probe.speed import held
 
 def told(path):
     answer = LiveWorld().speed([str(path)])
@@ -88,7 +87,7 @@ def drop(path):
 
 def resident(path):
     with open(path, "rb") as file:
-        return held(file.fileno(), 0, os.path.getsize(path), True)
+        return held(file.fileno(), 0, os.path.getsize(path))
 
 base = Path(sys.argv[1])
 """
@@ -118,7 +117,7 @@ def test_memory_is_called_memory(tmp_path: Path) -> None:
 
 
 def test_memory_never_passes_for_a_disk(tmp_path: Path) -> None:
-    """An overlay: cachestat sees nothing of its pages, mincore does."""
+    """An overlay, which is not read with O_DIRECT."""
     said = in_namespace(
         """
         for name in ("lower", "upper", "work", "merged"):
@@ -151,8 +150,7 @@ def test_a_cache_that_cannot_be_seen_is_not_measured(tmp_path: Path) -> None:
     """As with ZFS: after a read, the page cache still holds nothing."""
     (said,) = in_namespace(
         """
-        from zdoctor.doctor.probe.speed import residency
-        residency.held = lambda *range: 0
+        speed.held = lambda *range: 0
         speed.DIRECT = ()
         (base / "weights").write_bytes(os.urandom(8 << 20))
         told(base / "weights")
@@ -205,22 +203,7 @@ def test_holes_are_not_read(tmp_path: Path) -> None:
         file.write(os.urandom(8192))
         file.truncate(1 << 30)
     answer = LiveWorld().speed([str(tmp_path / "sparse")])
-    assert isinstance(answer, Unknown) and ("holes" in answer.reason or "in memory" in answer.reason)
-    with (tmp_path / "sparse").open("r+b") as file:
-        file.seek(700 << 20)
-        file.write(os.urandom(16 << 20))
-    os.sync()
-    handle = os.open(tmp_path / "sparse", os.O_RDONLY)
-    try:
-        assert 700 << 20 <= readers.stored(handle, 5 << 20, 4 << 20) < 716 << 20
-        with pytest.raises(readers.Hole):
-            readers.stored(handle, 720 << 20, 4096)
-    except AssertionError:
-        if readers.stored(handle, 5 << 20, 4 << 20) == 5 << 20:
-            pytest.skip("this file system tells of no holes")
-        raise
-    finally:
-        os.close(handle)
+    assert isinstance(answer, Unknown) and "holes" in answer.reason
 
 
 def test_an_image_that_is_read_through_memory_is_measured_itself(tmp_path: Path) -> None:
@@ -245,7 +228,6 @@ def test_direct_reads_of_btrfs_leave_their_pages_in_memory(tmp_path: Path) -> No
     """Why btrfs is not read with O_DIRECT: what was read once would be read from memory the next time."""
     said = in_namespace(
         """
-        from zdoctor.doctor.probe.speed import readers
         with (base / "image").open("wb") as file:
             file.truncate(512 << 20)
         (base / "point").mkdir()
@@ -256,8 +238,7 @@ def test_direct_reads_of_btrfs_leave_their_pages_in_memory(tmp_path: Path) -> No
         weights.write_bytes(os.urandom(16 << 20))
         drop(weights)
         buffer = memoryview(__import__("mmap").mmap(-1, 4 << 20))
-        with readers.direct(str(weights), buffer) as read:
-            read(0, 4 << 20)
+        speed.direct(str(weights), buffer, 0)
         print(resident(weights))
         told(weights)
         weights.read_bytes()
@@ -270,27 +251,6 @@ def test_direct_reads_of_btrfs_leave_their_pages_in_memory(tmp_path: Path) -> No
     assert "of what was not in memory" in cold and warm.startswith("the files are all in memory")
 
 
-def test_two_ways_to_ask_what_lies_in_memory_agree(tmp_path: Path) -> None:
-    if sys.platform != "linux":
-        pytest.skip("mincore and cachestat are asked on Linux")
-    file = tmp_path / "weights"
-    file.write_bytes(os.urandom(1 << 20))
-    os.sync()
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        filesystem = LiveWorld().mount(str(file))
-        if residency._cachestat(handle, 0, 1 << 20) is None or getattr(filesystem, "filesystem", "") == "overlay":
-            pytest.skip("no cachestat (Linux before 6.5), or an overlay, on which it sees nothing")
-        for advice, bounds in ((os.POSIX_FADV_DONTNEED, (0, 0)), (os.POSIX_FADV_NORMAL, (256, 256))):
-            os.posix_fadvise(handle, 0, 0, advice)
-            if bounds[1]:
-                os.pread(handle, 1 << 20, 0)
-            told = residency._mincore(handle, 0, 1 << 20), residency._cachestat(handle, 0, 1 << 20)
-            assert told == bounds
-    finally:
-        os.close(handle)
-
-
 def test_small_and_absent_files_have_no_speed(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(b"x" * 5000)
     for name, reason in (("small", "too small"), ("absent", "cannot be read")):
@@ -298,7 +258,7 @@ def test_small_and_absent_files_have_no_speed(tmp_path: Path) -> None:
         assert isinstance(answer, Unknown) and reason in answer.reason
 
 
-VIRTUAL = Device("vda", True, virtual=True)
+VIRTUAL = Device("vda", "", True, virtual=True)
 
 
 @pytest.mark.parametrize(
@@ -318,11 +278,11 @@ VIRTUAL = Device("vda", True, virtual=True)
         ("ext4", 5e-3, 956e6, VIRTUAL, "ssd"),  # a busy host answers late; no head reads that fast
         ("ext4", 12e-3, 150e6, VIRTUAL, "slow"),  # what is behind it nobody can tell
         ("ext4", 5e-3, 956e6, None, "ssd"),
-        ("ext4", 12e-3, 600e6, Device("md0", True), "hdd"),  # several disks at once
-        ("ext4", 5e-3, 80e6, Device("sda", False), "slow"),  # a disk without heads that answers slowly
-        ("ext4", 2e-3, 150e6, Device("sda", True), "hdd"),
+        ("ext4", 12e-3, 600e6, Device("md0", "", True), "hdd"),  # several disks at once
+        ("ext4", 5e-3, 80e6, Device("sda", "SATA", False), "slow"),  # a disk without heads that answers slowly
+        ("ext4", 2e-3, 150e6, Device("sda", "SATA", True), "hdd"),
         ("ext4", 2e-3, 150e6, Device("sda"), "ssd"),
-        ("xfs", 60e-6, 2e9, Device("sdd", False, remote=True), "network"),
+        ("xfs", 60e-6, 2e9, Device("sdd", "iSCSI", False, remote=True), "network"),
         ("ext4", 1e-6, 9e9, Device("zram0", memory=True), "memory"),
     ],
 )

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.model import Key, Schema
-from zdoctor.doctor.schema import mining, tables
+from zdoctor.doctor.schema import checkouts, mining, tables
+from zdoctor.doctor.trainers import NAMES
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, MUSUBI, SD_SCRIPTS, SIMPLETUNER, checkout
 
 
@@ -101,10 +102,10 @@ def test_choices_in_another_form_are_not_called_wrong(tmp_path: Path) -> None:
 
 
 def test_nothing_to_mine_is_said(tmp_path: Path) -> None:
-    with pytest.raises(mining.NoCheckout, match="no checkout"):
+    with pytest.raises(checkouts.NoCheckout, match="no checkout"):
         mining.mine(tmp_path)
     checkout(tmp_path, {"toolkit/config_modules.py": "def (\n"})
-    with pytest.raises(mining.NoCheckout, match="found no key"):
+    with pytest.raises(checkouts.NoCheckout, match="found no key"):
         mining.mine(tmp_path)
 
 
@@ -176,28 +177,28 @@ def test_where_notes_cannot_be_kept_it_is_mined_each_time(tmp_path: Path) -> Non
 def test_the_commit_is_read_without_git(tmp_path: Path) -> None:
     git = tmp_path / ".git"
     (git / "refs/heads").mkdir(parents=True)
-    assert mining.commit_of(tmp_path) == ""
+    assert checkouts.commit_of(tmp_path) == ""
     (git / "HEAD").write_text("ref: refs/heads/main\n")
     (git / "packed-refs").write_text(f"# pack-refs\n{'b' * 40} refs/heads/main\n")
-    assert mining.commit_of(tmp_path) == "b" * 40
+    assert checkouts.commit_of(tmp_path) == "b" * 40
     (git / "refs/heads/main").write_text("a" * 40 + "\n")
-    assert mining.commit_of(tmp_path) == "a" * 40
+    assert checkouts.commit_of(tmp_path) == "a" * 40
     (git / "HEAD").write_text("c" * 40)
-    assert mining.commit_of(tmp_path) == "c" * 40
+    assert checkouts.commit_of(tmp_path) == "c" * 40
     (git / "HEAD").write_text("../../secret")
-    assert mining.commit_of(tmp_path) == ""
+    assert checkouts.commit_of(tmp_path) == ""
 
 
 def test_a_checkout_is_found_above_and_beside(tmp_path: Path) -> None:
     root = checkout(tmp_path / "ai-toolkit", AI_TOOLKIT)
     (root / "config" / "mine").mkdir(parents=True)
-    assert mining.find("ai-toolkit", [os.fspath(root / "config" / "mine")]) == root
-    assert mining.find("ai-toolkit", [os.fspath(tmp_path)]) == root
-    assert mining.find("SimpleTuner", [os.fspath(root)]) is None
-    assert mining.find("unheard-of", [os.fspath(root)]) is None
+    assert checkouts.find("ai-toolkit", [os.fspath(root / "config" / "mine")]) == root
+    assert checkouts.find("ai-toolkit", [os.fspath(tmp_path)]) == root
+    assert checkouts.find("SimpleTuner", [os.fspath(root)]) is None
+    assert checkouts.find("unheard-of", [os.fspath(root)]) is None
 
 
-@pytest.mark.parametrize("trainer", sorted(tables.SHIPPED))
+@pytest.mark.parametrize("trainer", sorted(NAMES))
 def test_shipped_tables(trainer: str) -> None:
     schema = tables.shipped(trainer)
     assert schema is not None and schema.trainer == trainer

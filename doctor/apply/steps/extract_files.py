@@ -1,34 +1,70 @@
-"""Extraction to a plain folder: what must hold before the first byte, and how the files get there."""
+"""Step: files are copied into a plain folder, each verified."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING
 
-from ..model import CopyItem, ExtractFiles
-from ..model.amounts import amount
-from ..probe.world import Mount
-from .actions import ensure_folder, hub_root, lies, put, sync_tree
-from .copy import BLOCK, Meter, copy_file, is_steady
-from .errors import ApplyError
-from .journal import Journal
-from .link import can_link, link_file
-from .part import adopted, files_of, finished, foreign, held, is_foreign, made_folders, part_of, prune, receipt
-
-if TYPE_CHECKING:
-    from ..state.receipts import Receipts
+from ...model import CopyItem, ExtractFiles
+from ...model.amounts import amount
+from ...probe.world import Mount
+from ..actions.build import sync_tree
+from ..actions.copy import BLOCK, can_link, copy_file, is_steady, link_file
+from ..actions.errors import ApplyError
+from ..actions.folder import ensure_folder
+from ..actions.part import (
+    adopted,
+    files_of,
+    finished,
+    foreign,
+    held,
+    is_foreign,
+    made_folders,
+    part_of,
+    prune,
+    receipt,
+)
+from ..actions.paths import at, behind, hub_root, lies, place
+from ..actions.rename import put
+from .needs import Needs
+from .work import Work
 
 FAT = ("vfat", "msdos", "fat", "fat32")
 FAT_LIMIT = (1 << 32) - 1
 _DEVICES = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(\..*)?", re.IGNORECASE)
 
 
-def extract(step: ExtractFiles, path: Path, journal: Journal, meter: Meter, receipts: Receipts) -> None:
-    """Bring the files to the new folder `path`, each verified. What an earlier run finished is taken as it is."""
+def describe(step: ExtractFiles) -> str:
+    count = len(step.items)
+    total = amount(sum(item.size for item in step.items))
+    verb = "hard-link" if step.hardlink else "copy"
+    ready = sum(done.size for done in adopted(step, part_of(place(step))).values())
+    rest = f"; {amount(ready)} of it lie ready from an earlier run" if ready else ""
+    return f"{verb} {count} file{'s' * (count != 1)}, {total}, into {step.path}, verifying each{rest}"
+
+
+def sources(step: ExtractFiles) -> tuple[Path, ...]:
+    return tuple(at(item.source) for item in step.items)
+
+
+def precheck(step: ExtractFiles, path: Path, needs: Needs) -> None:
+    for item in step.items:
+        needs.source(at(item.source), item.size)
+    needs.new_folder(path)
+    _require_extractable(step, path)
     part = part_of(path)
+    useful = adopted(step, part)
+    freed = sum(done.size for name, done in finished(part).items() if name not in useful)
+    folders = {folder for item in step.items for folder in PurePosixPath(item.name).parents}
+    copies = [(at(item.source), item.size) for item in step.items if item.name not in useful]
+    needs.room(path, copies, link=step.hardlink, size=-freed, names=len(folders) + 2)
+
+
+def perform(steps: Sequence[ExtractFiles], path: Path, work: Work) -> None:
+    """Bring the files to the new folder `path`, each verified. What an earlier run finished is taken as it is."""
+    (step,), part, journal = steps, part_of(path), work.journal
     if is_foreign(part):
         raise ApplyError(foreign(part))
     for folder in made_folders(part):
@@ -41,10 +77,10 @@ def extract(step: ExtractFiles, path: Path, journal: Journal, meter: Meter, rece
             done = adopted(step, part)
             prune(part, done)
             files_of(part).mkdir(exist_ok=True)
-            meter.adopted += sum(file.size for file in done.values())
+            work.meter.adopted += sum(file.size for file in done.values())
             for item in step.items:
                 if item.name not in done:
-                    _bring(step, item, files_of(part) / item.name, meter, receipts)
+                    _bring(step, item, files_of(part) / item.name, work)
                     receipt(manifest, part, item)
     except OSError as error:
         # a full disk shows when bytes are written, and then the system names no file
@@ -54,17 +90,17 @@ def extract(step: ExtractFiles, path: Path, journal: Journal, meter: Meter, rece
     put(journal, files_of(part), path)
 
 
-def _bring(step: ExtractFiles, item: CopyItem, target: Path, meter: Meter, receipts: Receipts) -> None:
+def _bring(step: ExtractFiles, item: CopyItem, target: Path, work: Work) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    source = Path(os.path.abspath(item.source))
+    source = at(item.source)
     if step.hardlink:
-        link_file(source, target, item.size, item.digest, meter)
+        link_file(source, target, item.size, item.digest, work.meter)
     else:
         trusted = item.size > BLOCK and is_steady(source)
-        copy_file(source, target, item.size, item.digest, meter, item.name, receipts if trusted else None)
+        copy_file(source, target, item.size, item.digest, work.meter, item.name, work.receipts if trusted else None)
 
 
-def require_extractable(step: ExtractFiles, path: Path) -> None:
+def _require_extractable(step: ExtractFiles, path: Path) -> None:
     """Raise ApplyError with what stands against the extraction to `path`, folders above it resolved."""
     for name in _unfit_names(step.items):
         raise ApplyError(f"The file name {name}. Nothing was done.")
@@ -93,15 +129,6 @@ def _unfit_names(items: tuple[CopyItem, ...]) -> Iterator[str]:
             yield f"{item.name!r} lies below another file"
 
 
-def room_of(step: ExtractFiles, path: Path) -> tuple[int, int]:
-    """What the extraction needs beyond its copies: bytes, negative where an older part makes room, and names."""
-    part = part_of(path)
-    useful = adopted(step, part)
-    freed = sum(done.size for name, done in finished(part).items() if name not in useful)
-    folders = {folder for item in step.items for folder in PurePosixPath(item.name).parents}
-    return -freed, len(folders) + 2
-
-
 def safe_name(name: str) -> bool:
     """Whether a relative name stays below its folder on every system."""
     windows, posix = PureWindowsPath(name), PurePosixPath(name)
@@ -127,14 +154,14 @@ def windows_name(name: str) -> bool:
 
 def _caches(step: ExtractFiles, path: Path) -> Iterator[Path]:
     """The hub caches that the target must stay out of: a stray name in one makes the hub client's scan complain."""
-    for place in (path, *(Path(os.path.realpath(item.source)) for item in step.items)):
-        root = hub_root(place)
+    for other in (path, *(behind(at(item.source)) for item in step.items)):
+        root = hub_root(other)
         if root is not None:
             yield root.parent
 
 
 def _require_fit(step: ExtractFiles, path: Path) -> None:
-    from ..probe.live import LiveWorld
+    from ...probe.live import LiveWorld
 
     world = LiveWorld()
     folder = next((folder for folder in path.parents if lies(folder)), path.parent)

@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from ..model.record import dataclass
+from ...model.record import dataclass
 from .errors import ApplyError, Busy, clause
 
 State = Literal["applied", "undone", "rolled back", "cut short", "unfinished"]
@@ -171,30 +171,27 @@ def locked(state: Path) -> Iterator[None]:
 
     Raises Busy, or ApplyError where the state folder cannot be written to.
     """
+    from filelock import FileLock, Timeout  # costs more than a look at the journal does
+
     folder = state / "journal"
+    lock = FileLock(folder / "lock", timeout=0)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = (folder / "lock").open("ab")
-    except OSError as error:
+        lock.acquire()
+    except Timeout as error:
+        raise Busy("Another zdoctor is changing files right now. Wait until it is done.") from error
+    except (OSError, NotImplementedError) as error:
         raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
-    with file:
-        try:
-            take_lock(file.fileno())
-        except OSError as error:
-            raise Busy("Another zdoctor is changing files right now. Wait until it is done.") from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
-def take_lock(descriptor: int) -> None:
-    """Lock an open file without waiting; OSError when another process holds it."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        return
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def sync_both(source: Path, target: Path) -> None:
+    sync_folder(target.parent)
+    if source.parent != target.parent:
+        sync_folder(source.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Copies that are verified while they are made."""
+"""Copies that are verified while they are made, and second names in place of copies."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
+from ...state.receipts import Key, Receipts
 from .errors import ApplyError
-
-if TYPE_CHECKING:
-    from ..state.receipts import Receipts
 
 BLOCK = 4 << 20
 _FICLONE = 0x40049409
+# another file system, one that has no hard links, one that has no room for another name, a protected file
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 Progress = Callable[[int, int, str], None]
 
@@ -101,8 +101,6 @@ def _known(receipts: Receipts | None, descriptor: int, before: os.stat_result, d
     """Whether a receipt says that the file, which did not change since `before`, has this digest."""
     if receipts is None:
         return False
-    from ..state.receipts import Key
-
     key = Key.of(before)
     return receipts.recall(key, digest.partition(":")[0]) == digest and Key.of(os.fstat(descriptor)) == key
 
@@ -110,8 +108,6 @@ def _known(receipts: Receipts | None, descriptor: int, before: os.stat_result, d
 def _note(receipts: Receipts | None, descriptor: int, before: os.stat_result, digest: str | None, at: int) -> None:
     if receipts is None or digest is None:
         return
-    from ..state.receipts import Key
-
     key = Key.of(before)
     if Key.of(os.fstat(descriptor)) == key:
         receipts.note(key, digest.partition(":")[0], digest, at)
@@ -157,8 +153,8 @@ def _pump(reader: IO[bytes], writer: IO[bytes] | None, found: Any, size: int, co
 
 def is_steady(path: Path) -> bool:
     """Whether it lies on a local file system of Linux: inode and times say when a file changes."""
-    from ..probe.live import STEADY_FILESYSTEMS, LiveWorld
-    from ..probe.world import Mount
+    from ...probe.live import STEADY_FILESYSTEMS, LiveWorld
+    from ...probe.world import Mount
 
     mount = LiveWorld().mount(str(path))
     return isinstance(mount, Mount) and mount.filesystem in STEADY_FILESYSTEMS
@@ -235,3 +231,31 @@ def digest_of(path: Path, digest: str | None) -> Any:
         if found is not None:
             _pump(reader, None, found, size, lambda _: None)
         return found
+
+
+def link_file(source: Path, target: Path, size: int, digest: str | None, meter: Meter) -> None:
+    """Verify `source` and give it the new name `target`; copy it where the system refuses. Errors as `copy_file`."""
+    source = source.resolve()
+    before = source.stat()
+    if before.st_size != size:
+        raise ApplyError(f"{source} is {before.st_size} bytes long and should be {size}")
+    require(digest, digest_of(source, digest), str(source))
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        copy_file(source, target, size, digest, meter)
+        return
+    after = target.stat()
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise ApplyError(f"{source} changed while it was read")
+    meter(size, source.name)
+
+
+def can_link(source: Path, folder: Path) -> bool:
+    """Whether a hard link can lead from `folder` to `source`, as far as one can tell without making it."""
+    try:
+        return source.stat().st_dev == folder.stat().st_dev
+    except OSError:
+        return False

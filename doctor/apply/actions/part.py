@@ -19,11 +19,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ..model import CopyItem, ExtractFiles
-from ..model.amounts import amount
-from ..model.record import dataclass
+from ...model import CopyItem, ExtractFiles
+from ...model.amounts import amount
+from ...model.record import dataclass
 from .errors import ApplyError, Busy
-from .journal import sync_folder, take_lock
+from .journal import sync_folder
 
 SCHEMA = "zdoctor.part/1"
 MANIFEST_LIMIT = 32 << 20
@@ -115,21 +115,27 @@ def made_folders(part: Path) -> list[str]:
 @contextmanager
 def held(part: Path, folders: Collection[Path] = ()) -> Iterator[IO[bytes]]:
     """The manifest of the part folder, which is made when there is none, open for receipts. Raises Busy."""
+    from filelock import FileLock, Timeout
+
     if is_foreign(part):
         raise ApplyError(foreign(part))
     part.mkdir(exist_ok=True)
-    with (part / "lock").open("ab") as lock, _manifest(part).open("ab") as manifest:
-        try:
-            take_lock(lock.fileno())
-        except (BlockingIOError, PermissionError) as error:
-            raise Busy(f"Another zdoctor is at work in {part}. Wait until it is done.") from error
-        except OSError:
-            pass  # a file system without locks
-        if _read(part)[0] is None:
-            _add(manifest, {"schema": SCHEMA, "folders": [str(folder) for folder in folders]})
-            sync_folder(part)
-            sync_folder(part.parent)
-        yield manifest
+    lock = FileLock(part / "lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise Busy(f"Another zdoctor is at work in {part}. Wait until it is done.") from error
+    except (OSError, NotImplementedError):
+        pass  # a file system without locks
+    try:
+        with _manifest(part).open("ab") as manifest:
+            if _read(part)[0] is None:
+                _add(manifest, {"schema": SCHEMA, "folders": [str(folder) for folder in folders]})
+                sync_folder(part)
+                sync_folder(part.parent)
+            yield manifest
+    finally:
+        lock.release()
 
 
 def foreign(part: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zdoctor.doctor.trainers.dialects import recognise
+from zdoctor.doctor.trainers.read import recognise
 
 LAUNCH = "accelerate launch --mixed_precision bf16 {} --config_file config.toml\n"
 
@@ -24,8 +24,8 @@ LAUNCH = "accelerate launch --mixed_precision bf16 {} --config_file config.toml\
 )
 def test_a_launch_script_is_known_by_what_it_starts(script: str, trainer: str | None) -> None:
     """Also where all of the options lie in a file that it names."""
-    dialect = recognise(LAUNCH.format(script), "shell")
-    assert (dialect and dialect.trainer) == trainer
+    known = recognise(LAUNCH.format(script), "shell")
+    assert (known and known.name) == trainer
 
 
 def test_a_name_that_others_use_is_not_enough() -> None:

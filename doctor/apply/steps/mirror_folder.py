@@ -1,20 +1,48 @@
-"""The folder of links that stands for a read-only dataset."""
+"""Step: a folder of links is made that stands for a read-only dataset."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .copy import Meter, copy_file
-from .errors import ApplyError
+from ...model import MirrorFolder
+from ..actions.build import make
+from ..actions.copy import Meter, copy_file
+from ..actions.errors import ApplyError
+from ..actions.paths import at, behind
+from .needs import Needs
+from .work import Work
 
 MOST_MIRRORED = 500_000
 # What the trainers open for writing inside a dataset folder: a link would lead the write to the read-only original.
 REWRITTEN_FILES = frozenset({".aitk_size.json"})
 REWRITTEN_FOLDERS = frozenset({"_latent_cache", "_t_e_cache", "_clip_vision_cache", "_controls"})
+
+
+def describe(step: MirrorFolder) -> str:
+    return f"make the writable folder {step.path} with a link to every file below {step.source}"
+
+
+def sources(step: MirrorFolder) -> tuple[Path, ...]:
+    return (at(step.source),)
+
+
+def precheck(step: MirrorFolder, path: Path, needs: Needs) -> None:
+    needs.new_folder(path)
+    source, target = behind(at(step.source)), behind(path)
+    if not source.is_dir():
+        raise ApplyError(f"{source} is no folder. Nothing was done.")
+    if source == target or source in target.parents:
+        raise ApplyError(f"{path} lies inside {source}, which it should mirror. Nothing was done.")
+    held = mirrored(at(step.source))
+    needs.room(path, ((file, file.stat().st_size if kind == "copy" else 0) for file, _, kind in held))
+
+
+def perform(steps: Sequence[MirrorFolder], path: Path, work: Work) -> None:
+    make(work.journal, path, lambda part: mirror(at(steps[0].source), part, work.meter))
 
 
 def mirrored(source: Path) -> Iterator[tuple[Path, str, str]]:

@@ -1,32 +1,62 @@
-"""Exactly one file of a repository, through huggingface_hub's own client, verified before it is put in place."""
+"""Step: one file of a repository is downloaded, through huggingface_hub's own client, and verified."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..files.renaming import rename
-from ..model import FetchFile
-from .actions import aside, hub_root, scratch
-from .copy import Meter, copy_file, digest_of, require
-from .errors import ApplyError, reason
-from .journal import Journal, Record
+from ...files.renaming import rename
+from ...model import FetchFile
+from ...model.amounts import amount
+from ..actions.build import make
+from ..actions.copy import Meter, copy_file, digest_of, require
+from ..actions.errors import ApplyError, reason
+from ..actions.folder import scratch
+from ..actions.journal import Record
+from ..actions.paths import aside, at, hub_root
+from .locks import lock_of_content, lock_of_folder
+from .needs import Needs
+from .work import Work
 
 COMPLETED = "completed"
 WORTH = 1 << 20  # fewer new bytes are not worth a file that stays
 
 
-def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callable[[Path], None]:
-    """How to build the file. It is downloaded on the file system of `path`, so that it only has to be renamed.
+def describe(step: FetchFile) -> str:
+    if step.prefix is not None:
+        rest = amount(step.size - step.prefix_size) if step.size is not None else "rest"
+        after = "what is there" if step.prefix == step.path else step.prefix
+        return f"download the missing {rest} of {step.filename} of {step.repo} to {step.path}, after {after}"
+    how_much = f", {amount(step.size)}," if step.size is not None else ""
+    return f"download {step.filename}{how_much} of {step.repo} to {step.path}"
+
+
+def sources(step: FetchFile) -> tuple[Path, ...]:
+    return () if step.prefix is None else (at(step.prefix),)
+
+
+def precheck(step: FetchFile, path: Path, needs: Needs) -> None:
+    for prefix in sources(step):
+        needs.source(prefix, step.prefix_size)
+    needs.file_place(path)
+    needs.room(path, size=step.size or 0, names=1)
+    needs.copied += step.size or 0
+    root, repo = hub_root(path), "models--" + step.repo.replace("/", "--")
+    needs.locks |= lock_of_folder(path) if root is None else lock_of_content(root, repo, step.digest)
+
+
+def perform(steps: Sequence[FetchFile], path: Path, work: Work) -> None:
+    """Download on the file system of `path`, so that the file only has to be renamed.
 
     The client gets an empty cache: with the real one it would take the damaged file for a good copy.
     """
+    (step,), journal, meter = steps, work.journal, work.meter
 
     def build(part: Path) -> None:
         folder = scratch(journal, aside(path, journal.id, "download"), _salvage(step, path))
@@ -35,7 +65,7 @@ def fetch(step: FetchFile, path: Path, journal: Journal, meter: Meter) -> Callab
             os.fsync(file.fileno())
         rename(got, part)
 
-    return build
+    make(journal, path, build, instead=True)
 
 
 def _salvage(step: FetchFile, path: Path) -> Record | None:

@@ -1,0 +1,113 @@
+"""What the steps of a plan need before the first byte is written; what they lack is an error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from ...model.amounts import amount
+from ..actions.copy import can_link, can_reflink
+from ..actions.errors import ApplyError, clause
+from ..actions.paths import behind, lies
+
+
+class Needs:
+    """Gathered step by step. Every method raises ApplyError for what stands against the plan.
+
+    `made` and `cleared` are what earlier steps put somewhere and moved away, `locks` those of the hub client,
+    `copied` the bytes to copy.
+    """
+
+    def __init__(self) -> None:
+        self.made: set[Path] = set()
+        self.cleared: set[Path] = set()
+        self.locks: set[Path] = set()
+        self.copied = 0
+        self._room: dict[int, tuple[Path, int, int]] = {}  # by device: a folder of it, bytes, names
+
+    def new_folder(self, path: Path) -> None:
+        """Nothing lies at `path`, where a step will make a folder."""
+        if lies(path) and path not in self.cleared:
+            raise ApplyError(f"{path} already exists; it was left alone. Nothing was done.")
+        self.made.add(path)
+
+    def file_place(self, path: Path) -> None:
+        """No folder lies at `path`, where a step will put a file or a link."""
+        if path.is_dir() and not path.is_symlink() and path not in self.cleared:
+            raise ApplyError(f"{path} is a folder, but a file was to be put there. Nothing was done.")
+        self.made.add(path)
+
+    def source(self, source: Path, size: int) -> None:
+        """A file of this size (bytes) that can be read, unless an earlier step makes it."""
+        settled = behind(source.parent) / source.name
+        if {settled, behind(source), *settled.parents} & self.made:
+            return
+        try:
+            info = source.stat()
+        except OSError as error:
+            raise ApplyError(f"{source} cannot be read: {clause(error)}. Nothing was done.") from error
+        if not stat.S_ISREG(info.st_mode):
+            raise ApplyError(f"{source} is no file. Nothing was done.")
+        if info.st_size != size:
+            raise ApplyError(f"{source} is {info.st_size} bytes long and should be {size}. Nothing was done.")
+
+    def room(
+        self,
+        path: Path,
+        copies: Iterable[tuple[Path, int]] = (),
+        *,
+        link: bool = False,
+        size: int = 0,
+        names: int = 0,
+    ) -> None:
+        """A folder for `path` that can be written to, with room for copies of (source, bytes) and `size` bytes more.
+
+        `link`: hard links will do in place of copies.
+        """
+        folder = path.parent
+        while not folder.is_dir():
+            if folder == folder.parent or lies(folder):
+                raise ApplyError(f"{folder} is no folder. Nothing was done.")
+            folder = folder.parent
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ApplyError(f"{folder} cannot be written to. Nothing was done.")
+        device = folder.stat().st_dev
+        _, wanted, files = self._room.get(device, (folder, 0, 0))
+        shared: dict[int, bool] = {}
+        for source, count in copies:
+            self.copied += count
+            names += 1
+            if count:
+                origin = _device(source)
+                if origin not in shared:
+                    shared[origin] = (link and can_link(source, folder)) or can_reflink(source, folder)
+                size += 0 if shared[origin] else count
+        self._room[device] = (folder, wanted + size, files + names)
+
+    def require_room(self) -> None:
+        """Every file system has room for all that was asked of it."""
+        for folder, wanted, files in self._room.values():
+            _require_room(folder, wanted, files)
+
+
+def _device(path: Path) -> int:
+    try:
+        return path.stat().st_dev
+    except OSError:  # a download, or what an earlier step will make
+        return -1
+
+
+def _require_room(folder: Path, wanted: int, files: int) -> None:
+    if not hasattr(os, "statvfs"):
+        free, inodes = shutil.disk_usage(folder).free, None
+    else:
+        room = os.statvfs(folder)
+        free, inodes = room.f_bavail * room.f_frsize, room.f_favail if room.f_files else None
+    wanted += wanted // 100
+    if wanted > free:
+        raise ApplyError(f"{folder} has {amount(free)} free, but {amount(wanted)} are needed. Nothing was done.")
+    if inodes is not None and files > inodes:
+        raise ApplyError(f"{folder} has room for {inodes} more files, but {files} are needed. Nothing was done.")

@@ -1,0 +1,46 @@
+"""Step: a verified copy, or a second name, of a file is put somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...model import PlaceCopy
+from ...model.amounts import amount
+from ..actions.build import make
+from ..actions.copy import Meter, copy_file, link_file
+from ..actions.errors import ApplyError
+from ..actions.paths import at, hub_root
+from .locks import lock_of_content, lock_of_folder
+from .needs import Needs
+from .work import Work
+
+
+def describe(step: PlaceCopy) -> str:
+    verb = "hard-link" if step.link else "copy"
+    return f"{verb} {step.source}, {amount(step.size)}, to {step.path}, verifying it"
+
+
+def sources(step: PlaceCopy) -> tuple[Path, ...]:
+    return (at(step.source),)
+
+
+def precheck(step: PlaceCopy, path: Path, needs: Needs) -> None:
+    source = at(step.source)
+    needs.source(source, step.size)
+    needs.file_place(path)
+    needs.room(path, [(source, step.size)], link=step.link)
+    root = hub_root(path)
+    needs.locks |= lock_of_folder(path) if root is None else lock_of_content(root, root.name, step.digest)
+
+
+def perform(steps: Sequence[PlaceCopy], path: Path, work: Work) -> None:
+    make(work.journal, path, lambda part: _copy(steps[0], part, work.meter), instead=True)
+
+
+def _copy(step: PlaceCopy, target: Path, meter: Meter) -> None:
+    source = Path(step.source).absolute()
+    try:
+        (link_file if step.link else copy_file)(source, target, step.size, step.digest, meter)
+    except ApplyError as error:
+        raise ApplyError(f"{error}; with --deep, such a copy is read before it is chosen") from error

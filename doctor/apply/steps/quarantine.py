@@ -1,0 +1,37 @@
+"""Step: a file is moved out of the way, beside where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...model import Quarantine
+from ..actions.errors import ApplyError
+from ..actions.paths import aside, at, hub_root, lies
+from ..actions.rename import move
+from .locks import lock_of_content
+from .needs import Needs
+from .work import Work
+
+
+def describe(step: Quarantine) -> str:
+    where = "aside, inside the cache" if hub_root(at(step.path)) is not None else "aside, beside where it lies"
+    return f"move {step.path} {where}"
+
+
+def sources(step: Quarantine) -> tuple[Path, ...]:
+    return ()
+
+
+def precheck(step: Quarantine, path: Path, needs: Needs) -> None:
+    if not lies(path):
+        raise ApplyError(f"{path} is not there any more. Nothing was done.")
+    needs.cleared.add(path)
+    needs.room(path)
+    root = hub_root(path)
+    if root is not None and path.parent == root / "blobs" and path.name.endswith(".incomplete"):
+        needs.locks |= lock_of_content(root, root.name, path.name.partition(".")[0])
+
+
+def perform(steps: Sequence[Quarantine], path: Path, work: Work) -> None:
+    move(work.journal, path, aside(path, work.journal.id, "quarantine"))

@@ -1,0 +1,41 @@
+"""Step: a small text file is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...model import WriteText
+from ..actions.build import make
+from ..actions.edit import edit, is_text_sized
+from .needs import Needs
+from .work import Work
+
+
+def describe(step: WriteText) -> str:
+    return f"write {step.path}: {step.text.strip()[:60]!r}"
+
+
+def sources(step: WriteText) -> tuple[Path, ...]:
+    return ()
+
+
+def precheck(step: WriteText, path: Path, needs: Needs) -> None:
+    needs.file_place(path)
+    needs.room(path)
+
+
+def perform(steps: Sequence[WriteText], path: Path, work: Work) -> None:
+    data = steps[0].text.encode("utf-8", "surrogateescape")
+    if is_text_sized(path):
+        edit(work.journal, path, data)
+    else:
+        make(work.journal, path, lambda part: _write(part, data), instead=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
