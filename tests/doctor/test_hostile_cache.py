@@ -15,7 +15,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.tests.configs_on_disk import write_config
-from zdoctor.tests.doctor.test_extract_refusals import environment, mounted, root_on_linux
+from zdoctor.tests.doctor.commands.test_extract_refusals import environment, mounted, root_on_linux
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, download, load, picture
 from zdoctor.tests.hub_server import HubServer
 
@@ -185,7 +185,7 @@ def test_a_cache_of_someone_else(healthy: Cache, server: HubServer, mode: int) -
         before = picture(home / "hub")
         code = """
 import os, sys
-from zdoctor.doctor import apply, cache_command, examine, state  # nobody may not read every Python
+from zdoctor.doctor.commands import cache, check, fix  # nobody may not read every Python
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.rules import all_repairs, all_rules
 import zdoctor.reports.terminal, zdoctor.reports.cache, huggingface_hub.file_download

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.commands import examination
+from zdoctor.doctor.commands.examined import examined
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.start import network_shapes, target_linears
 from zdoctor.doctor.probe.live import LiveWorld
@@ -92,7 +92,7 @@ def test_what_stops_ai_toolkit_is_trained(
     name = made(tiny, flux, circles)
     assert main(["check", name]) == 1
     said = capsys.readouterr().out
-    assert {finding.rule for finding in examination(name).report.errors} == errors
+    assert {finding.rule for finding in examined(name).report.errors} == errors
     assert f"zdoctor's own trainer can run it as it is: zdoctor train {name}" in said
     assert main(["train", name]) == 0, capsys.readouterr()
     assert load_file("out/circles/circles.safetensors")
@@ -222,7 +222,7 @@ def test_of_the_kaggle_notebook_only_the_missing_files_remain() -> None:
     """The read-only dataset and the card without bf16 are nothing to the runner."""
     example = Path(__file__).parents[3] / "examples"
     config, machine = str(example / "kaggle_zimage.yaml"), str(example / "kaggle_t4x2.json")
-    theirs, ours = (examination(config, machine=machine, as_runner=own).report for own in (False, True))
+    theirs, ours = (examined(config, machine=machine, as_runner=own).report for own in (False, True))
     assert {"PTH001", "TRN002", "TRN001", "CFG003"} <= {finding.rule for finding in theirs.findings}
     assert {finding.rule for finding in ours.findings} == {"MDL003"}
     assert not theirs.trainable

@@ -9,18 +9,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..configs.python_tree import Unparsable, parsed
+from ..errors import UserError
+from ..examine.examination import examine_config, load
+from ..model import MicroStep, Report, Unknown
+from ..model.amounts import amount
+from ..model.record import replace
+from ..model.shell import quoted
+from ..probe.live import LiveWorld
 from . import console
-from .configs.python_tree import Unparsable, parsed
-from .examine.examination import examine_config, load
-from .model import MicroStep, Report, Unknown
-from .model.amounts import amount
-from .model.errors import UserError
-from .model.record import replace
-from .model.shell import quoted
-from .probe.live import LiveWorld
 
 if TYPE_CHECKING:
-    from .probe.microstep import Tried
+    from ..probe.microstep import Tried
 
 DEADLINE = 300.0
 
@@ -37,14 +37,14 @@ def run(options: argparse.Namespace) -> int:
     """The exit code: 1 when something is not trained, 3 when the deadline ended the step."""
     report, step = probe(options.target, batch=options.batch, deadline=options.timeout)
     if options.format == "json":
-        from ..reports import json as json_report
+        from ...reports import json as json_report
 
         measured = None if isinstance(step, Unknown) else asdict(step)
         if measured is not None and not math.isfinite(measured["loss"] or 0.0):
             measured["loss"] = str(measured["loss"])  # JSON has no word for it
         text = json_report.dumps({**json_report.as_data(report), "microstep": measured})
     else:
-        from ..reports import terminal
+        from ...reports import terminal
 
         color = options.output is None and console.color()
         text = terminal.render(report, width=console.width(), color=color)
@@ -63,7 +63,7 @@ def probe(target: str, *, batch: int | None = None, deadline: float = DEADLINE) 
         raise UserError(f"{target} names no function of a script.", "zdoctor probe train.py:build_model")
     text = load(script).decode("utf-8", "replace")
     _require(script, text, function, batch)
-    from .probe.microstep import try_step
+    from ..probe.microstep import try_step
 
     tried = try_step(str(Path(script).absolute()), function, batch=batch, deadline=deadline)
     step = _explained(tried, Path(script))
@@ -96,7 +96,7 @@ def _explained(tried: Tried, script: Path) -> MicroStep | Unknown:
     step = tried.step
     if isinstance(step, Unknown) or not step.failed:
         return step
-    from .crash.explain import explain
+    from ..crash.explain import explain
 
     told = explain(tried.trace, ())
     frames = told.failure.frames if told.failure is not None else ()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from .model.errors import UserError, printable
+from ..errors import UserError, printable
 
 
 def progress() -> Callable[[int, int, str], None] | None:

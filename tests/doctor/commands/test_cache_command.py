@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.cache_command import inventory, repair
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands.cache import inventory, repair
 from zdoctor.tests.doctor.trees import snapshot
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, load
 from zdoctor.tests.hub_cases import CASES, IDS, Sickness

@@ -15,12 +15,12 @@ import pytest
 
 from zdoctor.checks.microstep import micro_step_failed
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands.probe import _explained
+from zdoctor.doctor.errors import INTERRUPTED
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import MicroStep, Report
-from zdoctor.doctor.model.errors import INTERRUPTED
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.microstep import Tried, try_step
-from zdoctor.doctor.probe_command import _explained
 from zdoctor.doctor.train.probe_scripts.micro_step import Misbuilt, step
 from zdoctor.tests.scripts import BY_NAME, CASES, Case
 

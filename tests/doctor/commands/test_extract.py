@@ -13,9 +13,9 @@ import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.extract import plan_extraction
+from zdoctor.doctor.commands.extraction_plan import plan_extraction
+from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import CopyItem, ExtractFiles, Fix, Plan
-from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.probe.live import STEADY_FILESYSTEMS, LiveWorld
 from zdoctor.doctor.state.receipts import Key, Receipts
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, Cache, download

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .model.record import dataclass
+from ..model.record import dataclass
 
 MOST_BYTES = 16 << 20  # what is kept of the output: its end
 BLOCK = 1 << 16
@@ -56,7 +56,7 @@ class Tail:
 def stream(command: Sequence[str]) -> Ended:
     """Run a program to its end. Raises OSError when it cannot be started."""
     if sys.platform != "win32" and sys.stdout.isatty() and sys.stderr.isatty():
-        from .terminal import in_terminal
+        from .pseudo_terminal import in_terminal
 
         return in_terminal(command)
     if sys.platform == "win32":

@@ -17,7 +17,7 @@ from zdoctor.doctor.apply import ApplyError, apply
 from zdoctor.doctor.apply.actions.part import part_of
 from zdoctor.doctor.model import CopyItem, ExtractFiles
 
-from .trees import plan
+from ..trees import plan
 
 SIZE = 9 << 20  # read in three blocks
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .stream import BLOCK, NOT_FOUND, Ended, Tail, asked_to_stop, write
+from .child_process import BLOCK, NOT_FOUND, Ended, Tail, asked_to_stop, write
 
 assert sys.platform != "win32"
 

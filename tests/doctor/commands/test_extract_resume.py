@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor import console
 from zdoctor.doctor.apply import Applied, ApplyError, Busy, apply, diff, history, recover, undo
 from zdoctor.doctor.apply.actions.part import files_of, finished, held, part_of
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands import console
 from zdoctor.doctor.model import CopyItem, ExtractFiles
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, Cache, download
 from zdoctor.tests.hub_server import HubServer
 
-from .trees import plan, snapshot, without_parts
+from ..trees import plan, snapshot, without_parts
 
 SIZE = 3 << 20  # more than one file of it is read in several blocks
 NAMES = ("a.safetensors", "vae/b.safetensors", "vae/c.safetensors")

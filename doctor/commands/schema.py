@@ -7,13 +7,13 @@ import json
 import sys
 from pathlib import Path
 
+from ..errors import UserError, printable
+from ..model import Schema
 from . import console
-from .model import Schema
-from .model.errors import UserError, printable
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    from .trainers import NAMES, trainer_called
+    from ..trainers import NAMES, trainer_called
 
     names = (*NAMES, "mine")
     made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
@@ -29,12 +29,12 @@ def run(options: argparse.Namespace) -> int:
         if options.checkout is None:
             raise UserError("no checkout was named.", "zdoctor schema mine path/to/ai-toolkit")
         schema = _mined(options.checkout, None)
-        from .schema.tables import as_json
+        from ..schema.tables import as_json
 
         made = as_json(schema)
     else:
-        from .schema.editor import editor_schema
-        from .schema.tables import shipped
+        from ..schema.editor import editor_schema
+        from ..schema.tables import shipped
 
         known = _mined(options.checkout, options.what) if options.checkout is not None else shipped(options.what)
         assert known is not None  # every name has a table; a test holds that
@@ -44,8 +44,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _mined(folder: str, trainer: str | None) -> Schema:
-    from .schema.checkouts import NoCheckout, recognised
-    from .schema.mining import mine
+    from ..schema.checkouts import NoCheckout, recognised
+    from ..schema.mining import mine
 
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from zdoctor.doctor import console
-from zdoctor.doctor.console import emit
-from zdoctor.doctor.model.errors import UserError
+from zdoctor.doctor.commands import console
+from zdoctor.doctor.commands.console import emit
+from zdoctor.doctor.errors import UserError
 
 
 class Pipe(io.TextIOWrapper):

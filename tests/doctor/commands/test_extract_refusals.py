@@ -19,7 +19,7 @@ from zdoctor.doctor.apply.actions.part import files_of, part_of
 from zdoctor.doctor.apply.steps.extract_files import beyond_the_limit, windows_name
 from zdoctor.doctor.model import CopyItem, ExtractFiles
 
-from .trees import plan, snapshot
+from ..trees import plan, snapshot
 
 BLOCK = 4 << 20
 Watcher = Callable[[int, int, str], None]

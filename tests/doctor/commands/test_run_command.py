@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from zdoctor.doctor.run_command import _explained, config_in
-from zdoctor.doctor.stream import Ended, _in_pipes, as_a_shell_finds, as_in_a_console
+from zdoctor.doctor.commands.child_process import Ended, _in_pipes, as_a_shell_finds, as_in_a_console
+from zdoctor.doctor.commands.config_argument import config_in
+from zdoctor.doctor.commands.run import _explained
 from zdoctor.tests.configs_on_disk import write_config
 
 posix = pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
-from .model.errors import UserError, not_cached
-from .model.plans import note_of
-from .model.recipe import Recipe
-from .probe.hub import inventory, probe_hub
-from .probe.hub.caches import COMMIT, caches, repo_folder
-from .probe.world import Paths, Stat, World
+from ..errors import UserError, not_cached
+from ..model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
+from ..model.plans import note_of
+from ..model.recipe import Recipe
+from ..probe.hub import inventory, probe_hub
+from ..probe.hub.caches import COMMIT, caches, repo_folder
+from ..probe.world import Paths, Stat, World
 
 _SOURCE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./+-]+))?")
 _PREFIX = re.compile(r"[0-9a-f]{7,40}")

@@ -5,21 +5,29 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import commands, console
-from .commands import Fixed
-from .examine.engine import examine
-from .examine.examination import select
+from ..errors import UserError, not_cached
+from ..examine.engine import examine
+from ..examine.examination import select
+from ..model import Facts, Report
+from ..model.caches import Inventory
+from ..model.record import dataclass, replace
+from ..probe.hub.faults import probe_faults, run_of
+from ..probe.hub.inventory import names, probe_inventory
+from ..probe.world import World
+from ..rules import all_repairs, all_rules
+from . import console
 from .machine import world_of
-from .model import Facts, Report
-from .model.caches import Inventory
-from .model.errors import UserError, not_cached
-from .model.record import dataclass, replace
-from .probe.hub.faults import probe_faults, run_of
-from .probe.hub.inventory import names, probe_inventory
-from .probe.world import World
-from .rules import all_repairs, all_rules
+from .repair import Fixed, carry_out, recover
 
 REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("repo", nargs="?", metavar="REPO", help="only this repository, org/name")
+    parser.add_argument("--deep", action="store_true", help="also read every file as a whole and compare its sha256")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--fix", action="store_true", help="show the repairs of REPO as a plan")
+    parser.add_argument("--apply", action="store_true", help="with --fix: repair (zdoctor undo puts everything back)")
 
 
 def inventory(repo: str | None = None, *, deep: bool = False, progress: Any = None) -> Inventory:
@@ -60,7 +68,7 @@ def repair(
         facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
         return examine(facts, rules, all_repairs(), config=repo, trainer=None)
 
-    fixed = commands.carry_out(look, apply=apply, progress=progress)
+    fixed = carry_out(look, apply=apply, progress=progress)
     return Mended(fixed, seen)
 
 
@@ -73,7 +81,8 @@ def _require(world: World, repo: str | None) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The command line's words, and out comes the exit code."""
+    if options.apply:
+        recover()
     if (options.fix or options.apply) and options.repo is None:
         raise UserError("--fix needs the name of a repository.", "zdoctor cache org/name --fix")
     if options.apply and not options.fix:
@@ -82,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         return _fix(options)
     found = inventory(options.repo, deep=options.deep, progress=console.reading() if options.deep else None)
     if options.format == "json":
-        from ..reports import cache_json
+        from ...reports import cache_json
 
         console.emit(cache_json.render(found))
     else:
@@ -91,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fix(options: argparse.Namespace) -> int:
-    from ..reports import terminal
+    from ...reports import terminal
 
     reading = console.reading() if options.deep else None
     mended = repair(
@@ -111,6 +120,6 @@ def _fix(options: argparse.Namespace) -> int:
 
 
 def _show(found: Inventory) -> None:
-    from ..reports import cache as report
+    from ...reports import cache as report
 
     console.emit(report.render(found, width=console.width(), color=console.color()))

@@ -13,18 +13,22 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import INTERRUPTED, UserError
+from ..model import Report
+from ..model.shell import quoted
+from ..state import state_folder
 from . import console
-from .model import Report
-from .model.errors import INTERRUPTED, UserError
-from .model.shell import quoted
-from .state import state_folder
+from .config_argument import config_in
+from .examined import examined
+from .explain import decode, explained
+from .fix import fix
+from .repair import recover
 
 if TYPE_CHECKING:
-    from .stream import Ended
+    from .child_process import Ended
 
 MOST_RESTARTS = 3
 MOST_LOGS = 20
-_ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The program's own exit code; 1 when it was not started because a check found an error."""
+    recover()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise UserError("no command was named.", "zdoctor run -- python run.py config.yaml")
@@ -78,25 +83,9 @@ def run(options: argparse.Namespace) -> int:
         _say(f"starting again ({starts} of at most {MOST_RESTARTS} times).")
 
 
-def config_in(command: Sequence[str]) -> str | None:
-    """The word of a command that names a config which zdoctor reads."""
-    from .configs.reading import text_of
-    from .trainers.read import recognise
-
-    for word in command[1:]:
-        name = word.partition("=")[2] if word.startswith("--") and "=" in word else word
-        path = Path(name)
-        with suppress(OSError, ValueError):
-            if path.suffix.lower() in _ENDINGS and path.is_file():
-                config = text_of(name, path.read_bytes())
-                if config.problem is not None or recognise(config.text, config.format) is not None:
-                    return name
-    return None
-
-
 def _command_file(command: Sequence[str]) -> str | None:
     """Where the words of the command are all of the config: a file of them, to be checked and repaired."""
-    from .trainers.read import recognise
+    from ..trainers.read import recognise
 
     text = shlex.join(command) + "\n"
     if recognise(text, "shell") is None:
@@ -112,15 +101,13 @@ def _command_file(command: Sequence[str]) -> str | None:
 
 def _checked(config: str, tried: set[str] | None) -> bool:
     """Whether the run may start. `tried` are the repairs made so far, None where none are wanted."""
-    from . import commands
-
-    report = commands.check(config)
+    report = examined(config).report
     if report.errors and tried is not None and _healed(config, (), tried):
-        report = commands.check(config)
+        report = examined(config).report
     if not report.errors:
         _say(f"{config}: no error found{_lesser(report)}.")
         return True
-    from ..reports import terminal
+    from ...reports import terminal
 
     _write(terminal.render(report, width=console.width(), color=_color()))
     _say("not started, because it would fail.")
@@ -134,30 +121,26 @@ def _lesser(report: Report) -> str:
 
 def _plan(config: str, rules: Sequence[str]) -> set[str]:
     """The safe repairs for these rules (all, where none is named), in words that tell them apart."""
-    from . import commands
-
-    fixed = commands.fix(config, selected=rules)
-    return {f"{fix.rule} {fix.title} {fix.steps}" for fix in fixed.plan.fixes}
+    fixed = fix(config, selected=rules)
+    return {f"{one.rule} {one.title} {one.steps}" for one in fixed.plan.fixes}
 
 
 def _healed(config: str, rules: Sequence[str], tried: set[str]) -> bool:
     """Apply what is safe and was not tried before; whether there was something."""
-    from . import commands
-
     plan = _plan(config, rules)
     if not plan or plan <= tried:
         return False
     tried |= plan
-    fixed = commands.fix(config, apply=True, selected=rules)
-    for fix in fixed.plan.fixes:
-        _say(f"repaired: {fix.title}")
+    fixed = fix(config, apply=True, selected=rules)
+    for one in fixed.plan.fixes:
+        _say(f"repaired: {one.title}")
     if fixed.applied:
         _say(f"to take it back: zdoctor undo {fixed.applied[0]}")
     return bool(fixed.applied)
 
 
 def _started(command: Sequence[str]) -> Ended:
-    from .stream import NOT_FOUND, NOT_STARTED, stream
+    from .child_process import NOT_FOUND, NOT_STARTED, stream
 
     sys.stdout.flush()
     try:
@@ -172,12 +155,10 @@ def _started(command: Sequence[str]) -> Ended:
 
 def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, ...]:
     """Say why it ended; the rules that see it before."""
-    from . import explain_command
-
     # Output can come in the middle of a traceback; what ends a process without a word shows in its exit code.
     by_code = b"\nexit code %d\n" % ended.code
     for said in (ended.tail, ended.errors, ended.tail + by_code):
-        told, text = explain_command.explained(explain_command.decode(said), config, color=_color())
+        told, text = explained(decode(said), config, color=_color())
         if told.failure is not None:
             break
     if told.failure is None:
@@ -189,10 +170,9 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
 
 def _look_again(ended: Ended, config: str | None) -> None:
     """A run can end well and say that it trained nothing."""
-    from . import explain_command
-    from .crash.endings import SAID
+    from ..crash.endings import SAID
 
-    told, text = explain_command.explained(explain_command.decode(ended.tail), config, color=_color())
+    told, text = explained(decode(ended.tail), config, color=_color())
     if told.failure is not None and told.failure.type == SAID:
         _say("but its output holds something to look at:")
         _write(text)

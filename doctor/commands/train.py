@@ -1,4 +1,4 @@
-"""`zdoctor train` on the command line: check, start a process for each card, train when all are green."""
+"""`zdoctor train`: check, start a process for each card, train when all are green."""
 
 from __future__ import annotations
 
@@ -6,30 +6,35 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from . import commands, console, state
-from .examine.examination import Examination
-from .examine.translate import differences
+from .. import state
+from ..errors import INTERRUPTED, UserError, printable
+from ..examine.examination import Examination
+from ..examine.translate import differences
+from ..model.record import replace
+from ..model.run import Run
+from ..model.shell import quoted, unsetting
+from ..probe.computer import os_name
+from ..train.settings.refuse import refuse
+from . import console
+from .config_argument import config_argument, named_or_found, trainer_argument
+from .examined import examined
 from .handover import hand_over, not_green
-from .model import Memory, Unknown
-from .model.cards import sharing, visible
-from .model.errors import INTERRUPTED, UserError, printable
-from .model.record import replace
-from .model.run import Run
-from .model.shell import quoted, unsetting
-from .probe.computer import os_name
-from .probe.live import LiveWorld
-from .train.settings.refuse import refuse
+from .process_count import process_count, refuse_small_batch, too_large
+from .repair import recover
 
 if TYPE_CHECKING:
-    from .train.distributed.ranks import Ranks
+    from ..train import TrainResult
+    from ..train.distributed.ranks import Ranks
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    config_argument(parser)
+    trainer_argument(parser)
     parser.add_argument("--max-minutes", metavar="N", type=_minutes, help="save and exit before N minutes are over")
     parser.add_argument("--eval", metavar="N", type=_count, help="hold N pictures out and measure the loss on them")
     parser.add_argument(
@@ -49,10 +54,13 @@ def is_follower() -> bool:
     return rank.isdecimal() and int(rank) > 0
 
 
-def run(options: argparse.Namespace, config: str) -> int:
+def run(options: argparse.Namespace) -> int:
     """The exit code. Started by torchrun, accelerate or the launcher, this process is one of several."""
-    from .train.distributed import accelerate_env as accelerated
+    from ..train.distributed import accelerate_env as accelerated
 
+    if not is_follower():
+        recover()
+    config = named_or_found(options.config)
     _refuse_words(os.environ)
     if reason := accelerated.refusal(os.environ):
         raise UserError(reason)
@@ -63,10 +71,10 @@ def run(options: argparse.Namespace, config: str) -> int:
     several = int(os.environ.get("WORLD_SIZE") or 1) > 1
     if several:
         return _one_of_several(options, config)
-    seen = commands.examination(config, trainer=options.trainer, as_runner=True)
+    seen = examined(config, trainer=options.trainer, as_runner=True)
     state.remember(config)
-    count = options.processes or _processes(seen)
-    why = not_green(seen, _too_large(seen, count))
+    count = options.processes or process_count(seen)
+    why = not_green(seen, too_large(seen, count))
     if why:
         return _not_training(seen, why)
     if options.shard and count == 1:
@@ -78,8 +86,8 @@ def run(options: argparse.Namespace, config: str) -> int:
         _say_green(seen)
         return _train(options, config, seen)
     for one in seen.reading.runs:
-        _refuse_small_batch(one, count)
-    from .train.distributed.launcher import launch
+        refuse_small_batch(one, count)
+    from ..train.distributed.launcher import launch
 
     return launch(count, [config, *_given(options)])
 
@@ -108,7 +116,7 @@ def _given(options: argparse.Namespace) -> list[str]:
 
 def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | None) -> str:
     """What to type after a run that was stopped."""
-    from .train.runtime.stop_signals import BEGAN
+    from ..train.runtime.stop_signals import BEGAN
 
     if ranks is not None and BEGAN not in os.environ:
         return f"{lead}, start all processes in the same way again.\n"
@@ -118,16 +126,16 @@ def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | N
 
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
-    from .train import TrainError
-    from .train.distributed.ranks import Said, gathered, joined, leave
+    from ..train import TrainError
+    from ..train.distributed.ranks import Said, gathered, joined, leave
 
     try:
         seen: Examination | None = None
         try:
-            seen = commands.examination(config, trainer=options.trainer, as_runner=True)
-            too_large = _too_large(seen, int(os.environ["WORLD_SIZE"]))
-            said = _not_green_lines(seen, too_large)
-            options.shard |= bool(too_large)
+            seen = examined(config, trainer=options.trainer, as_runner=True)
+            shared = too_large(seen, int(os.environ["WORLD_SIZE"]))
+            said = _not_green_lines(seen, shared)
+            options.shard |= bool(shared)
         except UserError as error:
             said = [str(error)]
         ranks = joined(cuda=seen is not None and any(one.device.startswith("cuda") for one in seen.reading.runs))
@@ -140,7 +148,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
                     print(f"  {printable(line)}", file=sys.stderr)
             return 1
         for one in seen.reading.runs:
-            _refuse_small_batch(one, ranks.size)
+            refuse_small_batch(one, ranks.size)
         ranks = replace(ranks, sharded=ranks.any(options.shard))
         if ranks.first:
             state.remember(config)
@@ -154,8 +162,8 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
 
 
 def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: Ranks | None = None) -> int:
-    from .train import TrainError
-    from .train.encode.text_encoder_process import TextProcess
+    from ..train import TrainError
+    from ..train.encode.text_encoder_process import TextProcess
 
     try:
         with closing(TextProcess()) as text_process:
@@ -187,7 +195,7 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
 
 
 def _not_training(seen: Examination, why: str) -> int:
-    from ..reports import terminal
+    from ...reports import terminal
 
     console.emit(terminal.render(seen.report, width=console.width(), color=console.color()))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
@@ -221,65 +229,35 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _predicted(seen: Examination) -> list[Memory]:
-    return [facts.memory for facts in seen.facts if isinstance(facts.memory, Memory)]
-
-
-def _full(seen: Examination) -> Memory | None:
-    """The memory of a run that one of several cards has no room for, though the first of them has."""
-    return next((memory for memory in _predicted(seen) if not memory.fits_all()), None)
-
-
-def _too_large(seen: Examination, count: int) -> frozenset[str]:
-    """The rule that says so of a base that one card cannot hold and `count` processes share out; else none."""
-    known = _predicted(seen)
-    tight = [memory for memory in known if memory.peak.total + memory.margin > memory.free]
-    shared = tight and all(memory.only_fits_sharded(min(count, memory.cards)) for memory in tight)
-    return frozenset({"MEM001"} if shared and count > 1 else ())
-
-
 def _not_green_lines(seen: Examination, known: frozenset[str]) -> list[str]:
     why = not_green(seen, known)
     errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in known]
     return errors or ([f"{why}."] if why else [])
 
 
-def _processes(seen: Examination) -> int:
-    """One for each card that can take part, where the runs ask for "cuda"; else one."""
-    runs: Sequence[Run] = seen.reading.runs
-    if not runs or not all(one.device == "cuda" for one in runs) or "RANK" in os.environ:
-        return 1
-    gpus = LiveWorld().gpus()
-    seen_by_cuda = gpus if isinstance(gpus, Unknown) else visible(gpus, os.environ)
-    cards = 1 if isinstance(seen_by_cuda, Unknown) else sharing(seen_by_cuda)
-    if cards > 1 and (full := _full(seen)):
-        print(
-            f"zdoctor: one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this "
-            f"run takes {full.peak.total / 1e9:.1f} GB (computed). It trains on {full.device} alone; "
-            "CUDA_VISIBLE_DEVICES chooses the cards.",
-            file=sys.stderr,
-        )
-        return 1
-    samples = min(map(_samples, runs))
-    if samples < cards:
-        print(
-            f"zdoctor: batch_size x gradient_accumulation is {samples}, so of {cards} cards only {samples} can share "
-            f"a step. With gradient_accumulation: {cards} all would (each step would see more pictures).",
-            file=sys.stderr,
-        )
-    return max(1, min(cards, samples))
+def train(
+    config: str,
+    *,
+    max_minutes: float | None = None,
+    held_out: int | None = None,
+    skip_unreadable: bool = False,
+    trainer: str | None = None,
+    progress: Any = None,
+) -> TrainResult:
+    """Train every run of a config with zdoctor's own runner, once all that concerns it is green.
 
-
-def _samples(one: Run) -> int:
-    return one.recipe.batch_size * one.recipe.gradient_accumulation
-
-
-def _refuse_small_batch(one: Run, count: int) -> None:
-    if _samples(one) < count:
+    Raises UserError with what is not green.
+    """
+    seen = examined(config, trainer=trainer, as_runner=True)
+    why = not_green(seen)
+    if why:
         raise UserError(
-            f"batch_size x gradient_accumulation is {_samples(one)}, which {count} processes cannot share.",
-            f"Set gradient_accumulation: {count}, or start with --processes {_samples(one)}.",
+            f"{config} is not green: {why}",
+            f"{seen.report.typed('check')} shows it, {seen.report.typed('fix')} repairs.",
         )
+    return hand_over(
+        seen, max_minutes=max_minutes, held_out=held_out, skip_unreadable=skip_unreadable, progress=progress
+    )
 
 
 def _minutes(text: str) -> float:

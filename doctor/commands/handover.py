@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from .examine.examination import Examination, written_twice
-from .model import ModelFolder, Unknown
-from .model.errors import UserError
-from .probe.world import Paths
+from ..errors import UserError
+from ..examine.examination import Examination, written_twice
+from ..model import ModelFolder, Unknown
+from ..probe.world import Paths
 
 if TYPE_CHECKING:
-    from .train import TrainResult
-    from .train.distributed.ranks import Ranks
-    from .train.encode.text_encoder_process import TextProcess
+    from ..train import TrainResult
+    from ..train.distributed.ranks import Ranks
+    from ..train.encode.text_encoder_process import TextProcess
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:
@@ -50,7 +50,7 @@ def hand_over(
 
     `ranks` are the connected processes of the run when this is one of several; `text_process` as in `train`.
     """
-    from . import train as runner
+    from .. import train as runner
 
     _refuse_shared_names(seen)
     result: TrainResult | None = None

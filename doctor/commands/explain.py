@@ -9,21 +9,27 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import UserError
+from ..model.shell import quoted
 from . import console
-from .model.errors import UserError
-from .model.shell import quoted
-from .run_command import config_in
+from .config_argument import config_argument, config_in
+from .examined import examined
 
 if TYPE_CHECKING:
-    from .model.crashes import Explanation
+    from ..model.crashes import Explanation
 
 MOST_BYTES = 8 << 20  # what is read of a log: its end, where the failure is
 INCOMPLETE = 3
 _PARTS = re.compile(r"\n\s*\n|\n(?=(?:What|Why|Repair|Upstream|Signature):)")  # of a rule's docstring
 
 
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
+    config_argument(parser, "the run's config, to confirm the cause")
+    parser.add_argument("--diff", metavar="LOGFILE", help="the log of a run that worked: what was not the same")
+
+
 def run(options: argparse.Namespace) -> int:
-    """The command line's words, and out comes the exit code."""
     if options.what == "-" or Path(options.what).is_file():
         return _log(options)
     if options.config is not None or options.diff is not None:
@@ -32,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rule(word: str) -> int:
-    from .examine.examination import select
-    from .rules import all_repairs, all_rules
+    from ..examine.examination import select
+    from ..rules import all_repairs, all_rules
 
     if Path(word).is_dir():
         raise UserError(f"{word} is a folder, not a log.", "zdoctor explain train.log")
@@ -69,8 +75,8 @@ def _log(options: argparse.Namespace) -> int:
         raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
     console.emit(text)
     if options.diff is not None:
-        from ..reports import crash as report
-        from .crash import compare
+        from ...reports import crash as report
+        from ..crash import compare
 
         seen = compare(decode(read(options.diff)), log)
         console.emit(f"\nBeside {options.diff}, which worked:\n\n")
@@ -83,10 +89,10 @@ def explained(log: str, config: str | None, *, color: bool, part: bool = False) 
 
     `part` tells that `log` is only the end of one.
     """
-    from ..reports import crash as report
-    from .crash import explain
-    from .model.crashes import Signature
-    from .rules import all_rules
+    from ...reports import crash as report
+    from ..crash import explain
+    from ..model.crashes import Signature
+    from ..rules import all_rules
 
     rules = {rule.id: rule for rule in all_rules()}
     signatures = [Signature(rule.id, *pair, rule.trainers) for rule in rules.values() for pair in rule.prevents]
@@ -99,9 +105,7 @@ def explained(log: str, config: str | None, *, color: bool, part: bool = False) 
 
 def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
     """What these rules say of the config on this machine, now."""
-    from .commands import check
-
-    report = check(config, selected=rules)
+    report = examined(config, selected=rules).report
     said = dict.fromkeys(report.passed, "passed; what the log shows is not there now.")
     said |= {outcome.rule: f"not known: {outcome.reason}." for outcome in (*report.unknown, *report.crashed)}
     for finding in reversed(report.findings):

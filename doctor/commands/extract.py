@@ -1,11 +1,20 @@
-"""`zdoctor extract` on the command line."""
+"""`zdoctor extract`: a cached repository copied to a plain folder, each file verified."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
+from .. import apply as writer
+from ..errors import UserError, printable
+from ..model.amounts import amount
+from ..probe.live import LiveWorld
+from ..state import state_folder
 from . import console
-from .model.errors import printable
+from .config_argument import comma_separated
+from .extraction_plan import plan_extraction
+from .repair import recover
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only",
         metavar="PARTS",
-        type=lambda text: [part.strip().rstrip("/") for part in text.split(",") if part.strip()],
+        type=lambda text: [part.rstrip("/") for part in comma_separated(text)],
         default=[],
         help="only these folders or files of the repository (transformer,vae)",
     )
@@ -29,10 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from . import commands
-    from .model.amounts import amount
-
-    done = commands.extract(
+    recover()
+    done = extract(
         options.source,
         options.target,
         only=options.only,
@@ -56,3 +63,24 @@ def run(options: argparse.Namespace) -> int:
         lines.append("These are the cache's own files under second names: copy one before anything writes into it.")
     console.emit("".join(f"{printable(line)}\n" for line in lines))
     return 0
+
+
+def extract(
+    source: str,
+    target: str,
+    *,
+    only: Sequence[str] = (),
+    model_only: bool = False,
+    hardlink: bool = False,
+    progress: Any = None,
+) -> writer.Applied:
+    """Copy a cached repository ("org/name" or "org/name@revision") to the new folder `target`, each file verified.
+
+    `only`: these folders and files at its top; `model_only`: what trainers load; `hardlink`: no copies, second names.
+    What an earlier extraction to `target` had finished is taken as it is.
+    """
+    plan = plan_extraction(LiveWorld(), source, target, only=only, model_only=model_only, hardlink=hardlink)
+    try:
+        return writer.apply(plan, binding=writer.bind(plan), state=state_folder(), progress=progress)
+    except writer.ApplyError as error:
+        raise UserError(str(error)) from error

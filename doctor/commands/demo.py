@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import os
@@ -12,14 +13,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
-from ..model.errors import INTERRUPTED, UserError
+from .check import check
+from .examined import examined
+from .train import train
 
 if TYPE_CHECKING:
+    from ..demo.patient import Patient
     from ..train import TrainResult
-    from .patient import Patient
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "tensors missing from the files (meta tensors)": ("MDL001",),
@@ -31,6 +35,14 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "more memory than the card has": ("MEM001",),
 }
 NEEDED = ("torch", "diffusers", "transformers", "peft", "PIL")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="a new or empty folder (default: a temporary one)")
+
+
+def run(options: argparse.Namespace) -> int:
+    return walk(options.folder, options.zdoctor)
 
 
 def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
@@ -47,7 +59,7 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
     root = _room(folder)
     print(f"A tiny Z-Image pipeline, its hub cache, eight pictures and an adapter are being made in\n  {root}")
     try:
-        from .patient import build
+        from ..demo.patient import build
 
         patient = build(root)
         _print_recorded(patient)
@@ -59,10 +71,8 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
 
 
 def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: float) -> int:
-    from .. import commands
-
     machine = ["--machine", patient.machine.name]
-    sick = commands.check(patient.config.name, machine=patient.machine.name)
+    sick = check(patient.config.name, machine=patient.machine.name)
 
     def run(*words: str) -> None:
         print(f"\n$ zdoctor {' '.join(words)}\n", flush=True)
@@ -73,24 +83,20 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
     run("fix", patient.config.name, "--apply", *machine)
     print("\nWhat is left changes how the run trains, so it waits for your word:")
     run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
-    cured = commands.check(patient.config.name, machine=patient.machine.name)
+    cured = check(patient.config.name, machine=patient.machine.name)
 
     print(
         "\nThe recorded card is not here, so a second config says to train on this machine's processor (device: cpu)."
     )
     on_cpu = _on_cpu(patient.config)
     print(f"\n$ zdoctor train {on_cpu.name}\n", flush=True)
-    result = _train(on_cpu)
+    result = train(on_cpu.name)
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
-    change = _load_lora(patient, result)
+    from ..demo.lora_effect import largest_change
+
+    change = largest_change(_model_folder(patient.config.name), result.lora)
     return _verdict(sick, cured, result, change, time.perf_counter() - started, patient.folder)
-
-
-def _train(config: Path) -> TrainResult:
-    from .. import commands
-
-    return commands.train(config.name)
 
 
 def _on_cpu(config: Path) -> Path:
@@ -104,44 +110,10 @@ def _on_cpu(config: Path) -> Path:
 
 
 def _model_folder(config: str) -> str:
-    from .. import commands
-
-    model = commands.examination(config).facts[0].model
+    model = examined(config).facts[0].model
     folder = None if isinstance(model, Unknown) else model.folder
     assert folder is not None, "it was trained a moment ago"
     return folder
-
-
-def _load_lora(patient: Patient, result: TrainResult) -> float:
-    """The largest change that the LoRA makes to the pipeline's latents; loaded as any user would load it."""
-    import torch
-    import transformers.utils.logging as transformers_log
-    from diffusers.pipelines.z_image.pipeline_z_image import ZImagePipeline
-    from diffusers.utils import logging as diffusers_log
-
-    for log in (diffusers_log, transformers_log):
-        quiet: Any = log.disable_progress_bar
-        quiet()
-    pipe: Any = ZImagePipeline.from_pretrained(_model_folder(patient.config.name), local_files_only=True)
-    pipe.set_progress_bar_config(disable=True)
-
-    def paint() -> torch.Tensor:
-        generator = torch.Generator().manual_seed(0)
-        out: Any = pipe(
-            "testarossa a red circle on a white table",
-            height=64,
-            width=64,
-            num_inference_steps=2,
-            guidance_scale=0.0,
-            generator=generator,
-            output_type="latent",
-        )
-        latents: torch.Tensor = out.images
-        return latents
-
-    before = paint()
-    pipe.load_lora_weights(str(Path(result.lora).parent), weight_name=Path(result.lora).name)
-    return float((paint() - before).abs().max())
 
 
 def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, seconds: float, folder: Path) -> int:
