@@ -175,7 +175,9 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/490
     Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
     """
-    for package, minimum, name in _SINCE.get(run.architecture or "", family_of(run.architecture).packages):
+    for package, minimum, name in _SINCE.get(
+        run.recipe.architecture or "", family_of(run.recipe.architecture).packages
+    ):
         if run.trainer == "musubi-tuner" and package == "diffusers":
             continue  # it brings its own transformers
         version = environment.versions.get(package)
@@ -195,7 +197,7 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
             package=package,
             version=version,
             name=name,
-            architecture=run.architecture,
+            architecture=run.recipe.architecture,
             minimum=_dotted(minimum),
         )
 

@@ -80,9 +80,10 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/836
     Signature: OSError: No such device (os error 19) — on Windows: FileNotFoundError
     """
-    if run.adapter is None:
+    recipe = run.recipe
+    if recipe.adapter is None:
         return
-    family, entry = family_of(run.architecture), files.at(run.adapter)
+    family, entry = family_of(recipe.architecture), files.at(recipe.adapter)
     if entry is None:
         return
     if entry.kind == "denied":
@@ -97,7 +98,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             else "The run ends when it opens the folder, after the transformer was loaded "
             "(on Linux with OSError: No such device, os error 19).",
             evidence={"safetensors_inside": weights},
-            adapter=run.adapter,
+            adapter=recipe.adapter,
             trainer=run.trainer,
             count=len(weights),
             names=", ".join(weights[:3]),
@@ -107,7 +108,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
         entry.kind == "missing"
         and run.trainer != OWN
         and not family.ai_toolkit.adapter_repo
-        and _is_repo(run.adapter)
+        and _is_repo(recipe.adapter)
     ):
         published = family.distilled.adapter if family.distilled is not None else ""
         yield found(
@@ -115,10 +116,10 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
             otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
             "after the transformer was loaded.",
-            adapter=run.adapter,
+            adapter=recipe.adapter,
             architecture=family.title,
             candidates=[],
-            suggestion=published if published.startswith(f"{run.adapter}/") else None,
+            suggestion=published if published.startswith(f"{recipe.adapter}/") else None,
         )
 
 
@@ -145,10 +146,11 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     Repair: Write the path that exists; placeholders such as /path/to/images are said to be placeholders.
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
     """
-    wanted = [("base_model", run.base_model, "the base model"), ("adapter", run.adapter, "the adapter")]
-    if run.trainer in BY_FILES or run.parts:  # each file of the model is another rule's
+    recipe = run.recipe
+    wanted = [("base_model", recipe.base_model, "the base model"), ("adapter", recipe.adapter, "the adapter")]
+    if run.trainer in BY_FILES or recipe.parts:  # each file of the model is another rule's
         wanted = wanted[1:]
-    wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in run.datasets]
+    wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in recipe.datasets]
     entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}
     hidden = [entry.path for entry in entries.values() if entry.kind == "denied"]
     if hidden and not any(entry.kind in ("missing", "dangling") for entry in entries.values()):

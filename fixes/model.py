@@ -50,9 +50,9 @@ def extract_from_the_cache(
 @repair("MDL003")
 def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator[Fix]:
     """Where text encoder, tokenizer and VAE are the same in the whole family, a cached repository serves."""
-    family = family_of(run.architecture)
+    family = family_of(run.recipe.architecture)
     absent = finding.evidence.get("components")
-    if not isinstance(absent, list) or "transformer" in absent or not family.alike or run.extras_model:
+    if not isinstance(absent, list) or "transformer" in absent or not family.alike or run.recipe.extras_model:
         return
     if "text_encoder" not in absent:
         return  # a folder with a text encoder is the source of the other parts, whatever extras_model says
@@ -87,7 +87,7 @@ def replace_by_a_complete_copy(
 def say_what_to_download(finding: Finding, run: Run, model: ModelFolder, hub: Hub) -> Iterator[Fix]:
     """Nothing here can serve: the command that fetches a complete copy into a folder of its own."""
     if _is_replaceable(finding, model) and not _candidates(model, hub):
-        guesses = family_of(run.architecture).repos if loader_of(run) is not None else {}
+        guesses = family_of(run.recipe.architecture).repos if loader_of(run) is not None else {}
         repo = next((repo for word, repo in guesses.items() if word in model.source.lower()), "OWNER/MODEL")
         folder = f"{(model.folder or model.source).rstrip('/')}-complete"
         title = "download the complete model into a new folder, then name that folder in the config"
@@ -164,7 +164,7 @@ def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
     text_encoder/ would override `extras_model`."""
     loader = loader_of(run)
     extras = loader is None or loader.extras
-    elsewhere = extras and run.extras_model is not None and run.extras_model != run.base_model
+    elsewhere = extras and run.recipe.extras_model is not None and run.recipe.extras_model != run.recipe.base_model
     items: list[CopyItem] = []
     for file in repo.files:
         if not file.needed or (elsewhere and file.name.startswith(_SHARED)):

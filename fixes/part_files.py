@@ -18,7 +18,7 @@ def fetch_the_published_file(finding: Finding, run: Run) -> Iterator[Fix]:
     if part is None:
         return
     text = str(run.setting(part.option, "")).lower()
-    published = family_of(run.architecture).files.get(part.class_name, ())
+    published = family_of(run.recipe.architecture).files.get(part.class_name, ())
     file = next((file for word, file in published if word in text), "")
     if file:
         title = f"download the file that was published for --{part.option}, then put the path it prints there"

@@ -71,9 +71,9 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     if run.trainer == OWN:
         yield from _merged_by_the_runner(run, adapter, model)
         return
-    family, loader = family_of(run.architecture), loader_of(run)
+    family, loader = family_of(run.recipe.architecture), loader_of(run)
     if loader is None or loader.adapter_key is None:
-        raise Unestablished(f"the layout that {run.architecture} expects of an adapter is not known")
+        raise Unestablished(f"the layout that {run.recipe.architecture} expects of an adapter is not known")
     key = loader.adapter_key
     tensor = adapter.tensors.get(key)
     if tensor is None:

@@ -89,7 +89,7 @@ def _another_kind(
             other=other,
             component=part.name,
             actual=part.class_name,
-            family=family_of(run.architecture).title,
+            family=family_of(run.recipe.architecture).title,
             expected=expected[0],
             folder=part.folder,
         )
@@ -206,7 +206,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
 def _strictly(run: Run, part: Component) -> Iterator[Finding]:
     """musubi-tuner takes its Z-Image parts strictly: one name too many stops it."""
     beyond = [name for name in part.tensors if part.needed and name not in part.needed]
-    by_kohya = family_of(run.architecture).kohya.get(run.trainer)
+    by_kohya = family_of(run.recipe.architecture).kohya.get(run.trainer)
     if by_kohya is not None and by_kohya.strict and beyond and not foreign(part):
         if part.name == "text_encoder" and beyond == ["lm_head.weight"]:
             return
@@ -246,7 +246,7 @@ def _fit_together(run: Run, model: ModelFolder, loader: Loader | None) -> Iterat
         return
     if transformer.class_name not in loader.components["transformer"]:
         return
-    for fit in family_of(run.architecture).fits:
+    for fit in family_of(run.recipe.architecture).fits:
         other = parts.get(fit.component)
         own = next((key for key in fit.own if transformer.config.get(key)), fit.own[-1])
         width = transformer.config.get(own, fit.default)

@@ -44,7 +44,7 @@ def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding
         evidence={"file": model.source} | _flux_conversion(part, loader),
         path=model.source,
         held=held,
-        family=family_of(run.architecture).title,
+        family=family_of(run.recipe.architecture).title,
         trainer=run.trainer,
     )
 
@@ -71,5 +71,7 @@ def conversion(run: Run, part: Component) -> dict[str, object]:
     scaled = any(name.endswith(SCALES) for name in names)
     if loader is None or loader.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
         return {}
-    config = loader.single_file if run.extras_model in (None, run.base_model) else run.extras_model
+    config = (
+        loader.single_file if run.recipe.extras_model in (None, run.recipe.base_model) else run.recipe.extras_model
+    )
     return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}

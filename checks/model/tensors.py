@@ -64,7 +64,7 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
         raise Unestablished(f"{model.source} is no model folder")
     loader = loader_of(run)
     if loader is not None and loader.single_file is None and model.layout == "single-file":
-        raise Unestablished(f"{run.trainer} opens no single file for {family_of(run.architecture).title}")
+        raise Unestablished(f"{run.trainer} opens no single file for {family_of(run.recipe.architecture).title}")
     said = False
     unjudged: list[str] = []
     for part in model.components.values():

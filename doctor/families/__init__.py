@@ -102,7 +102,7 @@ def classes() -> Mapping[str, ModelClass]:
 
 def loader_of(run: Run) -> Loader | None:
     """How this run's model is opened; None where that is not known here, or its components are files of their own."""
-    family = family_of(run.architecture)
+    family = family_of(run.recipe.architecture)
     if run.trainer == OWN:
         return family.own
     return None if run.trainer in BY_FILES else family.loader

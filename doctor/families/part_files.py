@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..model.recipe import PartFile
 from ..model.record import replace
-from ..model.run import PartFile, Run
+from ..model.run import Run
 from ..model.trainers import BY_FILES
 from . import family_of
 from .record import Tokenizer
@@ -14,22 +15,22 @@ _CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, 
 
 def part_files(run: Run) -> tuple[PartFile, ...]:
     """The parts of this run's model, transformer first; empty for a trainer or model that is not known here."""
-    of_trainer = family_of(run.architecture).kohya.get(run.trainer)
-    if run.trainer == "sd-scripts" and run.architecture in ("sd1", "sdxl"):
-        return run.parts or _CHECKPOINT
-    return run.parts or (of_trainer.files if of_trainer is not None else ())
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    if run.trainer == "sd-scripts" and run.recipe.architecture in ("sd1", "sdxl"):
+        return run.recipe.parts or _CHECKPOINT
+    return run.recipe.parts or (of_trainer.files if of_trainer is not None else ())
 
 
 def tokenizers(run: Run) -> tuple[Tokenizer, ...]:
     """What zdoctor's own runner needs beside the files of the parts."""
-    return family_of(run.architecture).tokenizers if run.parts else ()
+    return family_of(run.recipe.architecture).tokenizers if run.recipe.parts else ()
 
 
 def with_parts(made: Run, run: Run) -> Run:
     """`made`, which is `run` in the words of zdoctor's own runner, with the files of its parts: it opens them all."""
     parts = tuple(replace(part, when="", loose=False) for part in part_files(run))
     named = {part.option: run.settings[part.option] for part in parts if part.option in run.settings}
-    return replace(made, parts=parts, settings={**made.settings, **named})
+    return replace(made, settings={**made.settings, **named}, recipe=replace(made.recipe, parts=parts))
 
 
 def written_path(run: Run, part: PartFile) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..model.recipe import PartFile
 from ..model.record import dataclass
-from ..model.run import PartFile
 from .reading import Tensors
 from .shapes import Shapes
 
@@ -205,8 +205,8 @@ class AiToolkit:
 class Family:
     """A model family, or a member of one that is trained in its own way.
 
-    `name` is how ai-toolkit spells it (`Run.architecture`), `aliases` how others do. `loader` is what ai-toolkit and
-    SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
+    `name` is how ai-toolkit spells it (`Recipe.architecture`), `aliases` how others do. `loader` is what ai-toolkit
+    and SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
     `lora_names` is a pattern of the names in a LoRA that is read back, `lora_prefix` what a LoRA's file writes before
     the name of a Linear, `base_version` what other programs find in its ss_base_model_version; `lokr` says that
     diffusers opens a LoKr. `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their

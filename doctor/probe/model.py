@@ -57,9 +57,9 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
     folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
-    if run.trainer in BY_FILES or run.parts:
+    if run.trainer in BY_FILES or run.recipe.parts:
         return probe_part_files(world, run)
-    source = run.base_model
+    source = run.recipe.base_model
     if not source or "\0" in source:
         return Unknown("the config names no base model")
     look = _Look(world, Paths(world.system), run, hub, source, loader_of(run))
@@ -107,10 +107,10 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
         part = _of_file(folder, weight, owner, None, reason)
         components["transformer"] = part if loader is None else replace(part, needed=_published(look.run, weight))
     else:
-        written = look.run.extras_model
+        written = look.run.recipe.extras_model
         extras = loader.single_file if written in (None, look.source) else written
         config = _single_config(look, extras, published=loader.single_file)
-        kind = family_of(look.run.architecture).transformer
+        kind = family_of(look.run.recipe.architecture).transformer
         components["transformer"] = _of_file(
             folder, weight, owner, kind, "the config.json that the file is loaded with is not here", config
         )
@@ -140,7 +140,7 @@ def _of_file(
 
 def _published(run: Run, weight: WeightFile) -> Shapes | None:
     """What the published models of this family have in their single files, if this is such a file."""
-    kind = family_of(run.architecture).transformer
+    kind = family_of(run.recipe.architecture).transformer
     if kind is None:
         return None
     prefix = COMFYUI_PREFIX if any(name.startswith(COMFYUI_PREFIX) for name in weight.tensors) else ""
@@ -208,7 +208,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     if repo is None and ("text_encoder" in names or not loader.extras):
         components |= _parts(look, loader, folder, None)
     else:
-        extras = look.run.extras_model if loader.extras else None
+        extras = look.run.recipe.extras_model if loader.extras else None
         components |= _others(look, loader, extras or look.source)
     return ModelFolder(look.source, layout, folder, components, owner, commit)
 
@@ -261,7 +261,7 @@ def _vae(look: _Look, source: str) -> dict[str, Component]:
 
 def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Unknown | None:
     """The header of the adapter file the run merges; None when it names none."""
-    written = run.adapter
+    written = run.recipe.adapter
     if not written:
         return None
     if "\0" in written:

@@ -12,7 +12,7 @@ from ..families.part_files import part_files, written_path
 from ..families.shapes import BadConfig
 from ..families.tensors import Shapes, needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
-from ..model.run import PartFile
+from ..model.recipe import PartFile
 from ..model.trainers import OWN
 from .tokenizers import probe_tokenizers
 from .world import Paths, World, resolve
@@ -48,7 +48,7 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
             )
     components |= probe_tokenizers(world, paths, run)
     folder = components["transformer"].folder if "transformer" in components else None
-    return ModelFolder(run.base_model or "", "part-files" if components else "absent", folder, components)
+    return ModelFolder(run.recipe.base_model or "", "part-files" if components else "absent", folder, components)
 
 
 def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:

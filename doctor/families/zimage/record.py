@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...model.recipe import PartFile
 from ...model.record import replace
-from ...model.run import PartFile
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B
 from ..record import AiToolkit, Distilled, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
