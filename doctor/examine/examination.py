@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import UserError
 from ..families.loading import BY_FILES, OWN
 from ..model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
-from ..model.errors import UserError
 from ..model.facts import NOT_ASKED
 from ..model.findings import CONFIG_UNREAD
 from ..model.microstep import MicroStep

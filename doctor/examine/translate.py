@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..errors import UserError
 from ..families.loading import BY_FILES, OWN
 from ..families.part_files import with_parts
 from ..model import Run, Schema, Unknown
-from ..model.errors import UserError
 from ..model.record import replace
 
 if TYPE_CHECKING:

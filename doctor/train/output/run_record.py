@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ...model.errors import redacted
+from ...errors import redacted
 from ...model.run import Run
 from ..runtime.atomic_files import write_atomic
 from .html_report import Sample, page

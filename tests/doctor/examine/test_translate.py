@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor import commands
+from zdoctor.doctor.commands.train import train
+from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.examine.translate import differences, for_runner
 from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.model import Run, Schema, Unknown
-from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.network.lora import targets
 from zdoctor.doctor.train.output.trackers import asked
@@ -241,6 +241,6 @@ def test_a_simpletuner_config_is_trained(
     data = {**SET, "instance_data_dir": str(circles), "resolution": 128}
     (tmp_path / "config" / "data.json").write_text(json.dumps([data, TEXT]))
     monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
-    result = commands.train(str(tmp_path / "config" / "config.json"))
+    result = train(str(tmp_path / "config" / "config.json"))
     assert (result.stopped, result.steps) == ("finished", 2)
     assert Path(result.lora) == tmp_path / "output" / "lantern" / "lantern.safetensors"

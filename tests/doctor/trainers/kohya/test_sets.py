@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.examine.translate import differences, for_runner
 from zdoctor.doctor.model.buckets import Buckets, scaled_size
-from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.trainers.read import Found, read_config
 
 from .runs import FLUX, run_of, schema_of, toml, trained

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageOps
 
-from zdoctor.doctor import commands
+from zdoctor.doctor.commands.train import train
 from zdoctor.doctor.examine.translate import differences
 from zdoctor.tests.doctor.train.conftest import circles, flux
 
@@ -128,6 +128,6 @@ def test_a_kontext_config_is_trained(
     (tmp_path / "config" / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "config" / "data.json").write_text(json.dumps(data), encoding="utf-8")
     monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
-    result = commands.train(str(tmp_path / "config" / "config.json"))
+    result = train(str(tmp_path / "config" / "config.json"))
     assert (result.stopped, result.steps) == ("finished", 2)
     assert len(list((tmp_path / "output" / "kontext" / ".cache").glob("latent-*"))) == 2 * 6
