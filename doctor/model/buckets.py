@@ -8,7 +8,8 @@ import math
 from functools import cache
 from typing import Literal, NamedTuple
 
-from .run import Dataset, Run
+from .recipe import Dataset
+from .run import Run
 
 Size = tuple[int, int]
 
