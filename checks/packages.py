@@ -177,7 +177,7 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/490
     Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
     """
-    for package, minimum, name in _SINCE.get(run.architecture or "", ()):
+    for package, minimum, name in _SINCE.get(run.recipe.architecture or "", ()):
         if run.trainer == "musubi-tuner" and package == "diffusers":
             continue  # it brings its own transformers
         version = environment.versions.get(package)
@@ -197,7 +197,7 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
             package=package,
             version=version,
             name=name,
-            architecture=run.architecture,
+            architecture=run.recipe.architecture,
             minimum=_dotted(minimum),
         )
 

@@ -80,9 +80,10 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/836
     Signature: OSError: No such device (os error 19) — on Windows: FileNotFoundError
     """
-    if run.adapter is None:
+    recipe = run.recipe
+    if recipe.adapter is None:
         return
-    entry = files.at(run.adapter)
+    entry = files.at(recipe.adapter)
     if entry is None:
         return
     if entry.kind == "denied":
@@ -97,22 +98,27 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             else "The run ends when it opens the folder, after the transformer was loaded "
             "(on Linux with OSError: No such device, os error 19).",
             evidence={"safetensors_inside": weights},
-            adapter=run.adapter,
+            adapter=recipe.adapter,
             trainer=run.trainer,
             count=len(weights),
             names=", ".join(weights[:3]),
             candidates=weights,
         )
-    elif entry.kind == "missing" and run.trainer != OWN and run.architecture == "zimage" and _is_repo(run.adapter):
+    elif (
+        entry.kind == "missing"
+        and run.trainer != OWN
+        and recipe.architecture == "zimage"
+        and _is_repo(recipe.adapter)
+    ):
         yield found(
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
             otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
             "after the transformer was loaded.",
-            adapter=run.adapter,
+            adapter=recipe.adapter,
             architecture="Z-Image",
             candidates=[],
-            suggestion=ADAPTER_V2 if ADAPTER_V2.startswith(run.adapter + "/") else None,
+            suggestion=ADAPTER_V2 if ADAPTER_V2.startswith(recipe.adapter + "/") else None,
         )
 
 
@@ -139,10 +145,11 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     Repair: Write the path that exists; placeholders such as /path/to/images are said to be placeholders.
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
     """
-    wanted = [("base_model", run.base_model, "the base model"), ("adapter", run.adapter, "the adapter")]
-    if run.trainer in BY_FILES or run.parts:  # each file of the model is another rule's
+    recipe = run.recipe
+    wanted = [("base_model", recipe.base_model, "the base model"), ("adapter", recipe.adapter, "the adapter")]
+    if run.trainer in BY_FILES or recipe.parts:  # each file of the model is another rule's
         wanted = wanted[1:]
-    wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in run.datasets]
+    wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in recipe.datasets]
     entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}
     hidden = [entry.path for entry in entries.values() if entry.kind == "denied"]
     if hidden and not any(entry.kind in ("missing", "dangling") for entry in entries.values()):

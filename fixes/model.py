@@ -62,7 +62,12 @@ def extract_from_the_cache(
 def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator[Fix]:
     """Z-Image's text encoder, tokenizer and VAE are the same in the whole family, so a cached repository serves."""
     absent = finding.evidence.get("components")
-    if not isinstance(absent, list) or "transformer" in absent or run.architecture != "zimage" or run.extras_model:
+    if (
+        not isinstance(absent, list)
+        or "transformer" in absent
+        or run.recipe.architecture != "zimage"
+        or run.recipe.extras_model
+    ):
         return
     if "text_encoder" not in absent:
         return  # a folder with a text encoder is the source of the other parts, whatever extras_model says
@@ -173,9 +178,10 @@ def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety
 def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
     """Every needed file with a sound source. Parts that the run takes from elsewhere stay out: a local
     text_encoder/ would override `extras_model`."""
+    recipe = run.recipe
     family = family_of(run)
     extras = family is None or family.extras
-    elsewhere = extras and run.extras_model is not None and run.extras_model != run.base_model
+    elsewhere = extras and recipe.extras_model is not None and recipe.extras_model != recipe.base_model
     items: list[CopyItem] = []
     for file in repo.files:
         if not file.needed or (elsewhere and file.name.startswith(_SHARED)):

@@ -36,7 +36,7 @@ def fetch_the_published_file(finding: Finding, run: Run) -> Iterator[Fix]:
     if part is None:
         return
     if part.class_name == "AutoencoderKL":
-        file = _AUTOENCODERS.get(run.architecture or "", _FLUX_AUTOENCODER)
+        file = _AUTOENCODERS.get(run.recipe.architecture or "", _FLUX_AUTOENCODER)
     else:
         text = str(run.setting(part.option, "")).lower()
         file = next((file for word, file in _PUBLISHED.get(part.class_name, ()) if word in text), "")

@@ -61,7 +61,7 @@ def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/560, https://github.com/ostris/ai-toolkit/issues/750
     Signature: None; "Fetching … files" at a start that had nothing to fetch.
     """
-    repo = hub.repo(run.base_model)
+    repo = hub.repo(run.recipe.base_model)
     if repo is None or hub.offline or repo.ref_state == "pinned" or not is_complete(repo, run):
         return
     yield found(
@@ -93,7 +93,7 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
     https://github.com/huggingface/diffusers/issues/11948
     Signature: OfflineModeIsEnabled: Cannot reach https://huggingface.co/api/models/…: offline mode is enabled
     """
-    repo = hub.repo(run.base_model)
+    repo = hub.repo(run.recipe.base_model)
     if repo is None or not hub.offline or repo.ref_state == "pinned":
         return
     index = next((f for f in repo.files if f.needed and SHARDED.fullmatch(f.name)), None)
@@ -129,7 +129,7 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
         for other in hub.repos:
             if other.used_by or other.repo != repo.repo or not is_complete(replace(other, used_by=repo.used_by), run):
                 continue
-            written = getattr(run, repo.used_by[0])
+            written = getattr(run.recipe, repo.used_by[0])
             inside = written.removeprefix(repo.repo).strip("/")
             yield found(
                 run.where(repo.used_by[0]),
@@ -161,7 +161,9 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     family = family_of(run)
     shared = set(family.others) if family is not None else {"text_encoder", "tokenizer", "vae"}
     extras = family is None or family.extras
-    elsewhere = extras and "extras_model" not in repo.used_by and run.extras_model not in (None, run.base_model)
+    elsewhere = (
+        extras and "extras_model" not in repo.used_by and run.recipe.extras_model not in (None, run.recipe.base_model)
+    )
     return (own if elsewhere else own | shared) <= folders
 
 

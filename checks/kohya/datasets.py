@@ -37,7 +37,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     Upstream: sd-scripts library/config_util.py, train_network.py (48d368fa); musubi-tuner dataset/datasources.py
     Signature: No data found. Please verify arguments (train_data_dir must be the parent of folders with images)
     """
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         if not dataset.key.endswith("_data_dir"):
             continue
         entry = files.at(dataset.folder)
@@ -111,7 +111,7 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
     Signature: No caption file found for … images; FileNotFoundError: [Errno 2] No such file or directory: ''
     """
     for folder in datasets:
-        dataset = next(one for one in run.datasets if one.key == folder.key)
+        dataset = next(one for one in run.recipe.datasets if one.key == folder.key)
         key = f"{folder.key}/caption_extension"
         extension = dataset.caption_extension
         if run.trainer == "musubi-tuner" and not extension:
@@ -219,8 +219,9 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     Upstream: https://github.com/kohya-ss/musubi-tuner/issues/481, https://github.com/kohya-ss/musubi-tuner/issues/747
     Signature: ValueError: No training items found in the dataset
     """
-    short = _CACHES.get(run.architecture or "")
-    if short is None or not trains(run) or not run.datasets:
+    recipe = run.recipe
+    short = _CACHES.get(recipe.architecture or "")
+    if short is None or not trains(run) or not recipe.datasets:
         return
     family = run.process_type.partition("_train")[0]
     wanted = {
@@ -230,7 +231,7 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     for script, (ending, what) in wanted.items():
         if config.format == "shell" and script in config.text:
             continue
-        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in run.datasets]
+        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in recipe.datasets]
         entries = {folder: files.at(folder) for folder in folders}
         hidden = [entry.path for entry in entries.values() if entry is not None and entry.kind == "denied"]
         if hidden:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...doctor.families.loading import OWN
 from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
-from ...doctor.model.run import PartFile
+from ...doctor.model.recipe import PartFile
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
@@ -173,7 +173,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     """
     if run.kind != "lora" or not trains(run) or not run.process_type:
         return
-    expected = _MODULES.get((run.trainer, run.architecture or ""))
+    expected = _MODULES.get((run.trainer, run.recipe.architecture or ""))
     module = run.setting("network_module")
     evidence = {"pointer": run.pointer("network_module"), "new": expected}
     if module is None:
@@ -224,7 +224,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     Signature: KeyError: 'time_embed.0.weight'
     """
     part = model.components.get("transformer")
-    if run.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
+    if run.recipe.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
         return
     held = contents(part.tensors)
     if "Flux transformer" not in held and "Z-Image transformer" not in held:
@@ -237,7 +237,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
         else "{path} is {held}; {trainer} has no script for that model, musubi-tuner has.",
         otherwise="The run ends while the model is loaded.",
         evidence={"held": held},
-        path=run.base_model,
+        path=run.recipe.base_model,
         held=held,
         script=run.process_type,
         trainer=run.trainer,

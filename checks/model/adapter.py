@@ -73,7 +73,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
         return
     family = family_of(run)
     if family is None or family.adapter_key is None:
-        raise Unestablished(f"the layout that {run.architecture} expects of an adapter is not known")
+        raise Unestablished(f"the layout that {run.recipe.architecture} expects of an adapter is not known")
     key = family.adapter_key
     tensor = adapter.tensors.get(key)
     if tensor is None:
@@ -111,7 +111,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
         )
         return
     outside = [name for name in adapter.tensors if not any(block in name for block in _FLUX_BLOCKS)]
-    if run.architecture == "flux" and outside and run.setting("model/low_vram"):
+    if run.recipe.architecture == "flux" and outside and run.setting("model/low_vram"):
         yield found(
             run.where("model/low_vram"),
             "With low_vram, ai-toolkit fuses only adapters that touch nothing but the blocks; {path} also holds "

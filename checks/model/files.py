@@ -100,7 +100,7 @@ def _mistaken(run: Run, model: ModelFolder) -> Finding | None:
 
 def _without_parts(run: Run, absent: Sequence[Component]) -> Finding:
     return found(
-        run.where("extras_model") if run.extras_model else run.where("base_model"),
+        run.where("extras_model") if run.recipe.extras_model else run.where("base_model"),
         "The model folder {folder} has no {parts}.",
         otherwise=_ENDS
         if run.trainer == OWN

@@ -204,7 +204,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
 def _strictly(run: Run, part: Component) -> Iterator[Finding]:
     """musubi-tuner takes its Z-Image parts strictly: one name too many stops it."""
     beyond = [name for name in part.tensors if part.needed and name not in part.needed]
-    if run.trainer == "musubi-tuner" and run.architecture == "zimage" and beyond and not foreign(part):
+    if run.trainer == "musubi-tuner" and run.recipe.architecture == "zimage" and beyond and not foreign(part):
         if part.name == "text_encoder" and beyond == ["lm_head.weight"]:
             return
         yield found(

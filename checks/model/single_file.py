@@ -64,10 +64,11 @@ def _flux_conversion(part: Component | None, family: Family) -> dict[str, object
 
 def conversion(run: Run, part: Component) -> dict[str, object]:
     """What diffusers needs to convert a Z-Image file that holds more than the trainer takes, or has a prefix."""
+    recipe = run.recipe
     family = family_of(run)
     names = {name.removeprefix(COMFYUI_PREFIX) for name in part.tensors}
     scaled = any(name.endswith(SCALES) for name in names)
     if family is None or family.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
         return {}
-    config = family.single_file if run.extras_model in (None, run.base_model) else run.extras_model
+    config = family.single_file if recipe.extras_model in (None, recipe.base_model) else recipe.extras_model
     return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}

@@ -39,7 +39,7 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
     Signature: ValueError: Dataset configuration will produce zero usable batches.
     """
     unsure = ""
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         folder = next((folder for folder in datasets if folder.key == dataset.key), None)
         if folder is None or run.setting(f"{dataset.key}/dataset_type") == "video":
             continue
@@ -100,7 +100,7 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     """
     batch = number(run, "train_batch_size", 4)
     each = batch * number(run, "gradient_accumulation_steps", 1)
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         folder = next((folder for folder in datasets if folder.key == dataset.key), None)
         cropped = run.setting(f"{dataset.key}/crop") and run.setting(f"{dataset.key}/crop_aspect") != "preserve"
         if folder is None or folder.more or cropped or run.setting(f"{dataset.key}/dataset_type") == "video":

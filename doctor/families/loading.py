@@ -123,8 +123,8 @@ EDITING = ("flux_kontext",)  # those of them that are given a control image
 def family_of(run: Run) -> Family | None:
     """How this run's architecture is loaded; None where that is not known here, or parts are files of their own."""
     if run.trainer == OWN:
-        return _OWN.get(run.architecture or "")
-    return None if run.trainer in BY_FILES else _FAMILIES.get(run.architecture or "")
+        return _OWN.get(run.recipe.architecture or "")
+    return None if run.trainer in BY_FILES else _FAMILIES.get(run.recipe.architecture or "")
 
 
 def architecture_of(class_name: str | None) -> str | None:

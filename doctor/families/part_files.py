@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..model.recipe import PartFile
 from ..model.record import dataclass, replace
-from ..model.run import PartFile, Run
+from ..model.run import Run
 
 # The text encoders of Flux and Z-Image as published.
 CLIP_L: Mapping[str, Any] = {
@@ -115,19 +116,19 @@ _TOKENIZERS: Mapping[str, tuple[Tokenizer, ...]] = {
 
 def part_files(run: Run) -> tuple[PartFile, ...]:
     """The parts of this run's model, transformer first; empty for a trainer or model that is not known here."""
-    return run.parts or _PARTS.get((run.trainer, run.architecture or ""), ())
+    return run.recipe.parts or _PARTS.get((run.trainer, run.recipe.architecture or ""), ())
 
 
 def tokenizers(run: Run) -> tuple[Tokenizer, ...]:
     """What zdoctor's own runner needs beside the files of the parts."""
-    return _TOKENIZERS.get(run.architecture or "", ()) if run.parts else ()
+    return _TOKENIZERS.get(run.recipe.architecture or "", ()) if run.recipe.parts else ()
 
 
 def with_parts(made: Run, run: Run) -> Run:
     """`made`, which is `run` in the words of zdoctor's own runner, with the files of its parts: it opens them all."""
     parts = tuple(replace(part, when="", loose=False) for part in part_files(run))
     named = {part.option: run.settings[part.option] for part in parts if part.option in run.settings}
-    return replace(made, parts=parts, settings={**made.settings, **named})
+    return replace(made, settings={**made.settings, **named}, recipe=replace(made.recipe, parts=parts))
 
 
 def written_path(run: Run, part: PartFile) -> str | None:

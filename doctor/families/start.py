@@ -36,12 +36,16 @@ def target_linears(
 
 def network_shapes(run: Run, linears: Linears) -> dict[str, tuple[int, ...]]:
     """The shapes of what is trained, by the names that a saved file has after its prefix."""
+    recipe = run.recipe
     found: dict[str, tuple[int, ...]] = {}
     for name, (out, inputs) in linears.items():
-        if run.network_type == "lokr":
+        if recipe.network.type == "lokr":
             parts = lokr_shapes(out, inputs, lokr_factor(run, name), lokr_rank(run))
         else:
-            parts = {"lora_A.weight": (run.rank, inputs), "lora_B.weight": (out, run.rank)}
+            parts = {
+                "lora_A.weight": (recipe.network.rank, inputs),
+                "lora_B.weight": (out, recipe.network.rank),
+            }
         found.update((f"{name}.{part}", shape) for part, shape in parts.items())
     return found
 

@@ -109,9 +109,9 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     """
     if run.trainer in BY_FILES:
         return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
-    kind = _KINDS.get(run.architecture or "")
+    kind = _KINDS.get(run.recipe.architecture or "")
     if kind is None:
-        return Unknown(f"memory is predicted for Z-Image and Flux only, this run trains {run.architecture}")
+        return Unknown(f"memory is predicted for Z-Image and Flux only, this run trains {run.recipe.architecture}")
     transformer = model.components.get("transformer")
     published = model.layout in ("absent", "single-file") and kind.published in model.source.lower()
     config = transformer.config if transformer is not None and transformer.needed is not None else None

@@ -55,9 +55,9 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
     folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
-    if run.trainer in BY_FILES or run.parts:
+    if run.trainer in BY_FILES or run.recipe.parts:
         return probe_part_files(world, run)
-    source = run.base_model
+    source = run.recipe.base_model
     if not source or "\0" in source:
         return Unknown("the config names no base model")
     look = _Look(world, Paths(world.system), run, hub, source, family_of(run))
@@ -105,7 +105,7 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
         part = _of_file(folder, weight, owner, None, reason)
         components["transformer"] = part if family is None else replace(part, needed=_published(family, weight))
     else:
-        written = look.run.extras_model
+        written = look.run.recipe.extras_model
         extras = family.single_file if written in (None, look.source) else written
         config = _single_config(look, extras, published=family.single_file)
         class_name = family.parts["transformer"][0]
@@ -203,7 +203,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     if repo is None and ("text_encoder" in names or not family.extras):
         components |= _parts(look, family, folder, None)
     else:
-        extras = look.run.extras_model if family.extras else None
+        extras = look.run.recipe.extras_model if family.extras else None
         components |= _others(look, family, extras or look.source)
     return ModelFolder(look.source, layout, folder, components, owner, commit)
 
@@ -256,7 +256,7 @@ def _vae(look: _Look, source: str) -> dict[str, Component]:
 
 def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Unknown | None:
     """The header of the adapter file the run merges; None when it names none."""
-    written = run.adapter
+    written = run.recipe.adapter
     if not written:
         return None
     if "\0" in written:

@@ -15,7 +15,7 @@ from ..families.shapes import BadConfig
 from ..families.single_file import original_layout
 from ..families.tensors import Shapes, in_the_dialect_of, needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
-from ..model.run import PartFile
+from ..model.recipe import PartFile
 from ..model.weights import COMFYUI_PREFIX
 from .tokenizers import probe_tokenizers
 from .world import Paths, World, resolve
@@ -51,7 +51,7 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
             )
     components |= probe_tokenizers(world, paths, run)
     folder = components["transformer"].folder if "transformer" in components else None
-    return ModelFolder(run.base_model or "", "part-files" if components else "absent", folder, components)
+    return ModelFolder(run.recipe.base_model or "", "part-files" if components else "absent", folder, components)
 
 
 def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:
@@ -92,7 +92,7 @@ def _needed(run: Run, part: PartFile, present: Collection[str]) -> Shapes | None
         case "AutoencoderKL":
             needed = needed_tensors(part.class_name, part.config) or {}
             # musubi's Z-Image takes either layout, by one name
-            if run.architecture == "zimage" and "encoder.down.0.block.0.conv1.weight" not in present:
+            if run.recipe.architecture == "zimage" and "encoder.down.0.block.0.conv1.weight" not in present:
                 return needed
             return original_names(needed)
         case "CLIPTextModel":

@@ -11,10 +11,11 @@ import pytest
 
 from zdoctor.checks.storage import disk_space, place, slow_storage
 from zdoctor.doctor.model import Room, Run, Speed, Storage, Unknown
+from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.models import healthy
 
-RUN = Run("ai-toolkit", "c.yaml", "/config/process/0", 0, "lora", "sd_trainer", "n", "zimage")
+RUN = Run("ai-toolkit", "c.yaml", "/config/process/0", 0, "lora", "sd_trainer", "n", Recipe(architecture="zimage"))
 GB = 10**9
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...model.buckets import Buckets, bucket_size, scaled_size
-from ...model.run import Dataset, Run
+from ...model.recipe import Dataset
+from ...model.run import Run
 from ..runtime.train_error import TrainError
 from .images import (
     SUFFIXES,
@@ -102,7 +103,7 @@ def read_items(
     """
     known = {} if known is None else known
     items: list[Item] = []
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         place = Path(folders[dataset.key])
         pictures = large_enough(read_pictures(place, dataset, known, skip), place, dataset, tell)
         pictures = with_controls(pictures, dataset, known, skip)
@@ -132,14 +133,15 @@ def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
 
 
 def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
-    own = run.setting(f"{dataset.key}/trigger_word") or run.trigger_word
+    recipe = run.recipe
+    own = run.setting(f"{dataset.key}/trigger_word") or recipe.trigger_word
     regular = dataset.is_regularisation
     literal = bool(run.setting("train/literal_captions"))  # other trainers know no [trigger]
     caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
     if (
-        not run.cache_text_embeddings and not literal
+        not recipe.cache_text_embeddings and not literal
     ):  # ai-toolkit puts in the run's word too, but has none when it caches
-        caption = with_trigger(caption, run.trigger_word, add=not regular)
+        caption = with_trigger(caption, recipe.trigger_word, add=not regular)
     side = max(divisor, resolution // divisor * divisor)
     square = bool(run.setting(f"{dataset.key}/square_crop"))
     sizes = run.setting(f"{dataset.key}/bucket_sizes")
@@ -155,7 +157,7 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         width,
         height,
         caption,
-        with_trigger("", own if run.cache_text_embeddings else run.trigger_word, add=not regular),
+        with_trigger("", own if recipe.cache_text_embeddings else recipe.trigger_word, add=not regular),
         dataset.caption_dropout,
         scaled=scaled,
         weight=float(run.setting(f"{dataset.key}/loss_multiplier", 1.0)),

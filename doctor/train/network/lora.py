@@ -127,10 +127,10 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, 
     network: dict[str, nn.Module] = {}
     for name, shape in shapes.items():
         base = model.get_submodule(name)
-        if run.network_type == "lokr":
+        if run.recipe.network.type == "lokr":
             network[name] = LokrLinear(base, shape, lokr_factor(run, name), lokr_rank(run), generator)
         else:
-            network[name] = LoraLinear(base, shape, run.rank, dropout(run), generator, scale(run))
+            network[name] = LoraLinear(base, shape, run.recipe.network.rank, dropout(run), generator, scale(run))
         replace(model, name, network[name])
     return network
 

@@ -19,6 +19,7 @@ from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.train.output.checkpoint_files import write_state
 from zdoctor.doctor.train.step.training_state import State
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
 NOTHING = Unknown("not looked at")
@@ -27,7 +28,7 @@ DATA = DatasetFolder("datasets/0", "/d", PICTURES)
 
 
 def run(**changes: Any) -> Run:
-    return replace(run_of(healthy()), **changes)
+    return changed(run_of(healthy()), **changes)
 
 
 def wanted(asked: Run, **seen: Any) -> dict[str, int]:
@@ -83,7 +84,7 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
     real = (tmp_path / "state.pt").stat().st_size
     one = wanted(asked)["the state of the run"]
     assert 0.8 * real < one < real
-    assert wanted(replace(asked, save_every=5))["the old and the new state of the run"] == 2 * one
+    assert wanted(changed(asked, checkpoints={"every": 5}))["the old and the new state of the run"] == 2 * one
 
 
 def test_a_lokr_of_the_runner() -> None:
@@ -92,7 +93,7 @@ def test_a_lokr_of_the_runner() -> None:
     numbers = sum(a * b for inputs, out in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
     assert wanted(asked)["the LoKr"] == 4 * numbers
     split = replace(asked, settings={**asked.settings, "network/lokr_full_rank": Value(False, Where("c"), 0, 0)})
-    assert wanted(replace(split, save_every=5))["2 LoKr files of rank 4"] > 0
+    assert wanted(changed(split, checkpoints={"every": 5}))["2 LoKr files of rank 4"] > 0
 
 
 @pytest.mark.parametrize(
@@ -108,11 +109,11 @@ def test_saves_that_are_kept_and_the_last_one(steps: int, every: int, keep: int,
 
 def with_cache(**changes: Any) -> Run:
     asked = run(steps=1)
-    return replace(asked, datasets=(replace(asked.datasets[0], cache_latents_to_disk=True, **changes),))
+    return changed(asked, datasets=(replace(asked.recipe.datasets[0], cache_latents_to_disk=True, **changes),))
 
 
 def test_latents_and_text_embeddings_at_their_least() -> None:
-    asked = replace(with_cache(resolutions=(512, 768, 2048, 4096)), cache_text_embeddings=True)
+    asked = changed(with_cache(resolutions=(512, 768, 2048, 4096)), cache_text_embeddings=True)
     computed = wanted(asked, datasets=(DATA,))
     # 1024x512 has fewer pixels than 768x768: cached at the area of 512 and, once, as it is, in 16 channels of 2 bytes
     assert computed["the latents of the pictures"] == 3 * 2 * 16 * (720 * 352 + 1024 * 512) // 64

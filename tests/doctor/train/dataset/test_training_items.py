@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from zdoctor.doctor.model.run import Dataset
+from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.dataset.images import Picture
 from zdoctor.doctor.train.dataset.training_items import (
