@@ -15,7 +15,7 @@ from ..families.network import described
 from .components.component_files import check_parts, component
 from .components.vae import vae_divisor
 from .device_placement import Place
-from .families import Family, family_of
+from .families import FamilyModule, family_of
 from .job import Job
 from .kernels.quantized_linear import Kind
 from .output.checkpoint_files import file_digest
@@ -43,7 +43,7 @@ class Base:
     kind: Kind
 
     @property
-    def family(self) -> Family:
+    def family(self) -> FamilyModule:
         return family_of(self.model)
 
     @property
@@ -80,7 +80,7 @@ def identity_of(job: Job, base: Base) -> dict[str, str]:
 def load_weights(job: Job, place: Place, base: Base, adapter_digest: str) -> None:
     """Fill the model. Of several processes that share it, each gets its part. Raises TrainError."""
     job.progress.phase(f"Loading the transformer ({base.kind}, {place.arithmetic.name})")
-    shares = Shares(job.ranks, base.family.BLOCKS) if job.ranks.sharded else None
+    shares = Shares(job.ranks, base.family.RECORD.blocks) if job.ranks.sharded else None
     fill(
         base.model,
         base.weights,

@@ -61,7 +61,9 @@ def run_training(job: Job) -> TrainResult:
     for note in explain(job.run):
         job.progress.note(note)
     covered = targets(base.model, left_out(job.run), refiners=refiners(job.run))
-    start = {} if state else read_start(job.run, covered, base.family.PREFIX, base.family.CLASS_NAME)
+    start = (
+        {} if state else read_start(job.run, covered, base.family.RECORD.lora_prefix, base.family.RECORD.class_name)
+    )
     job.progress.phase("Reading the dataset")
     examples = read_examples(job, base.divisor, state)
     job = replace(job, run=counted(job.run, examples.items))
@@ -144,7 +146,7 @@ def _made(
         )
     removal = add_removal(model, base.adapter, place.dtype) if base.adapter and previews(run) else []
     network = add_network(model, shapes, run, seed)
-    begin(network, start, base.family.PREFIX)
+    begin(network, start, base.family.RECORD.lora_prefix)
     check_no_meta(model)
     if place.offloaded:
         away = offload_share(model, shapes, place.offloaded, place.device)

@@ -125,7 +125,7 @@ ZIMAGE = Family(
             strict=True,
         ),
     },
-    runner="zimage",
+    runner=".zimage",
 )
 # In pixels, of which no more is known than that it is computed alike.
 L2P = replace(

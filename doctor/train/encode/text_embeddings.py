@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from ..components.component_files import all_files
-from ..families import Embedding, Family, family_named
+from ..families import Embedding, FamilyModule, family_named
 from ..kernels.quantized_linear import Kind
 from ..runtime.allocator import free_memory
 from ..runtime.gpu_failures import tried
@@ -29,7 +29,7 @@ class Texts:
     def __init__(
         self,
         cache: Cache,
-        family: Family,
+        family: FamilyModule,
         folders: Mapping[str, Path],
         dtype: torch.dtype,
         kind: Kind = "none",
@@ -70,7 +70,7 @@ class Texts:
             return 0
         phase(f"Loading the text encoder for {counted(len(missing), 'prompt')}")
         request = Request(
-            family=self.family.CLASS_NAME,
+            family=self.family.RECORD.class_name,
             folders={name: str(folder) for name, folder in self.folders.items()},
             kind=self.kind,
             dtype=str(self.dtype).removeprefix("torch."),

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...model.run import Run
 from ..components.vae import load_vae, vae_divisor
 from ..dataset.training_items import Item
+from ..families import scheduler_of
 from ..network.lora import WithoutAdapter
 from ..runtime.allocator import free_memory
 from ..runtime.stop_signals import Stop
@@ -51,7 +52,7 @@ class Preview:
         first = trainer.ranks.first
         latents: list[Tensor] = []
         model: Any = trainer.objective.model
-        scheduler = trainer.objective.family.scheduler(self.model_folder, model)
+        scheduler = scheduler_of(trainer.objective.family.RECORD, self.model_folder, model)
         for part in self.removal:
             part.active = True
         try:

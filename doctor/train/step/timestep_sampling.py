@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...model.run import Run
-from ..families import Family
+from ..families import FamilyModule
 from ..settings.names import DRAWN, SHIFTS
 from .timestep_density import Drawn, drawn_times
 
@@ -50,7 +50,7 @@ HARDNESS = (
 )
 
 
-def times(scheme: str, generator: torch.Generator, family: Family, cells: int) -> Tensor:
+def times(scheme: str, generator: torch.Generator, family: FamilyModule, cells: int) -> Tensor:
     """The table of 1000 times in [0, 1], descending, for latents of so many 2 x 2 cells."""
     if scheme == "sigmoid":
         return (1.0 - torch.sigmoid(torch.randn(COUNT, generator=generator))).sort(descending=True).values
@@ -93,7 +93,9 @@ def levels(run: Run) -> Levels:
     )
 
 
-def draw(levels: Levels, size: int, generator: torch.Generator, family: Family, cells: int) -> tuple[Tensor, Tensor]:
+def draw(
+    levels: Levels, size: int, generator: torch.Generator, family: FamilyModule, cells: int
+) -> tuple[Tensor, Tensor]:
     """(t, weight) for `size` samples of so many 2 x 2 cells: t in [0, 1], the loss weight of each.
 
     favour "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture). A scheme

@@ -79,14 +79,14 @@ def build_empty(place: Path) -> nn.Module:
     family = family_named(name or "")
     if family is None:
         raise TrainError(f"{what}; this runner trains {titles()} only.")
-    config = config_of(place, family.CLASS_NAME)
-    make: Any = getattr(import_module(family.MODULE), family.CLASS_NAME)
+    config = config_of(place, family.RECORD.class_name)
+    make: Any = getattr(import_module(family.MODULE), family.RECORD.class_name)
     try:
         with torch.device("meta"):
             model = make.from_config(config)
     except (AssertionError, TypeError, ValueError, RuntimeError) as error:
         raise TrainError(
-            f"No {family.TITLE} transformer can be built from {path}: {error or type(error).__name__}."
+            f"No {family.RECORD.title} transformer can be built from {path}: {error or type(error).__name__}."
         ) from error
     return cast(nn.Module, model.eval().requires_grad_(False))
 
@@ -112,7 +112,9 @@ def fill(
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unused = check_complete(entries, expected, folder)
     family = family_of(model)
-    quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if family.is_quantized(n)}
+    quantized = (
+        {} if quantization == "none" else {n: s for n, s in linears(model).items() if family.RECORD.is_quantized(n)}
+    )
     wanted = [entries[name] for name in expected]
 
     layout = _layout(expected, quantized, quantization, dtype)

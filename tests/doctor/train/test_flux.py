@@ -19,6 +19,7 @@ from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.encode.encoding_cache import Cache
 from zdoctor.doctor.train.encode.text_embeddings import Texts
 from zdoctor.doctor.train.families import flux as family
+from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
@@ -63,7 +64,7 @@ def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
 def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = None) -> Tensor:
     latent = denoise(
         model,
-        family.scheduler(folder, model),
+        scheduler_of(family.RECORD, folder, model),
         PROMPT,
         text,
         text,
@@ -148,7 +149,7 @@ def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux: Path, circles:
 
     model = build_empty(flux / "transformer")
     fill(model, flux / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_network(model, targets(model), RUN, 0), family.PREFIX)
+    parameters = trainable(add_network(model, targets(model), RUN, 0), family.RECORD.lora_prefix)
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])
     (text,) = embedded(flux, tmp_path / "cache", PROMPT.prompt)

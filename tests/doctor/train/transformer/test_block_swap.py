@@ -31,7 +31,7 @@ def built(folder: Path, kind: Kind, left_out: str = "") -> tuple[nn.Module, dict
     shapes = targets(model, left_out)
     if kind == "float16":
         use_half(model)
-    parameters = trainable(add_network(model, shapes, run_with(rank=4), 0), zimage.PREFIX)
+    parameters = trainable(add_network(model, shapes, run_with(rank=4), 0), zimage.RECORD.lora_prefix)
     for parameter in parameters.values():
         parameter.data += 0.01
     model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, shapes))  # type: ignore[operator]
