@@ -141,14 +141,16 @@ class _Asked:
 
 @contextmanager
 def asked_to_stop() -> Iterator[_Asked]:
-    """Ctrl-C and SIGTERM go to the program; zdoctor waits for it."""
+    """Ctrl-C and SIGTERM go to the program; zdoctor waits for it. A closed terminal is nothing to it under nohup."""
     asked = _Asked()
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
     names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
-    before = {getattr(signal, name): None for name in names if hasattr(signal, name)}
-    kept = {number: signal.signal(number, asked) for number in before}
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        numbers.remove(signal.SIGHUP)
+    kept = {number: signal.signal(number, asked) for number in numbers}
     try:
         yield asked
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from zdoctor.doctor.commands.child_process import Ended, _in_pipes, as_a_shell_finds, as_in_a_console
+from zdoctor.doctor.commands.child_process import Ended, _in_pipes, as_a_shell_finds, as_in_a_console, asked_to_stop
 from zdoctor.doctor.commands.config_argument import config_in
 from zdoctor.doctor.commands.run import _explained
 from zdoctor.tests.configs_on_disk import write_config
@@ -291,3 +291,15 @@ def test_programs_are_those_that_a_shell_would_start(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     assert as_a_shell_finds([mine.name, "run.py"]) == [str(mine), "run.py"]
     assert as_a_shell_finds(["no-such-program"]) == ["no-such-program"]
+
+
+@posix
+def test_under_nohup_a_closed_terminal_does_not_stop_the_program() -> None:
+    for inherited, stops in ((signal.SIG_IGN, False), (signal.SIG_DFL, True)):
+        before = signal.signal(signal.SIGHUP, inherited)
+        try:
+            with asked_to_stop() as asked:
+                signal.raise_signal(signal.SIGHUP)
+            assert (asked.number is not None) is stops
+        finally:
+            signal.signal(signal.SIGHUP, before)
