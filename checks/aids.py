@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.families import family_of
-from ..doctor.families.loading import OWN
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, found
+from ..doctor.model.trainers import OWN
 from ..doctor.rules import Unestablished, rule
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")  # in lower case only

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import BY_FILES, OWN
 from ..doctor.model import Checkout, DatasetFolder, Finding, Run, found
+from ..doctor.model.trainers import BY_FILES, OWN
 from ..doctor.rules import rule
 
 _TEXTS = (".txt", ".caption")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import DatasetFolder, Finding, Run, found
 from ..doctor.model.record import replace
+from ..doctor.model.trainers import OWN
 from ..doctor.rules import Unestablished, rule
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
 from ..doctor.model.cards import VISIBLE, listed, taken
+from ..doctor.model.trainers import OWN
 from ..doctor.rules import Unestablished, rule
 
 _GIB = 1 << 30

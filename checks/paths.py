@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ..doctor.families import family_of
-from ..doctor.families.loading import BY_FILES, OWN
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
+from ..doctor.model.trainers import BY_FILES, OWN
 from ..doctor.rules import Unestablished, rule
 
 PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)

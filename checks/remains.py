@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.remains import Remains, of_another_run, taken
+from ..doctor.model.trainers import OWN
 from ..doctor.rules import rule
 
 _NOTHING = "zdoctor train does not start, and nothing is changed."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
 from ..doctor.model.amounts import amount
 from ..doctor.model.storage import HOST
+from ..doctor.model.trainers import OWN
 from ..doctor.rules import Unestablished, rule
 
 WORTH_SECONDS = 20.0

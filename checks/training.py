@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.families import family_of
-from ..doctor.families.loading import OTHERS, OWN
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
+from ..doctor.model.trainers import OTHERS, OWN
 from ..doctor.rules import Unestablished, rule
 
 _HALF = ("fp16", "half", "float16")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run
+from ...doctor.model.trainers import OWN
 from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
 
 _COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."

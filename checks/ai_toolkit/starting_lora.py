@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
 from ...doctor.model.earlier import EarlierSave
 from ...doctor.model.start import Start, misfit
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..model.files import PROBLEMS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run, Schema
+from ...doctor.model.trainers import OWN
 from ..keys.values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
 from . import known_keys as keys
 

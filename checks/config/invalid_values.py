@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import rule
 from ..ai_toolkit.value_words import invalid, unread_by_runner
 from .refused import refused

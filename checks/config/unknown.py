@@ -6,9 +6,9 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
 from ...doctor.model.schema import Section
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import rule
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where

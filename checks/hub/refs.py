@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Hub, Run, found
 from ...doctor.model.amounts import amount
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import rule
 from .files import used
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.families import loader_of
-from ...doctor.families.loading import OTHERS, OWN
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
 from ...doctor.model.record import replace
+from ...doctor.model.trainers import OTHERS, OWN
 from ...doctor.rules import rule
 from .files import folder_of, used
 

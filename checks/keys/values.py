@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Severity, found
+from ...doctor.model.trainers import OWN
 from ..paths import VARIABLE
 from .places import key_where
 

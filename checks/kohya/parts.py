@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.families import family_of
-from ...doctor.families.loading import OWN
 from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.recipe import PartFile
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE

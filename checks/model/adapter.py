@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import Unestablished, rule
 from .contents import contents
 from .files import PROBLEMS

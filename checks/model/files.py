@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ...doctor.families import loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import rule
 
 PROBLEMS = {

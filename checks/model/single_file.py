@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
-from ...doctor.families.record import Loader
+from ...doctor.families.record.family import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.trainers import OWN
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from .contents import contents
 

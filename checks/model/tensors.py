@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.trainers import OWN
 from ...doctor.rules import Unestablished, rule
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.

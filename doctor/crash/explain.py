@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ..families.loading import OWN
 from ..model.crashes import Explanation, Failure, Signature
 from ..model.script import SCRIPT
+from ..model.trainers import OWN
 from ..trainers import TRAINERS
 from .endings import REPORTED, SAID
 from .failure import failures

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..families.loading import BY_FILES, OWN
 from ..model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
 from ..model.facts import NOT_ASKED
 from ..model.findings import CONFIG_UNREAD
 from ..model.microstep import MicroStep
 from ..model.record import dataclass, replace
 from ..model.script import SCRIPT
+from ..model.trainers import BY_FILES, OWN
 from ..probe.dataset import folders_in
 from ..probe.gather import gather
 from ..probe.world import World

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ..errors import UserError
-from ..families.loading import BY_FILES, OWN
 from ..families.part_files import with_parts
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
+from ..model.trainers import BY_FILES, OWN
 
 if TYPE_CHECKING:
     from ..trainers.kohya.datasets import Folders

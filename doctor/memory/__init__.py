@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..families.loading import OWN
 from ..families.network import offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.record import replace
+from ..model.trainers import OWN
 from .bytes import QUANTIZED, WIDTHS
 from .ladder import alternatives_of
 from .peaks import error_of, highest_of, phases_of

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..families import family_of
-from ..families.loading import OWN
 from ..families.network import lokr_rank, trained_weights
 from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
 from ..model.buckets import bucket_size, buckets_at
 from ..model.record import dataclass
+from ..model.trainers import OWN
 from .bytes import WIDTHS, state_bytes
 from .sizes import sizes_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..families.loading import OWN
 from ..model import DatasetFolder, Gpu, Phase, Run
+from ..model.trainers import OWN
 from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, on_mps, phases_of_trainer, sequence_of
 from .runner import phases_of_runner, phases_without_bfloat16
 from .sizes import Sizes

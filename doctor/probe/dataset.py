@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from itertools import pairwise
 
-from ..families.loading import BY_FILES, OWN
 from ..model import DatasetFolder, Image, Run, Unknown
 from ..model.datasets import FORBIDDEN, Garbled
 from ..model.run import repeats_of
+from ..model.trainers import BY_FILES, OWN
 from .components import listed
 from .image import IMAGES, beginning, damage, dimensions
 from .world import Paths, Stat, World, resolve

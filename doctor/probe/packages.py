@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ..families.loading import OWN
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment
 from ..model.shell import quoted
+from ..model.trainers import OWN
 from ..trainers import named as named_trainer
 from .world import Paths, World
 

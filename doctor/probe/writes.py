@@ -6,8 +6,8 @@ sd-scripts writes its caches beside the pictures (48d368fa, library/strategy_flu
 
 from __future__ import annotations
 
-from ..families.loading import BY_FILES, OWN
 from ..model import Files, Run, Unknown, WritePlace, Writes
+from ..model.trainers import BY_FILES, OWN
 from .world import Paths, Stat, World
 
 SIZES = ".aitk_size.json"

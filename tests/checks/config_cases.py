@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 
 from zdoctor.doctor.examine.engine import examine
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers.read import read_config

@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from zdoctor.checks.aids import control_images_missing
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Files, Finding, Run
 from zdoctor.doctor.model.recipe import Dataset, SamplePrompt
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld

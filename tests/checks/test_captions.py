@@ -15,9 +15,9 @@ import pytest
 from zdoctor.checks.captions import caption_not_utf8, captions_in_json, captions_missing
 from zdoctor.checks.pictures import aids_trained_as_pictures, resolution_never_reached
 from zdoctor.doctor.examine.examination import examine_config
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Checkout, DatasetFolder, Finding, Run, SetValue, WriteText
 from zdoctor.doctor.model.datasets import Garbled
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld

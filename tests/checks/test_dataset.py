@@ -18,8 +18,8 @@ from PIL import Image as Pictures
 from PIL import ImageOps
 
 from zdoctor.checks.dataset import no_images, unreadable_images
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import DatasetFolder, Finding, Image, Run, Unknown, Value, Where
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished

@@ -10,10 +10,10 @@ import pytest
 
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
 from zdoctor.doctor.examine.examination import examine_config
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System, Value, Where
 from zdoctor.doctor.model.cards import CHOSEN
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.memory import choose_another_card, lower_the_peak

@@ -15,10 +15,10 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks import remains as rules
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Finding, Run, Unknown
 from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.model.remains import Remains, own_identity, own_lock, own_state
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.remains import probe_remains
 from zdoctor.doctor.train import TrainError

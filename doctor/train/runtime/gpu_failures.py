@@ -12,10 +12,10 @@ from typing import TypeVar
 import torch
 
 from ...crash.known import card, packages
-from ...families.loading import OWN
 from ...families.network import offloaded_share
 from ...model.crashes import Failure
 from ...model.run import Run
+from ...model.trainers import OWN
 from ..settings.names import INTERVAL, wants_compile
 from .train_error import TrainError
 

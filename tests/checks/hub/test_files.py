@@ -15,8 +15,8 @@ import pytest
 from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import ModelFolder, Unknown
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model

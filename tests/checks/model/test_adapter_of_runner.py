@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from zdoctor.checks.model.adapter import adapter_layout_mismatch
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import WeightFile
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.doctor.train.runtime.train_error import TrainError

@@ -13,12 +13,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_refused
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linears
 from zdoctor.doctor.model import Finding, Run, Unknown
 from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start
 from zdoctor.doctor.rules import Unestablished

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.network import lokr_shapes
 from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.memory.disk_space import Need, needs
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.train.output.checkpoint_files import write_state

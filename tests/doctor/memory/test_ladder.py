@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from zdoctor.checks.memory import vram_over_budget
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import (
     Memory,
@@ -18,6 +17,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.fixes.memory import lower_the_peak
 from zdoctor.tests.changes import changed

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, buckets, predict
 from zdoctor.doctor.model import (
     DatasetFolder,
@@ -20,6 +19,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import (
@@ -19,6 +18,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.tests.changes import changed
 
 from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage

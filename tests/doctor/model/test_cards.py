@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch.cuda
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Gpu, Run, Unknown
 from zdoctor.doctor.model.cards import sharing, taken, visible
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.tests.models import run_of
 
 

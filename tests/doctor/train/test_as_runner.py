@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.examined import examined
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.start import network_shapes, target_linears
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.models import run_of
 from zdoctor.tests.modes import modes_apply

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Gpu, Run, SamplePrompt, Unknown
 from zdoctor.doctor.model.cards import ALL, CHOSEN, taken
+from zdoctor.doctor.model.trainers import OWN
 from zdoctor.doctor.trainers.read import Found, Reading, read_config
 from zdoctor.tests.changes import value_of
 
