@@ -7,8 +7,7 @@ from typing import Any
 
 from . import commands, console
 from .commands import Fixed
-from .examine.engine import examine
-from .examine.examination import select
+from .examine.engine import cures, examine
 from .machine import world_of
 from .model import Facts, Report
 from .model.caches import Inventory
@@ -18,6 +17,7 @@ from .probe.hub.faults import probe_faults, run_of
 from .probe.hub.inventory import names, probe_inventory
 from .probe.world import World
 from .rules import all_repairs, all_rules
+from .rules.selection import select
 
 REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")
 
@@ -58,7 +58,7 @@ def repair(
         world = world_of(None, deep=deep, progress=reading)
         seen = probe_inventory(world, repo, deep=deep)
         facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
-        return examine(facts, rules, all_repairs(), config=repo, trainer=None)
+        return cures(examine(facts, rules, config=repo, trainer=None), facts, all_repairs())
 
     fixed = commands.carry_out(look, apply=apply, progress=progress)
     return Mended(fixed, seen)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .examine.engine import prescribe
-from .examine.examination import Examination, examine_config, select
+from .examine.examination import Examination, examine_config
 from .handover import hand_over, not_green
 from .machine import world_of
 from .model import Fix, Hub, Plan, ReplaceText, Report, TrainingEffect
@@ -14,6 +14,7 @@ from .model.errors import UserError
 from .model.record import dataclass, field, replace
 from .probe.live import LiveWorld
 from .rules import all_rules
+from .rules.selection import select
 
 if TYPE_CHECKING:
     from .apply import Applied

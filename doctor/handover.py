@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from .examine.examination import Examination, written_twice
+from .examine.examination import Examination
+from .examine.trainable import written_twice
 from .model import ModelFolder, Unknown
 from .model.errors import UserError
 from .probe.world import Paths

@@ -9,7 +9,7 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from zdoctor.doctor.examine.examination import beside
+from zdoctor.doctor.examine.config_file import beside
 from zdoctor.doctor.families.components.autoencoder_kl import original_names
 from zdoctor.doctor.families.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
 from zdoctor.doctor.families.single_file import original_layout
