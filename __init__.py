@@ -11,12 +11,14 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "check", "fix", "train"]
 
 if TYPE_CHECKING:
-    from .doctor.commands import check, fix, train
+    from .doctor.commands.check import check
+    from .doctor.commands.fix import fix
+    from .doctor.commands.train import train
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from .doctor import commands
+        from importlib import import_module
 
-        return getattr(commands, name)
+        return getattr(import_module(f".doctor.commands.{name}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

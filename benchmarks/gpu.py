@@ -46,8 +46,9 @@ import models
 import peers
 from contenders import Contender, diffusers, ours, spread, version
 
-from zdoctor.doctor.commands import examination
-from zdoctor.doctor.families.part_files import QWEN3_4B, VAE
+from zdoctor.doctor.commands.examined import examined
+from zdoctor.doctor.families.components.autoencoder_kl import VAE
+from zdoctor.doctor.families.components.qwen3 import QWEN3_4B
 from zdoctor.doctor.model import Memory
 from zdoctor.doctor.probe.cards import cards
 
@@ -74,7 +75,7 @@ def predicted(contender: Contender, place: Path) -> Memory:
     """What zdoctor expects of a run before it starts. SystemExit where it expects nothing."""
     place.mkdir()
     contender.command(place)
-    memory = examination(str(place / "config.yaml"), as_runner=True).facts[0].memory
+    memory = examined(str(place / "config.yaml"), as_runner=True).facts[0].memory
     if not isinstance(memory, Memory):
         raise SystemExit(f"no memory is predicted: {memory.reason}")
     return memory

@@ -24,10 +24,10 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from zdoctor.doctor import commands
+from zdoctor.doctor.commands.examined import examined
+from zdoctor.doctor.commands.handover import hand_over
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
-from zdoctor.doctor.handover import hand_over
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import training_run as loop
 from zdoctor.doctor.train.components.vae import vae_divisor
 from zdoctor.doctor.train.sampling.sampler import denoise
@@ -120,7 +120,7 @@ def trained(folder: Path, steps: int, rate: float) -> tuple[Seen, Seen]:
     )
     before, loop.Steps = loop.Steps, Watched  # type: ignore[misc]
     try:
-        hand_over(commands.examination(str(config), as_runner=True))
+        hand_over(examined(str(config), as_runner=True))
     finally:
         loop.Steps = before  # type: ignore[misc]
     return seen[0], seen[1]

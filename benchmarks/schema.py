@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zdoctor.doctor.schema import mining
-from zdoctor.doctor.schema.checkouts import MARKERS, recognised
+from zdoctor.doctor.schema.checkouts import recognised
 from zdoctor.doctor.schema.tables import cached, shipped
+from zdoctor.doctor.trainers import NAMES
 
 LOOKED_AT = ("", "train", "model", "network", "save", "sample", "datasets/*")
 
@@ -44,7 +45,7 @@ def table(trainer: str) -> None:
 
 
 def main(checkouts: list[Path]) -> None:
-    for trainer in MARKERS:
+    for trainer in NAMES:
         print(f"{trainer}, shipped table: {timed(lambda name=trainer: table(name))}")  # type: ignore[misc]
     for root in checkouts:
         trainer = recognised(root) or ""

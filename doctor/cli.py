@@ -1,4 +1,4 @@
-"""The command line: its words. What each command then does is in `answers`."""
+"""The command line: which commands there are, and the exit code of the one that is run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import argparse
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..reports import FORMATS
-from . import answers
-from .model.errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, printable, redacted
+from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, printable, redacted
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed) · 4 a bug of zdoctor · 130 stopped
@@ -22,7 +19,22 @@ EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level ·
 CONFIG left out: the config this folder was last checked with, else ai-toolkit's only one here, else
 config/config.json (or .toml, .env), where SimpleTuner looks."""
 
-DEEP = "also read the cached model files as a whole and compare their sha256 (goes on where it was stopped)"
+COMMANDS = {
+    "check": "say what would go wrong; changes nothing",
+    "fix": "show the repairs as a plan and a diff; --apply carries them out",
+    "train": "check, and train when everything is green",
+    "run": "start any trainer: checked first, its output untouched, a crash explained",
+    "undo": "take back the last repair, byte for byte",
+    "history": "what was repaired, and when",
+    "extract": "copy a repository from the hub cache to a plain folder, verified",
+    "cache": "show every hub cache, its health and its waste; --fix repairs one repository",
+    "explain": "why a training run ended, by its log; or what a rule looks at and why",
+    "probe": "run one step of a model of your own and say what of it is not trained",
+    "rules": "list every rule",
+    "schema": "a trainer's keys: as JSON schema for editors, or mined from a checkout",
+    "facts": "write what a check sees of this machine, redacted, as a machine file",
+    "demo": "break a tiny model in seven ways, then check, fix and train it",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -85,7 +97,7 @@ def _somewhere() -> bool:
 
 
 def parser(name: str = "") -> argparse.ArgumentParser:
-    """The words of every command; with a `name` those of the others are left out where they take time to import."""
+    """The words of every command; with a `name` only those of this one, as the others take time to import."""
     root = Parser(
         prog="zdoctor",
         description="Says what would go wrong in a LoRA training run and why, repairs it reversibly, and trains.",
@@ -93,111 +105,17 @@ def parser(name: str = "") -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"zdoctor {__version__}")
+    root.set_defaults(zdoctor=main)
     commands = root.add_subparsers(
         prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser
     )
-
-    def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=help, description=help)
-        made.set_defaults(run=run)
-        return made
-
-    def with_words_of(module: str, made: argparse.ArgumentParser, asked: str) -> None:
-        if name in ("", asked):
-            import_module(f".{module}", __package__).arguments(made)
-
-    def with_config(made: argparse.ArgumentParser) -> None:
-        made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
-        made.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts)")
-        trainer_argument(made)
-        made.add_argument(
-            "--trainer-source",
-            metavar="DIR",
-            help="a checkout of the trainer, whose keys then count (found beside the config)",
-        )
-
-    made = command("check", answers.check, "say what would go wrong; changes nothing")
-    with_config(made)
-    made.add_argument("--format", choices=FORMATS, default="text", help="what the report is for (docs/formats.md)")
-    made.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
-    made.add_argument("--select", metavar="IDS", type=_words, default=[], help="only these rules (PTH001,MDL)")
-    made.add_argument("--ignore", metavar="IDS", type=_words, default=[], help="all but these rules")
-    made.add_argument("--deep", action="store_true", help=DEEP)
-
-    made = command("fix", answers.fix, "show the repairs as a plan and a diff; --apply carries them out")
-    with_config(made)
-    made.add_argument("--apply", action="store_true", help="repair (zdoctor undo puts everything back)")
-    made.add_argument(
-        "--allow",
-        choices=("result", "asked"),
-        action="append",
-        default=[],
-        help="result: also what changes how the run trains or its result; asked: what you decide (with --select)",
-    )
-    made.add_argument("--select", metavar="IDS", type=_words, default=[], help="repair only these rules")
-    made.add_argument("--deep", action="store_true", help=DEEP)
-
-    made = command("train", answers.train, "check, and train when everything is green")
-    made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file")
-    trainer_argument(made)
-    with_words_of("train_command", made, "train")
-
-    made = command("run", answers.run, "start any trainer: checked first, its output untouched, a crash explained")
-    with_words_of("run_command", made, "run")
-
-    made = command("undo", answers.undo, "take back the last repair, byte for byte")
-    made.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
-    command("history", answers.history, "what was repaired, and when")
-
-    made = command("extract", answers.extract, "copy a repository from the hub cache to a plain folder, verified")
-    with_words_of("extract_command", made, "extract")
-
-    made = command(
-        "cache", answers.cache, "show every hub cache, its health and its waste; --fix repairs one repository"
-    )
-    made.add_argument("repo", nargs="?", metavar="REPO", help="only this repository, org/name")
-    made.add_argument("--deep", action="store_true", help="also read every file as a whole and compare its sha256")
-    made.add_argument("--format", choices=("text", "json"), default="text")
-    made.add_argument("--fix", action="store_true", help="show the repairs of REPO as a plan")
-    made.add_argument("--apply", action="store_true", help="with --fix: repair (zdoctor undo puts everything back)")
-
-    made = command(
-        "explain", answers.explain, "why a training run ended, by its log; or what a rule looks at and why"
-    )
-    made.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
-    made.add_argument("config", nargs="?", metavar="CONFIG", help="the run's config, to confirm the cause")
-    made.add_argument("--diff", metavar="LOGFILE", help="the log of a run that worked: what was not the same")
-    made = command("probe", answers.probe, "run one step of a model of your own and say what of it is not trained")
-    with_words_of("probe_command", made, "probe")
-    command("rules", answers.rules, "list every rule")
-
-    made = command("schema", answers.schema, "a trainer's keys: as JSON schema for editors, or mined from a checkout")
-    with_words_of("schema_command", made, "schema")
-
-    made = command("facts", answers.facts, "write what a check sees of this machine, redacted, as a machine file")
-    made.add_argument("config", nargs="?", metavar="CONFIG", help="the trainer's config file, whose files then count")
-    made.add_argument("-o", "--output", metavar="FILE", help="write it here instead of the terminal")
-    made.add_argument("--about", default="a recorded machine", help="a line that says which machine this is")
-
-    made = command("demo", answers.demo, "break a tiny model in seven ways, then check, fix and train it")
-    made.add_argument("folder", nargs="?", metavar="DIR", help="a new or empty folder (default: a temporary one)")
+    for command, help in COMMANDS.items():
+        made = commands.add_parser(command, help=help, description=help)
+        if name in ("", command):
+            module = import_module(f".commands.{command}", __package__)
+            module.arguments(made)
+            made.set_defaults(run=module.run)
     return root
-
-
-def trainer_argument(made: argparse.ArgumentParser) -> None:
-    from .trainers.dialects import TRAINERS, trainer_called
-
-    made.add_argument(
-        "--trainer",
-        metavar="NAME",
-        type=trainer_called,
-        choices=TRAINERS,
-        help=f"whose config it is, where its keys do not say so ({', '.join(TRAINERS)})",
-    )
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -240,6 +158,7 @@ def _crashed(error: Exception) -> int:
 
 def _crash_report(error: Exception) -> str:
     import platform
+    import traceback
 
     trace = "".join(traceback.format_exception(error))
     return (

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import tomlkit
 
+from zdoctor.doctor.cli import COMMANDS
 from zdoctor.doctor.rules import all_repairs, all_rules
 
 ROOT = Path(__file__).parent.parent
@@ -73,12 +74,8 @@ def test_only_the_runner_is_heavy(file: Path) -> None:
     names = imports(file)
     assert not {name.split(".")[0] for name in names} & HEAVY
     if any(f"{name}.".startswith("zdoctor.doctor.train.") for name in names):
-        assert place in (
-            "doctor/commands.py",
-            "doctor/handover.py",
-            "doctor/train_command.py",
-            "doctor/examine/translate.py",
-        )
+        allowed = ("commands/demo", "commands/handover", "commands/train", "examine/translate")
+        assert place in {f"doctor/{name}.py" for name in allowed}
 
 
 # The folders of doctor/train from the bottom up; its own modules, which are a run from start to end, stand above all.
@@ -128,14 +125,13 @@ def test_the_page_about_the_house_names_every_room() -> None:
     page = (ROOT / "docs" / "house.md").read_text(encoding="utf-8")
     folders = [p.parent.relative_to(ROOT / "doctor") for p in (ROOT / "doctor").rglob("__init__.py")]
     rooms = {p.as_posix() for p in folders if len(p.parts) == 1 or p.parts[:1] == ("train",)}
-    rooms |= {p.name for p in (ROOT / "doctor").glob("*.py") if not p.name.endswith(("__init__.py", "_command.py"))}
+    rooms |= {p.name for p in (ROOT / "doctor").glob("*.py") if p.name != "__init__.py"}
     assert not {room for room in rooms if f"`{room}" not in page and f"`doctor/{room}" not in page}
     shown = re.findall(r"^\| (`doctor/.*?) \|", page, re.M)
     named = {name.removeprefix("doctor/").strip("/") for row in shown for name in re.findall(r"`([\w./]+)`", row)}
     assert named <= rooms
-    commands = {p.stem.removesuffix("_command") for p in (ROOT / "doctor").glob("*_command.py")}
-    (listed,) = re.findall(r"`doctor/\*_command.py` \|.*: ([a-z, ]+) \|", page)
-    assert set(listed.split(", ")) == commands
+    (listed,) = re.findall(r"`doctor/commands/` \|.* a command \(([a-z, ]+)\)", page)
+    assert listed.split(", ") == list(COMMANDS)
 
 
 def test_every_rule_is_documented_and_tested() -> None:
@@ -153,16 +149,18 @@ def test_every_repair_belongs_to_a_rule() -> None:
 
 
 def test_check_imports_nothing_heavy() -> None:
-    """In a process of its own: a JSON check of the example imports no torch, numpy or rich, and no other format."""
+    """In a process of its own: a JSON check of the example imports no torch, numpy or rich, no other format and
+    no other command."""
     script = textwrap.dedent(
         """
         import sys
-        from zdoctor.doctor.cli import main
+        from zdoctor.doctor.cli import COMMANDS, main
         code = main(["check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json",
                      "--format", "json", "-o", sys.argv[1]])
         heavy = {"torch", "numpy", "diffusers", "transformers", "rich", "huggingface_hub"} & set(sys.modules)
         others = ("markdown", "html", "sarif", "junit", "github", "terminal")
         heavy |= {f"zdoctor.reports.{other}" for other in others} & set(sys.modules)
+        heavy |= {f"zdoctor.doctor.commands.{other}" for other in COMMANDS if other != "check"} & set(sys.modules)
         assert code == 1 and not heavy, (code, heavy)
         """
     )

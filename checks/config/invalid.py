@@ -119,7 +119,7 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         ("save/dtype", FIRST_SAVE),
         ("save/save_format", START),
         ("train/content_or_style", STEP),
-        *((("train/timestep_type", STEP),) if run.noise_scheduler == "flowmatch" else ()),
+        *((("train/timestep_type", STEP),) if run.recipe.timestep_sampling.noise_scheduler == "flowmatch" else ()),
     ):
         yield from _spelling(run, key, schema.choices(key), when)
     for key, known, when in (
@@ -138,7 +138,7 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
 
 def _samplers(run: Run, schema: Schema) -> Iterator[Finding]:
     """The noise scheduler and the sampler: the trainer's first models look them up, newer ones have their own."""
-    plain = run.architecture in keys.LOOKING_UP
+    plain = run.recipe.architecture in keys.LOOKING_UP
     for key, when in (("train/noise_scheduler", LOAD), ("sample/sampler", SAMPLE)):
         value = run.setting(key)
         if plain:
@@ -151,7 +151,7 @@ def _samplers(run: Run, schema: Schema) -> Iterator[Finding]:
     if plain:
         return
     if (
-        run.architecture in keys.TRANSFORMERS
+        run.recipe.architecture in keys.TRANSFORMERS
         and isinstance(scheduler, str)
         and scheduler not in schema.choices("train/noise_scheduler")
         and likeness(scheduler, "flowmatch") > 0.8
@@ -215,7 +215,7 @@ def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
             "the learning rate rises all through the training",
             severity="warning",
         )
-    elif name == "constant_with_warmup" and "num_warmup_steps" not in run.scheduler_settings:
+    elif name == "constant_with_warmup" and "num_warmup_steps" not in run.recipe.lr_scheduler.settings:
         yield bad(
             run,
             key,
@@ -223,15 +223,15 @@ def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
             "the run has {steps}.",
             "the full learning rate is reached at step 1000",
             severity="warning",
-            steps=run.steps,
+            steps=run.recipe.steps,
         )
 
 
 def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:
     known = schema.choices("model/qtype")
     for key, active in (
-        ("model/qtype", run.quantization),
-        ("model/qtype_te", run.text_encoder_quantization),
+        ("model/qtype", run.recipe.precision.quantization),
+        ("model/qtype_te", run.recipe.precision.text_encoder_quantization),
     ):
         value = run.setting(key)
         if active is None or value is None or not known:

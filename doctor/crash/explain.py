@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from ..families.loading import OWN
 from ..model.crashes import Explanation, Failure, Signature
 from ..model.script import SCRIPT
+from ..trainers import TRAINERS
 from .endings import REPORTED, SAID
 from .failure import failures
 from .known import KNOWN
@@ -26,13 +27,7 @@ _LOADED = re.compile(r"Loaded (Flux|AE|CLIP-L|T5xxl):\s+(?:\w+\.py:\d+\s+)?_Inco
 _LOADED_PARTS = {"Flux": "the transformer", "AE": "the VAE", "CLIP-L": "CLIP", "T5xxl": "T5"}
 # Rules whose finding is about one component.
 _SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
-_TRAINERS = (
-    (OWN, re.compile(r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]")),
-    ("musubi-tuner", re.compile(r"musubi", re.I)),
-    ("SimpleTuner", re.compile(r"simpletuner", re.I)),
-    ("ai-toolkit", re.compile(r"ai-toolkit|extensions_built_in|[/\\]toolkit[/\\]|BaseSDTrainProcess|SDTrainer")),
-    ("sd-scripts", re.compile(r"sd-scripts|sd_scripts|kohya|[/\\](?:flux_|sdxl_|sd3_)?train_network\.py", re.I)),
-)
+_IN_LOGS = ((OWN, r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]"), *((one.name, one.in_logs) for one in TRAINERS))
 # A launcher's own traceback only says that a child failed; what a process says whose partner died is no cause either.
 _LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
 _PARTNER = re.compile(
@@ -139,7 +134,7 @@ def _trainer(found: Sequence[Failure]) -> str:
     frames = [frame for failure in found for part in failure.chain for frame in part.frames]
     files = "\n".join(frame.file for frame in frames)
     own = any(not frame.is_library for frame in frames)
-    return next((name for name, pattern in _TRAINERS if pattern.search(files)), SCRIPT if own else "")
+    return next((name for name, pattern in _IN_LOGS if re.search(pattern, files)), SCRIPT if own else "")
 
 
 def _lacking(lines: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from ..model.errors import UserError
+from ..errors import UserError
 from ..trainers.read import Beside, Found
 
 READ_LIMIT = (2 << 20) + 1  # one byte past what a reader accepts, so that it can say "too large"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..errors import UserError
 from ..families.loading import BY_FILES
 from ..model import Facts, ModelFolder, Run, Unknown
-from ..model.errors import UserError
 from ..model.facts import NOT_ASKED
 from ..model.record import replace
 from ..model.script import SCRIPT

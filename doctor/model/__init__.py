@@ -25,7 +25,8 @@ from .plans import (
     WriteText,
     written_by,
 )
-from .run import Config, Dataset, Problem, Run, SamplePrompt, Value, Where
+from .recipe import Dataset, SamplePrompt
+from .run import Config, Problem, Run, Value, Where
 from .schema import Key, Schema
 from .script import Script
 from .storage import Place, Room, Speed, Storage

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ..families.loading import OWN
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment
 from ..model.shell import quoted
+from ..trainers import named as named_trainer
 from .world import Paths, World
 
 NAMES = (
@@ -22,13 +23,6 @@ NAMES = (
     "wandb",
     "huggingface_hub",
 )
-# What each trainer imports or installs as itself, and hardly anything else: where it is, that trainer can run.
-MARKS: Mapping[str, tuple[str, ...]] = {
-    "ai-toolkit": ("oyaml", "lycoris_lora"),
-    "SimpleTuner": ("simpletuner",),
-    "sd-scripts": ("library", "voluptuous"),
-    "musubi-tuner": ("musubi_tuner",),
-}
 _METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
 _BUILD = re.compile(rb"^__version__ = '([^']+)'", re.M)
 
@@ -58,7 +52,8 @@ def build(version: str, source: object) -> str:
 def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Environment | Unknown:
     """The Python that has the trainer's own packages: the one that asks, else the venv of the trainer's checkout."""
     here = world.system.interpreter
-    marks = MARKS.get(run.trainer, ())
+    trainer = named_trainer(run.trainer)
+    marks = () if trainer is None else trainer.packages
     if run.trainer == OWN or marks:
         versions = world.packages((*NAMES, *marks))
         if all(mark in versions for mark in marks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model.errors import UserError
+from ..errors import UserError
 from . import Rule
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from ..trainers import TRAINERS, named
+
 HIGHEST = 12  # folders above a config that may be the checkout
-# trainer -> a file that only its checkout has. People clone it under the trainer's own name.
-MARKERS: Mapping[str, str] = {
-    "ai-toolkit": "toolkit/config_modules.py",
-    "SimpleTuner": "simpletuner/helpers/configuration/cmd_args.py",
-    "sd-scripts": "library/train_util.py",
-    "musubi-tuner": "src/musubi_tuner/dataset/config_utils.py",
-}
 
 
 class NoCheckout(Exception):
@@ -21,14 +16,17 @@ class NoCheckout(Exception):
 
 def recognised(root: Path) -> str | None:
     """The trainer whose checkout a folder is, None for any other folder."""
-    return next((trainer for trainer, marker in MARKERS.items() if (root / marker).is_file()), None)
+    return next((trainer.name for trainer in TRAINERS if (root / trainer.marker).is_file()), None)
 
 
 def find(trainer: str, near: Sequence[str]) -> Path | None:
     """The checkout of a trainer at or above one of these folders, or cloned into one of them under its own name."""
-    for start in map(Path, near) if trainer in MARKERS else ():
-        for place in (start, *start.parents[:HIGHEST], start / trainer):
-            if (place / MARKERS[trainer]).is_file():
+    known = named(trainer)
+    if known is None:
+        return None
+    for start in map(Path, near):
+        for place in (start, *start.parents[:HIGHEST], start / known.name):
+            if (place / known.marker).is_file():
                 return place
     return None
 

@@ -8,18 +8,9 @@ from pathlib import Path
 
 from ..model.record import replace
 from ..model.schema import Schema
-from ..trainers.ai_toolkit.schema import mine as mine_ai_toolkit
-from ..trainers.kohya.schema import mine_musubi, mine_sd_scripts
-from ..trainers.simpletuner.schema import mine as mine_simpletuner
-from .checkouts import MARKERS, NoCheckout, commit_of, recognised
+from ..trainers import NAMES, module, named
+from .checkouts import NoCheckout, commit_of, recognised
 from .sources import Sources
-
-MINERS: Mapping[str, Callable[[Sources], Schema]] = {
-    "ai-toolkit": mine_ai_toolkit,
-    "SimpleTuner": mine_simpletuner,
-    "sd-scripts": mine_sd_scripts,
-    "musubi-tuner": mine_musubi,
-}
 
 
 def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, tuple[int, int]]]:
@@ -28,13 +19,16 @@ def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, t
     Raises NoCheckout for a folder that is none, or one of which nothing could be read.
     """
     name = trainer or recognised(root)
-    if name is None or name not in MINERS:
-        raise NoCheckout(f"{root} is no checkout of {', '.join(MARKERS)}.")
+    known = named(name or "")
+    if known is None:
+        raise NoCheckout(f"{root} is no checkout of {', '.join(NAMES)}.")
+    place, _, miner = known.miner.partition(":")
+    of_checkout: Callable[[Sources], Schema] = getattr(module(place), miner)
     sources = Sources(root)
     collecting = gc.isenabled()
     gc.disable()  # syntax trees are many small objects and all live to the end
     try:
-        schema = MINERS[name](sources)
+        schema = of_checkout(sources)
     finally:
         if collecting:
             gc.enable()

@@ -13,15 +13,10 @@ from typing import Any
 from ..model.record import replace
 from ..model.schema import Key, Schema, Section
 from ..state import keep
+from ..trainers import named
 from .checkouts import commit_of
 
 FORMAT = "zdoctor.schema/1"
-SHIPPED = {
-    "ai-toolkit": "ai_toolkit",
-    "SimpleTuner": "simpletuner",
-    "sd-scripts": "sd_scripts",
-    "musubi-tuner": "musubi",
-}
 KEPT = 16
 VERSION = 3  # of the miners: what an older one mined is mined again
 
@@ -115,10 +110,10 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
 
 def shipped(trainer: str) -> Schema | None:
     """The table of a trainer that came with zdoctor; None for a trainer that it has none of."""
-    name = SHIPPED.get(trainer)
-    if name is None:
+    known = named(trainer)
+    if known is None:
         return None
-    return from_json(json.loads((Path(__file__).parent / "tables" / f"{name}.json").read_bytes()))
+    return from_json(json.loads((Path(__file__).parent / "tables" / f"{known.table}.json").read_bytes()))
 
 
 def cached(root: Path, trainer: str, state: Path) -> Schema:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections.abc import Mapping
 
 from ..configs.reading import Beside, Found, Reading, failed, nothing, text_of
 from ..model import Problem, Where
 from ..model.record import replace
-from .dialects import DIALECTS, dialect_of, recognise
+from ..model.trainer import Trainer
+from . import NAMES, TRAINERS, module, named
 
 __all__ = ["Beside", "Found", "Reading", "read_config"]
 
@@ -27,17 +28,36 @@ def read_config(
         from .script import read
 
         return read(config)
-    dialect = recognise(config.text, config.format) if trainer is None else dialect_of(trainer)
-    if dialect is not None:
-        config = replace(config, trainer=dialect.trainer)
+    its_own = recognise(config.text, config.format)
+    known = its_own if trainer is None else named(trainer)
+    if known is not None:
+        config = replace(config, trainer=known.name)
     if config.problem is not None:
         return failed(config, config.problem)
-    own = DIALECTS[0]
-    if trainer is not None and dialect is not own and recognise(config.text, config.format) is own:
+    first = TRAINERS[0]
+    if its_own is first and known is not first:
         # no other trainer has its outermost keys, and each would pass over nearly all that is inside
-        message = f"By its keys this is a config of {own.trainer}, and --trainer says {trainer}. Leave --trainer out."
+        message = f"By its keys this is a config of {first.name}, and --trainer says {trainer}. Leave --trainer out."
         return failed(config, Problem(message, Where(path, 1, 1), "foreign"))
     # what is nobody's may be a config of the most used trainer with a slip in its outermost keys
-    module = importlib.import_module(f".{(dialect or DIALECTS[0]).module}", __package__)
-    reading: Reading = module.read(config, environment, beside)
-    return reading
+    reading: Reading = module((known or first).reader).read(config, environment, beside)
+    problem = reading.config.problem
+    if problem is None or problem.kind != "foreign":
+        return reading
+    return failed(config, replace(problem, message=f"{problem.message} {_WHOSE}"))
+
+
+_WHOSE = f"If it is one of {', '.join(NAMES)}, --trainer NAME says whose."
+_KEYS = {
+    "json": re.compile(r'"(?:--)?([\w.-]+)"[ \t\r\n]*:'),
+    "yaml": re.compile(r"^\ufeff?[\"']?([\w.-]+)[\"']?[ \t]*:", re.M),
+    "toml": re.compile(r"^\ufeff?[ \t]*(?:\[+[ \t]*)?[\"']?(?:--)?([\w-]+)[\"']?[ \t]*[=\]]", re.M),
+    "shell": re.compile(r"(?:--|[\s/\\\"'.])([A-Za-z]\w+)(?=\.py|[\s=\"']|$)"),
+    "env": re.compile(r"^\ufeff?[ \t]*(?:export[ \t]+)?(\w+)[ \t]*\+?=", re.M),
+}
+
+
+def recognise(text: str, format: str) -> Trainer | None:
+    """The trainer whose config a text is, by its keys; also when it does not parse."""
+    keys = {key.lower() for key in _KEYS[format].findall(text)}
+    return next((trainer for trainer in TRAINERS if any(mark <= keys for mark in trainer.marks)), None)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor import console
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands import console
 from zdoctor.tests.machines import load
 
 ROOT = Path(__file__).parents[2]
@@ -224,7 +224,7 @@ def test_our_own_bug_ends_in_a_report_to_paste(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"in {Path.home()}/secret with hf_abcdefghijklmnop")
 
-    monkeypatch.setattr("zdoctor.doctor.commands.examination", broken)
+    monkeypatch.setattr("zdoctor.doctor.commands.check.examined", broken)
     assert run("check", *KAGGLE) == 4
     error = capsys.readouterr().err
     assert "our bug" in error and "Traceback" not in error

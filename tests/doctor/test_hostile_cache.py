@@ -15,7 +15,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.tests.configs_on_disk import write_config
-from zdoctor.tests.doctor.test_extract_refusals import environment, mounted, root_on_linux
+from zdoctor.tests.doctor.commands.test_extract_refusals import environment, mounted, root_on_linux
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, download, load, picture
 from zdoctor.tests.hub_server import HubServer
 
@@ -167,7 +167,7 @@ def test_a_disk_that_takes_nothing(
         assert picture(disk) == before
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="becomes nobody, which takes root")
+@root_on_linux
 @pytest.mark.parametrize("mode", [0o700, 0o755], ids=["closed", "read-only"])
 def test_a_cache_of_someone_else(healthy: Cache, server: HubServer, mode: int) -> None:
     """Closed to us it is unknown, never green; one that may be read is checked, and not repaired."""
@@ -177,24 +177,21 @@ def test_a_cache_of_someone_else(healthy: Cache, server: HubServer, mode: int) -
         cache = healthy.copy(home / "hub")
         broken(cache)
         cache.manifest.chmod(0o644)
-        for folder, _, _ in os.walk(cache.root):
+        for folder, _, files in os.walk(cache.root):
             os.chmod(folder, mode)
+            for path in (folder, *(os.path.join(folder, file) for file in files)):
+                os.chown(path, 65534, 65534, follow_symlinks=False)
         write_config(home, name_or_path=REPO)
         (home / "state").mkdir(mode=0o777)
         (home / "state").chmod(0o777)
         before = picture(home / "hub")
         code = """
-import os, sys
-from zdoctor.doctor import apply, cache_command, examine, state  # nobody may not read every Python
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.rules import all_repairs, all_rules
-import zdoctor.reports.terminal, zdoctor.reports.cache, huggingface_hub.file_download
-all_rules(), all_repairs()
-os.setgid(65534)
-os.setuid(65534)
+from zdoctor.tests.modes import modes_apply
 hub = ["--select", "HUB"]
-for words in (["check", "config.yaml", *hub], ["cache"], ["fix", "config.yaml", "--apply", *hub]):
-    print("->", main(words), flush=True)
+with modes_apply():
+    for words in (["check", "config.yaml", *hub], ["cache"], ["fix", "config.yaml", "--apply", *hub]):
+        print("->", main(words), flush=True)
 """
         given = {"HF_HUB_CACHE": str(cache.root), "ZDOCTOR_STATE": str(home / "state"), "HOME": str(home)}
         done = subprocess.run(

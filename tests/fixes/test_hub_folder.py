@@ -14,8 +14,8 @@ from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 from safetensors import safe_open
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
+from zdoctor.doctor.commands.extraction_plan import plan_extraction
 from zdoctor.doctor.examine.engine import prescribe
-from zdoctor.doctor.extract import plan_extraction
 from zdoctor.doctor.model import Hub, Report
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, VAE, Cache, picture

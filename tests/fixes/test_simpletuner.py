@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from zdoctor.doctor import commands
 from zdoctor.doctor.apply import undo
+from zdoctor.doctor.commands.fix import fix
 from zdoctor.doctor.state import state_folder
 
 CONFIG = """\
@@ -31,7 +31,7 @@ def test_both_files_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     config.parent.mkdir()
     config.write_bytes(CONFIG.replace("\n", "\r\n").encode())
     data.write_text(DATA)
-    done = commands.fix("config/config.toml", apply=True, allow="changes-result", selected=["SIM", "CFG"])
+    done = fix("config/config.toml", apply=True, allow="changes-result", selected=["SIM", "CFG"])
     assert {finding.rule for finding in done.before.findings} == {"CFG004", "SIM001", "SIM002", "SIM006"}
     assert done.after is not None
     assert done.after.findings == ()

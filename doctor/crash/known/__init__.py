@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from ...trainers.ai_toolkit import failures as ai_toolkit
-from ...trainers.kohya import failures as kohya
-from ...trainers.simpletuner import failures as simpletuner
+from ...model.crashes import Known
+from ...trainers import TRAINERS, module
 from . import card, machine, memory, packages, scripts, weights
 
-KNOWN = (
-    *ai_toolkit.KNOWN,
-    *kohya.KNOWN,
-    *simpletuner.KNOWN,
+_OF_TRAINERS = [module(name) for name in dict.fromkeys(trainer.failures for trainer in TRAINERS)]
+KNOWN: tuple[Known, ...] = (
+    *(known for room in _OF_TRAINERS for known in room.KNOWN),
     *scripts.KNOWN,
     *weights.KNOWN,
     *memory.KNOWN,

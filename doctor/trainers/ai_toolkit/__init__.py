@@ -1,1 +1,15 @@
-"""ai-toolkit."""
+"""ai-toolkit: a YAML or JSON job with its processes."""
+
+from ...model.trainer import Trainer, any_of
+
+AI_TOOLKIT = Trainer(
+    name="ai-toolkit",
+    reader="ai_toolkit.read",
+    marks=any_of("job+config", "job+process"),
+    marker="toolkit/config_modules.py",
+    miner="ai_toolkit.schema:mine",
+    table="ai_toolkit",
+    packages=("oyaml", "lycoris_lora"),
+    in_logs=r"ai-toolkit|extensions_built_in|[/\\]toolkit[/\\]|BaseSDTrainProcess|SDTrainer",
+    failures="ai_toolkit.failures",
+)

@@ -10,7 +10,6 @@ from ...configs.reading import MOST_RUNS, Beside, Reading, failed, tree_of, valu
 from ...configs.text import Lines
 from ...model import Config, Problem, Where
 from ...model.record import replace
-from ..dialects import TRAINERS
 from .run import JOBS, misspelt, runs
 
 _FILES = {
@@ -51,8 +50,8 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
 
 def _nobodys(config: Config, held: str) -> Problem:
     kind = _FILES[config.format]
-    said = f"This {kind} is no training config that zdoctor knows{held}. If it is one of {', '.join(TRAINERS)}, "
-    return Problem(f"{said}--trainer NAME says whose.", Where(config.path, 1, 1), "foreign")
+    said = f"This {kind} is no training config that zdoctor knows{held}.."
+    return Problem(said, Where(config.path, 1, 1), "foreign")
 
 
 def _names(root: Node) -> list[str]:

@@ -1,1 +1,40 @@
-"""kohya's trainers: sd-scripts and musubi-tuner."""
+"""kohya's trainers, sd-scripts and musubi-tuner: options on a command line or in TOML, and a TOML of datasets."""
+
+from ...model.trainer import Trainer, any_of
+
+MUSUBI_TUNER = Trainer(
+    name="musubi-tuner",
+    called=("musubi",),
+    reader="kohya.musubi",
+    marks=any_of(
+        *("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
+        *("network_module+num_timestep_buckets", "network_module+flash_attn"),
+        *("zimage_train_network", "zimage_train", "flux_kontext_train_network", "flux_2_train_network"),
+        *("hv_train_network", "wan_train_network", "fpack_train_network", "qwen_image_train_network"),
+    ),
+    marker="src/musubi_tuner/dataset/config_utils.py",
+    miner="kohya.schema:mine_musubi",
+    table="musubi",
+    packages=("musubi_tuner",),
+    in_logs=r"(?i:musubi)",
+    failures="kohya.failures",
+    recipe="kohya.recipe",
+)
+SD_SCRIPTS = Trainer(
+    name="sd-scripts",
+    reader="kohya.sd_scripts",
+    marks=any_of(
+        *("network_module", "pretrained_model_name_or_path+train_data_dir"),
+        *("pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"),
+        *("flux1_checkbox", "lycoris_preset", "lora_type+network_dim", "caption_metadata_filename"),
+        *("flux_train_network", "sdxl_train_network", "sd3_train_network"),
+        *("flux_train+config_file", "train_network+config_file"),
+    ),
+    marker="library/train_util.py",
+    miner="kohya.schema:mine_sd_scripts",
+    table="sd_scripts",
+    packages=("library", "voluptuous"),
+    in_logs=r"(?i:sd-scripts|sd_scripts|kohya|[/\\](?:flux_|sdxl_|sd3_)?train_network\.py)",
+    failures="kohya.failures",
+    recipe="kohya.recipe",
+)

@@ -1,1 +1,20 @@
-"""SimpleTuner."""
+"""SimpleTuner: options in JSON, TOML or shell variables, and a file of datasets."""
+
+from ...model.trainer import Trainer, any_of
+
+SIMPLETUNER = Trainer(
+    name="SimpleTuner",
+    reader="simpletuner.read",
+    marks=any_of(
+        *("model_family", "data_backend_config", "model_type+output_dir", "dataloader_config", "trainer_extra_args"),
+        # a file of datasets, and a config.env that only says how the trainer is started
+        *("instance_data_dir+id", "cache_dir_vae+id", "training_num_processes"),
+    ),
+    marker="simpletuner/helpers/configuration/cmd_args.py",
+    miner="simpletuner.schema:mine",
+    table="simpletuner",
+    packages=("simpletuner",),
+    in_logs=r"(?i:simpletuner)",
+    failures="simpletuner.failures",
+    recipe="simpletuner.recipe",
+)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor import explain_command
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands import explain as explain_command
 from zdoctor.doctor.crash import explain
 
 from .cases import CASES

@@ -12,12 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.doctor import commands
 from zdoctor.doctor.apply import undo
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands.check import check
+from zdoctor.doctor.commands.demo import FAMILIES, _delete, _inside, _model_folder, _on_cpu, _undo, walk
+from zdoctor.doctor.commands.fix import fix
+from zdoctor.doctor.commands.train import train
 from zdoctor.doctor.demo.patient import COMMIT, Patient, _drop_tensors, build
-from zdoctor.doctor.demo.walk import FAMILIES, _delete, _inside, _model_folder, _on_cpu, _undo, walk
-from zdoctor.doctor.model.errors import INTERRUPTED, UserError
+from zdoctor.doctor.errors import INTERRUPTED, UserError
 
 CACHED = f"models--Tongyi-MAI--Z-Image-Turbo/snapshots/{COMMIT}"
 Tree = dict[str, tuple[int, str | None, bytes | None]]
@@ -50,19 +52,19 @@ def tree(folder: Path) -> Tree:
 def test_seven_families_found_repaired_and_taken_back(patient: Patient, own_state_folder: Path) -> None:
     config, machine = patient.config.name, patient.machine.name
     before = tree(patient.folder)
-    sick = commands.check(config, machine=machine)
+    sick = check(config, machine=machine)
     rules = {finding.rule for finding in sick.findings}
     for family, ids in FAMILIES.items():
         assert set(ids) <= rules, family
-    commands.fix(config, machine=machine)
+    fix(config, machine=machine)
     assert tree(patient.folder) == before, "looking changed something"
 
-    safe = commands.fix(config, machine=machine, apply=True)
+    safe = fix(config, machine=machine, apply=True)
     assert safe.after is not None and not safe.after.errors
-    both = commands.fix(config, machine=machine, apply=True, allow="changes-result")
+    both = fix(config, machine=machine, apply=True, allow="changes-result")
     assert both.after is not None
     assert [f"{f.rule}: {f.text()}" for f in both.after.findings if f.severity != "note"] == []
-    assert commands.fix(config, machine=machine, allow="changes-result").plan.fixes == ()
+    assert fix(config, machine=machine, allow="changes-result").plan.fixes == ()
 
     _on_cpu(patient.config).unlink()  # what the demo trains from leaves the config as it is, for undo
     undo(both.applied[0], state=own_state_folder)
@@ -73,7 +75,7 @@ def test_seven_families_found_repaired_and_taken_back(patient: Patient, own_stat
 def test_training_is_refused_while_anything_is_red(patient: Patient) -> None:
     before = tree(patient.folder)
     with pytest.raises(UserError, match="not green"):
-        commands.train(patient.config.name)
+        train(patient.config.name)
     assert tree(patient.folder) == before
 
 

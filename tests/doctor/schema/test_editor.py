@@ -11,7 +11,8 @@ from jsonschema import Draft202012Validator
 from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.schema.editor import editor_schema
 from zdoctor.doctor.schema.hovers import KNOWN
-from zdoctor.doctor.schema.tables import SHIPPED, shipped
+from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.trainers import NAMES
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.checks.config_cases import KAGGLE, SHARED
 
@@ -38,7 +39,7 @@ def complaints(trainer: str, config: Any) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("trainer", sorted(SHIPPED))
+@pytest.mark.parametrize("trainer", sorted(NAMES))
 def test_it_is_a_json_schema(trainer: str) -> None:
     schema = shipped(trainer)
     assert schema is not None

@@ -10,6 +10,7 @@ import pytest
 
 from zdoctor.doctor.model import Key, Schema
 from zdoctor.doctor.schema import checkouts, mining, tables
+from zdoctor.doctor.trainers import NAMES
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, MUSUBI, SD_SCRIPTS, SIMPLETUNER, checkout
 
 
@@ -197,7 +198,7 @@ def test_a_checkout_is_found_above_and_beside(tmp_path: Path) -> None:
     assert checkouts.find("unheard-of", [os.fspath(root)]) is None
 
 
-@pytest.mark.parametrize("trainer", sorted(tables.SHIPPED))
+@pytest.mark.parametrize("trainer", sorted(NAMES))
 def test_shipped_tables(trainer: str) -> None:
     schema = tables.shipped(trainer)
     assert schema is not None and schema.trainer == trainer

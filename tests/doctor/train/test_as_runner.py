@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,13 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.commands import examination
+from zdoctor.doctor.commands.examined import examined
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.start import network_shapes, target_linears
-from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.packages import NAMES
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.models import run_of
+from zdoctor.tests.modes import modes_apply
 
 from .test_command_families import config
 from .weights.test_single_file_checkpoint import single
@@ -29,33 +25,10 @@ from .weights.test_single_file_checkpoint import single
 QUIET: dict[str, list[str]] = {"prompts": []}
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory that every user reaches; pytest's own are shut."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o777)
-        monkeypatch.chdir(folder)
-        monkeypatch.setenv("ZDOCTOR_CACHE", str(folder / "cache"))
-        monkeypatch.setenv("ZDOCTOR_STATE", str(folder / "state"))
-        yield folder
-        monkeypatch.undo()
-
-
-@contextmanager
-def plain_user() -> Iterator[None]:
-    """As somebody to whom modes of files apply; a user who is not root already is one."""
-    if os.geteuid() != 0:
-        yield
-        return
-    with pytest.MonkeyPatch.context() as changed:
-        for variable in ("ZDOCTOR_CACHE", "ZDOCTOR_STATE"):  # folders of its own
-            changed.setenv(variable, f"{os.environ[variable]}-of-nobody")
-        os.seteuid(65534)
-        try:
-            yield
-        finally:
-            os.seteuid(0)
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working directory of its own."""
+    monkeypatch.chdir(tmp_path)
 
 
 def fp16(tiny: Path, flux: Path, data: Path) -> str:
@@ -81,7 +54,6 @@ def flux_file(tiny: Path, flux: Path, data: Path) -> str:
     [(fp16, {"TRN003"}), (steps_down, {"CFG004"}), (four_bits, {"CFG004"}), (flux_file, {"MDL002"})],
 )
 def test_what_stops_ai_toolkit_is_trained(
-    here: Path,
     tiny: Path,
     flux: Path,
     circles: Path,
@@ -92,32 +64,23 @@ def test_what_stops_ai_toolkit_is_trained(
     name = made(tiny, flux, circles)
     assert main(["check", name]) == 1
     said = capsys.readouterr().out
-    assert {finding.rule for finding in examination(name).report.errors} == errors
+    assert {finding.rule for finding in examined(name).report.errors} == errors
     assert f"zdoctor's own trainer can run it as it is: zdoctor train {name}" in said
     assert main(["train", name]) == 0, capsys.readouterr()
     assert load_file("out/circles/circles.safetensors")
 
 
-def test_a_read_only_dataset_is_trained(
-    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed = LiveWorld().packages(NAMES)  # that user may not be let into the folder of this interpreter
-    monkeypatch.setattr(LiveWorld, "packages", lambda self, names: installed)
-    data = Path(shutil.copytree(circles, here / "data"))
-    model = Path(shutil.copytree(tiny, here / "model"))
-    for path in (*data.rglob("*"), *model.rglob("*")):
-        path.chmod(0o755)
-    name = config(model, circles, "zimage", sample=QUIET)
-    assert main(["train", name]) == 0  # imports what it needs while the interpreter's files can be read
-    name = config(model, data, "zimage", sample=QUIET, output="second")
+def test_a_read_only_dataset_is_trained(tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Path(shutil.copytree(circles, "data")).absolute()
+    name = config(tiny, data, "zimage", sample=QUIET)
     data.chmod(0o555)
     before = sorted(data.iterdir())
-    with plain_user():
+    with modes_apply():
         assert main(["check", name]) == 1
         assert "PTH001" in (said := capsys.readouterr().out) and "own trainer can run it" in said
         assert main(["train", name]) == 0, capsys.readouterr()
     data.chmod(0o755)
-    assert load_file("second/circles/circles.safetensors") and sorted(data.iterdir()) == before
+    assert load_file("out/circles/circles.safetensors") and sorted(data.iterdir()) == before
 
 
 def lacking(tiny: Path, data: Path) -> str:
@@ -146,7 +109,6 @@ def quoted(tiny: Path, data: Path) -> str:
     ("made", "rule"), [(lacking, "MDL001"), (absent, "PTH004"), (shut, "PTH001"), (quoted, "CFG004")]
 )
 def test_what_stops_any_trainer_stops_zdoctor_too(
-    here: Path,
     tiny: Path,
     circles: Path,
     made: Callable[[Path, Path], str],
@@ -154,9 +116,7 @@ def test_what_stops_any_trainer_stops_zdoctor_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = made(tiny, circles)
-    main(["check", name])  # imports what it needs
-    capsys.readouterr()
-    with plain_user() if made is shut else nullcontext():
+    with modes_apply():
         assert main(["check", name]) == 1
         assert "zdoctor train" not in capsys.readouterr().out
         assert main(["train", name]) == 1
@@ -166,7 +126,7 @@ def test_what_stops_any_trainer_stops_zdoctor_too(
 
 
 def test_a_green_check_offers_only_what_would_start(
-    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+    tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ai-toolkit has this optimizer, the runner does not."""
     for optimizer, offered in (("adamw", True), ("automagic", False)):
@@ -177,7 +137,7 @@ def test_a_green_check_offers_only_what_would_start(
 
 @pytest.mark.parametrize(("rank", "offered"), [(4, True), (8, False)])
 def test_a_lora_to_start_from_is_held_against_the_runner(
-    here: Path, tiny: Path, circles: Path, rank: int, offered: bool, capsys: pytest.CaptureFixture[str]
+    tiny: Path, circles: Path, rank: int, offered: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ai-toolkit goes on with one of another rank, and says so in a line; the runner refuses it."""
     described = json.loads((tiny / "transformer" / "config.json").read_text())
@@ -200,7 +160,7 @@ def test_a_lora_to_start_from_is_held_against_the_runner(
 
 
 def test_somebody_who_moves_over_is_told_why_it_would_not_start(
-    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+    tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ai-toolkit itself would go on from its own LoRA, so nothing is found for it."""
     name = config(tiny, circles, "zimage", sample=QUIET)
@@ -222,7 +182,7 @@ def test_of_the_kaggle_notebook_only_the_missing_files_remain() -> None:
     """The read-only dataset and the card without bf16 are nothing to the runner."""
     example = Path(__file__).parents[3] / "examples"
     config, machine = str(example / "kaggle_zimage.yaml"), str(example / "kaggle_t4x2.json")
-    theirs, ours = (examination(config, machine=machine, as_runner=own).report for own in (False, True))
+    theirs, ours = (examined(config, machine=machine, as_runner=own).report for own in (False, True))
     assert {"PTH001", "TRN002", "TRN001", "CFG003"} <= {finding.rule for finding in theirs.findings}
     assert {finding.rule for finding in ours.findings} == {"MDL003"}
     assert not theirs.trainable

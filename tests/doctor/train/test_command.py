@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from zdoctor.doctor import commands
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.model.errors import UserError
+from zdoctor.doctor.commands.check import check
+from zdoctor.doctor.commands.train import train
+from zdoctor.doctor.errors import UserError
 
 PROCESS = """\
     - type: diffusion_trainer
@@ -99,9 +100,9 @@ def test_several_processes_train_one_after_the_other_unless_they_share_their_fil
     assert main(["train", config(tiny, circles, steps=1, outputs=("one", "two"))]) == 0
     assert (here / "one/circles/circles.safetensors").is_file()
     assert (here / "two/circles/circles.safetensors").is_file()
-    assert not commands.check(config(tiny, circles, outputs=("one", "one"))).trainable
+    assert not check(config(tiny, circles, outputs=("one", "one"))).trainable
     with pytest.raises(UserError, match="several processes"):
-        commands.train(config(tiny, circles, outputs=("one", "one")))
+        train(config(tiny, circles, outputs=("one", "one")))
 
 
 @pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "WORLD_SIZE"])
@@ -115,7 +116,7 @@ def test_what_torchrun_sets_is_a_number(
 
 def test_an_adapter_that_is_not_there_is_never_left_out(here: Path, tiny: Path, circles: Path) -> None:
     with pytest.raises(UserError):
-        commands.train(config(tiny, circles, adapter="somebody/adapter-nobody-has"))
+        train(config(tiny, circles, adapter="somebody/adapter-nobody-has"))
     assert not (here / "out").exists()
 
 

@@ -74,7 +74,11 @@ def test_a_terminal_that_is_closed_saves_the_run(tiny: Path, circles: Path, tmp_
         if step == 2:
             signal.raise_signal(signal.SIGHUP)
 
-    result = go(run_with(), tiny, circles, tmp_path, progress=Recorder(close))
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup themselves
+    try:
+        result = go(run_with(), tiny, circles, tmp_path, progress=Recorder(close))
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert (result.stopped, result.steps) == ("interrupted", 2) and Path(result.lora).is_file()
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.model import Run, Schema
-from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.trainers.read import Found, read_config

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.model import Run
-from zdoctor.doctor.model.errors import UserError
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.trainers.read import Found, read_config

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from zdoctor.doctor import commands
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands.train import train
 from zdoctor.tests.doctor.train.conftest import circles, tiny
 
 from .runs import CONFIG, SET
@@ -53,7 +53,7 @@ def test_a_lokr_with_what_a_guide_says(
     (folder / "data.json").write_text(json.dumps([data, TEXT]), encoding="utf-8")
     (folder / "lycoris_config.json").write_text(json.dumps(LOKR), encoding="utf-8")
     monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
-    result = commands.train(str(folder / "config.json"))
+    result = train(str(folder / "config.json"))
     assert (result.stopped, result.steps) == ("finished", 3)
     told = capsys.readouterr()
     assert "minimum_image_size leaves out 1 of 7 images" in told.out + told.err

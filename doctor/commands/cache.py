@@ -1,0 +1,125 @@
+"""`zdoctor cache`: every hub cache, its health and its waste; and the repair of one repository."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..errors import UserError, not_cached
+from ..examine.engine import cures, examine
+from ..model import Facts, Report
+from ..model.caches import Inventory
+from ..model.record import dataclass, replace
+from ..probe.hub.faults import probe_faults, run_of
+from ..probe.hub.inventory import names, probe_inventory
+from ..probe.world import World
+from ..rules import all_repairs, all_rules
+from ..rules.selection import select
+from . import console
+from .machine import world_of
+from .repair import Fixed, carry_out, recover
+
+REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("repo", nargs="?", metavar="REPO", help="only this repository, org/name")
+    parser.add_argument("--deep", action="store_true", help="also read every file as a whole and compare its sha256")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--fix", action="store_true", help="show the repairs of REPO as a plan")
+    parser.add_argument("--apply", action="store_true", help="with --fix: repair (zdoctor undo puts everything back)")
+
+
+def inventory(repo: str | None = None, *, deep: bool = False, progress: Any = None) -> Inventory:
+    """What the hub caches hold, all of it or of one repository ("org/name"). Changes nothing, asks no network.
+
+    Raises UserError for a repository that is in none of them.
+    """
+    world = world_of(None, deep=deep, progress=progress)
+    _require(world, repo)
+    return probe_inventory(world, repo, deep=deep)
+
+
+@dataclass(frozen=True)
+class Mended:
+    """The plan or what was done of it, and the repository as it was last seen: after the repairs that were made."""
+
+    fixed: Fixed
+    inventory: Inventory
+
+
+def repair(
+    repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None, reading: Any = None
+) -> Mended:
+    """Plan the repairs of every cached copy of a model and, with `apply`, carry them out and check again."""
+    world = world_of(None)
+    _require(world, repo)
+    if not any(found.kind == "model" for found in probe_inventory(world, repo).repos):
+        raise UserError(
+            f"{repo} is no model; zdoctor repairs models.", f"hf cache verify {repo} names what is wrong."
+        )
+
+    rules, seen = select(all_rules(), REPAIRED, ()), Inventory(())
+
+    def look() -> Report:
+        nonlocal seen
+        world = world_of(None, deep=deep, progress=reading)
+        seen = probe_inventory(world, repo, deep=deep)
+        facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
+        return cures(examine(facts, rules, config=repo, trainer=None), facts, all_repairs())
+
+    fixed = carry_out(look, apply=apply, progress=progress)
+    return Mended(fixed, seen)
+
+
+def _require(world: World, repo: str | None) -> None:
+    if repo is None:
+        return
+    cached = names(world)
+    if repo not in cached:
+        raise not_cached(repo, cached, "zdoctor cache lists what is cached.")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.apply:
+        recover()
+    if (options.fix or options.apply) and options.repo is None:
+        raise UserError("--fix needs the name of a repository.", "zdoctor cache org/name --fix")
+    if options.apply and not options.fix:
+        raise UserError("--apply goes with --fix.", f"zdoctor cache {options.repo} --fix --apply")
+    if options.fix:
+        return _fix(options)
+    found = inventory(options.repo, deep=options.deep, progress=console.reading() if options.deep else None)
+    if options.format == "json":
+        from ...reports import cache_json
+
+        console.emit(cache_json.render(found))
+    else:
+        _show(found)
+    return found.exit_code
+
+
+def _fix(options: argparse.Namespace) -> int:
+    from ...reports import terminal
+
+    reading = console.reading() if options.deep else None
+    mended = repair(
+        options.repo, apply=options.apply, deep=options.deep, progress=console.progress(), reading=reading
+    )
+    done = mended.fixed
+    again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
+    shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
+    plan = replace(done.plan, shown=shown)
+    console.emit(terminal.render_plan(plan, done.diff, width=console.width(), color=console.color()))
+    if done.applied:
+        console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
+        _show(mended.inventory)
+    elif plan.fixes:
+        console.emit(f"\nnext: {again}\n")
+    return mended.inventory.exit_code
+
+
+def _show(found: Inventory) -> None:
+    from ...reports import cache as report
+
+    console.emit(report.render(found, width=console.width(), color=console.color()))

@@ -1,0 +1,99 @@
+"""Which config a command works on: how it is named, and which one is meant when it is not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from .. import state
+from ..errors import UserError
+
+_ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
+
+
+def config_argument(parser: argparse.ArgumentParser, help: str = "the trainer's config file") -> None:
+    parser.add_argument("config", nargs="?", metavar="CONFIG", help=help)
+
+
+def trainer_argument(parser: argparse.ArgumentParser) -> None:
+    from ..trainers import NAMES, trainer_called
+
+    parser.add_argument(
+        "--trainer",
+        metavar="NAME",
+        type=trainer_called,
+        choices=NAMES,
+        help=f"whose config it is, where its keys do not say so ({', '.join(NAMES)})",
+    )
+
+
+def machine_arguments(parser: argparse.ArgumentParser) -> None:
+    """A config, and the machine and trainer that it is looked at for."""
+    config_argument(parser)
+    parser.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts)")
+    trainer_argument(parser)
+    parser.add_argument(
+        "--trainer-source",
+        metavar="DIR",
+        help="a checkout of the trainer, whose keys then count (found beside the config)",
+    )
+
+
+def deep_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="also read the cached model files as a whole and compare their sha256 (goes on where it was stopped)",
+    )
+
+
+def comma_separated(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def named_or_found(given: str | None) -> str:
+    """The config to work on, as the command line's help says. Raises UserError where none or several are found."""
+    if given is not None:
+        return given
+    remembered = state.recall()
+    if remembered is not None and Path(remembered).is_file():
+        return remembered
+    names = [p.name for pattern in ("*.yaml", "*.yml") for p in sorted(Path().glob(pattern))]
+    found = [name for name in names if _is_ai_toolkit(Path(name))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"there are {len(found)} configs here: {', '.join(found[:4])}.", "zdoctor check CONFIG")
+    for name in ("config/config.json", "config/config.toml", "config/config.env"):  # SimpleTuner's own, in its order
+        if Path(name).is_file():
+            return name
+    raise UserError("no config was named, and no ai-toolkit or SimpleTuner config is here.", "zdoctor check CONFIG")
+
+
+def _is_ai_toolkit(file: Path) -> bool:
+    try:
+        if not file.is_file():  # a pipe would wait for someone to write to it
+            return False
+        with file.open("rb") as handle:
+            head = handle.read(1 << 20)
+    except OSError:
+        return False
+    return b"\nconfig:" in b"\n" + head and b"\njob:" in b"\n" + head
+
+
+def config_in(command: Sequence[str]) -> str | None:
+    """The word of a command that names a config which zdoctor reads."""
+    from ..configs.reading import text_of
+    from ..trainers.read import recognise
+
+    for word in command[1:]:
+        name = word.partition("=")[2] if word.startswith("--") and "=" in word else word
+        path = Path(name)
+        with suppress(OSError, ValueError):
+            if path.suffix.lower() in _ENDINGS and path.is_file():
+                config = text_of(name, path.read_bytes())
+                if config.problem is not None or recognise(config.text, config.format) is not None:
+                    return name
+    return None

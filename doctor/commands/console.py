@@ -1,0 +1,115 @@
+"""The terminal: text out, how wide and whether in colour, and progress on one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from ..errors import UserError, printable
+
+
+def progress() -> Callable[[int, int, str], None] | None:
+    """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int, name: str) -> None:
+        part = done / total if total else 1.0
+        text = f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {printable(name)}"
+        end = "\n" if done >= total else ""
+        print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def reading() -> Callable[[int, int, str], None] | None:
+    """Bytes read, how fast, and the time left, on one line of a terminal; nothing elsewhere.
+
+    Without any bytes to read, the name says what takes its time.
+    """
+    if not sys.stderr.isatty():
+        return None
+    import time
+
+    started = time.monotonic()
+
+    def show(done: int, total: int, name: str) -> None:
+        rate = done / max(time.monotonic() - started, 1e-3)
+        left = f"{(total - done) / rate:.0f} s left" if done else ""
+        amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
+        text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {printable('/'.join(Path(name).parts[-2:]))}"
+        text = text if total else printable(name)
+        end = "\n" if done >= total else ""
+        print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def emit(text: str, file: str | None = None, spare: str = "") -> None:
+    """To standard output or to a file, which must not be that of `spare`."""
+    if file is None:
+        _write_out(text)
+        return
+    with suppress(OSError):
+        if spare and os.path.samefile(file, spare):
+            raise UserError(
+                f"{file} is what was looked at; the report would replace it.", "Name another file after -o."
+            )
+    try:
+        Path(file).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def _write_out(text: str) -> None:
+    """To standard output. A reader who has gone away or was never there changes no exit code."""
+    if sys.stdout is None:
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        # what is still buffered would fail once more at the end of the process
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Windows says of a pipe that nobody reads: invalid argument
+        gone = isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL)
+        if not gone:
+            raise UserError(f"The output cannot be written: {error.strerror}.") from None
+
+
+def width() -> int:
+    from shutil import get_terminal_size  # brings three compression libraries along
+
+    return max(40, min(get_terminal_size((100, 24)).columns, 120))
+
+
+def color() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or shows_color(sys.stdout)
+
+
+def shows_color(stream: TextIO | None) -> bool:
+    """Whether it is a terminal that colours what is between escape sequences."""
+    return stream is not None and stream.isatty() and _takes_escapes(stream)
+
+
+def _takes_escapes(stream: TextIO) -> bool:
+    """The older console of Windows shows them as they are unless it is asked to obey them."""
+    if sys.platform == "win32":
+        import ctypes
+        import msvcrt
+        from ctypes import wintypes
+
+        kernel, mode = ctypes.WinDLL("kernel32"), wintypes.DWORD()
+        screen = wintypes.HANDLE(msvcrt.get_osfhandle(stream.fileno()))
+        asked = kernel.GetConsoleMode(screen, ctypes.byref(mode))
+        return bool(asked and kernel.SetConsoleMode(screen, mode.value | 4))  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
+    return True

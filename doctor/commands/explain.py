@@ -1,0 +1,146 @@
+"""`zdoctor explain`: what a rule is about, or why a run ended."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UserError
+from ..model.shell import quoted
+from . import console
+from .config_argument import config_argument, config_in
+from .examined import examined
+
+if TYPE_CHECKING:
+    from ..model.crashes import Explanation
+
+MOST_BYTES = 8 << 20  # what is read of a log: its end, where the failure is
+INCOMPLETE = 3
+_PARTS = re.compile(r"\n\s*\n|\n(?=(?:What|Why|Repair|Upstream|Signature):)")  # of a rule's docstring
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
+    config_argument(parser, "the run's config, to confirm the cause")
+    parser.add_argument("--diff", metavar="LOGFILE", help="the log of a run that worked: what was not the same")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.what == "-" or Path(options.what).is_file():
+        return _log(options)
+    if options.config is not None or options.diff is not None:
+        raise UserError(f"{options.what}: there is no such log file.", "zdoctor explain train.log config.yaml")
+    return _rule(options.what)
+
+
+def _rule(word: str) -> int:
+    from ..rules import all_repairs, all_rules
+    from ..rules.selection import select
+
+    if Path(word).is_dir():
+        raise UserError(f"{word} is a folder, not a log.", "zdoctor explain train.log")
+    if "/" in word or "\\" in word or word.endswith((".log", ".txt")):
+        raise UserError(f"{word}: there is no such file.")
+    try:
+        named = select(all_rules(), [word], [])
+    except UserError as error:
+        raise UserError(f"there is no rule {word!r}, and no such file.", error.hint) from None
+    for rule in named:
+        cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
+        parts = [
+            f"{rule.id} {rule.name} ({rule.severity})",
+            *_PARTS.split(rule.doc),
+            f"Repairs: {cures or 'none'}",
+        ]
+        console.emit("\n\n".join(map(_filled, parts)) + "\n\n")
+    return 0
+
+
+def _filled(part: str) -> str:
+    return textwrap.fill(" ".join(part.split()), console.width(), break_long_words=False, break_on_hyphens=False)
+
+
+def _log(options: argparse.Namespace) -> int:
+    data = read(options.what)
+    if not data.strip():
+        name = "standard input" if options.what == "-" else options.what
+        raise UserError(f"{name} is empty: there is no output of a run in it.", "zdoctor explain train.log")
+    log = decode(data)
+    told, text = explained(log, options.config, color=console.color(), part=len(data) >= MOST_BYTES)
+    if told.failure is None and config_in(("", options.what)):
+        raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
+    console.emit(text)
+    if options.diff is not None:
+        from ...reports import crash as report
+        from ..crash import compare
+
+        seen = compare(decode(read(options.diff)), log)
+        console.emit(f"\nBeside {options.diff}, which worked:\n\n")
+        console.emit(report.render_comparison(seen, width=console.width(), color=console.color()))
+    return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
+
+
+def explained(log: str, config: str | None, *, color: bool, part: bool = False) -> tuple[Explanation, str]:
+    """Why a run ended, by its log, and the same in words; with `config`, what its rules say of it now.
+
+    `part` tells that `log` is only the end of one.
+    """
+    from ...reports import crash as report
+    from ..crash import explain
+    from ..model.crashes import Signature
+    from ..rules import all_rules
+
+    rules = {rule.id: rule for rule in all_rules()}
+    signatures = [Signature(rule.id, *pair, rule.trainers) for rule in rules.values() for pair in rule.prevents]
+    told = explain(log, signatures)
+    confirmed = _confirm(config, told.rules) if config and told.rules else {}
+    named = {id: (rule.name, rule.title) for id, rule in rules.items()}
+    width = console.width()
+    return told, report.render(told, named, config=config, confirmed=confirmed, part=part, width=width, color=color)
+
+
+def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
+    """What these rules say of the config on this machine, now."""
+    report = examined(config, selected=rules).report
+    said = dict.fromkeys(report.passed, "passed; what the log shows is not there now.")
+    said |= {outcome.rule: f"not known: {outcome.reason}." for outcome in (*report.unknown, *report.crashed)}
+    for finding in reversed(report.findings):
+        said[finding.rule] = f"confirmed. {finding.text()}"
+    return {rule: said[rule] for rule in rules if rule in said}
+
+
+def read(name: str) -> bytes:
+    """The end of a log, "-" being standard input. Raises UserError."""
+    try:
+        if name == "-":
+            start, kept = b"", bytearray()
+            while block := sys.stdin.buffer.read(1 << 20):
+                start = start or block[:4]
+                kept += block
+                if len(kept) > 2 * MOST_BYTES:
+                    del kept[: (len(kept) - MOST_BYTES) // 4 * 4]
+            rest = bytes(kept[max(0, len(kept) - MOST_BYTES) // 4 * 4 :])
+            return rest if rest.startswith(start) else _mark(start) + rest
+        with Path(name).open("rb") as file:
+            start = file.read(4)
+            file.seek(max(0, Path(name).stat().st_size - MOST_BYTES) // 4 * 4)
+            rest = file.read(MOST_BYTES + 4)
+            return rest if rest.startswith(start) else _mark(start) + rest
+    except OSError as error:
+        raise UserError(f"{name} cannot be read: {error.strerror}.") from None
+
+
+def _mark(start: bytes) -> bytes:
+    """The byte-order mark at the beginning of the file, which says how the rest of it is to be read."""
+    return next((mark for mark in (b"\xff\xfe", b"\xfe\xff") if start.startswith(mark)), b"")
+
+
+def decode(data: bytes) -> str:
+    """PowerShell's `>` writes UTF-16; everybody else UTF-8, with the odd byte of another code page."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")

@@ -1,0 +1,104 @@
+"""`zdoctor fix`: the repairs as a plan and a diff and, with --apply, carried out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from .. import state
+from ..errors import UserError
+from ..model import Report, TrainingEffect
+from . import console
+from .config_argument import comma_separated, deep_argument, machine_arguments, named_or_found
+from .examined import examined
+from .repair import Fixed, carry_out, recover
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    machine_arguments(parser)
+    parser.add_argument("--apply", action="store_true", help="repair (zdoctor undo puts everything back)")
+    parser.add_argument(
+        "--allow",
+        choices=("result", "asked"),
+        action="append",
+        default=[],
+        help="result: also what changes how the run trains or its result; asked: what you decide (with --select)",
+    )
+    parser.add_argument("--select", metavar="IDS", type=comma_separated, default=[], help="repair only these rules")
+    deep_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from ...reports import terminal, words
+
+    config = named_or_found(options.config)
+    if "asked" in options.allow and not options.select:
+        raise UserError("Decisions are taken rule by rule.", "zdoctor fix CONFIG --allow asked --select SRC001")
+    recover()
+    done = fix(
+        config,
+        apply=options.apply,
+        allow="changes-result" if "result" in options.allow else "none",
+        asked="asked" in options.allow,
+        machine=options.machine,
+        selected=options.select,
+        deep=options.deep,
+        trainer=options.trainer,
+        trainer_source=options.trainer_source,
+        progress=console.progress(),
+        reading=console.reading() if options.deep else None,
+    )
+    state.remember(config)
+    width, color = console.width(), console.color()
+    decisions = words.decisions(done.before, done.plan)
+    console.emit(
+        terminal.render_plan(done.plan, done.diff, offers=done.offers, decisions=decisions, width=width, color=color)
+    )
+    if done.after is None:
+        if done.plan.fixes and not options.apply:
+            console.emit(f"\nnext: {words.to_apply(done.before, options.allow, options.select)}\n")
+        elif {f.rule for f in done.before.errors} - {fix.rule for fix in (*done.plan.fixes, *done.plan.shown)}:
+            console.emit(f"\nnext: {done.before.typed('check')}   says what is wrong\n")
+        return done.before.exit_code
+    console.emit(
+        f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
+    )
+    console.emit(terminal.render(done.after, width=width, color=color))
+    return done.after.exit_code
+
+
+def fix(
+    config: str,
+    *,
+    apply: bool = False,
+    allow: TrainingEffect = "none",
+    asked: bool = False,
+    machine: str | None = None,
+    selected: Sequence[str] = (),
+    deep: bool = False,
+    trainer: str | None = None,
+    trainer_source: str | None = None,
+    progress: Any = None,
+    reading: Any = None,
+) -> Fixed:
+    """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
+
+    A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
+    one entry of the history. `asked` takes repairs that are the user's decision, of the rules that `selected` names.
+    `progress` is told of bytes copied, `reading` of those read by a `deep` check.
+    """
+
+    def look() -> Report:
+        return examined(
+            config,
+            machine=machine,
+            selected=selected,
+            deep=deep,
+            trainer=trainer,
+            trainer_source=trainer_source,
+            progress=reading,
+            to_repair=apply,
+        ).report
+
+    return carry_out(look, apply=apply, allow=allow, asked=asked, progress=progress)

@@ -1,0 +1,111 @@
+"""From an examination to the runner: whether training may start, and the paths that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from ..examine.examination import Examination
+from ..examine.trainable import written_twice
+from ..model import ModelFolder, Unknown
+from ..probe.world import Paths
+
+if TYPE_CHECKING:
+    from ..train import TrainResult
+    from ..train.distributed.ranks import Ranks
+    from ..train.encode.text_encoder_process import TextProcess
+
+
+def not_green(seen: Examination, known: Container[str] = ()) -> str:
+    """Why training must not start, "" when it may: errors, crashed rules, and errors that could not be ruled out.
+
+    `known` are rules whose errors are taken care of.
+    """
+    report = seen.report
+    errors = [finding for finding in report.errors if finding.rule not in known]
+    if errors:
+        return ", ".join(dict.fromkeys(f"{f.rule} {f.name}" for f in errors))
+    if report.crashed:
+        return ", ".join(f"{o.rule} crashed" for o in report.crashed)
+    if not seen.reading.runs:
+        return seen.reading.reason or "there is nothing to train in it"
+    serious = {rule.id for rule in seen.rules if rule.severity == "error"}
+    open_questions = [o for o in report.unknown if o.rule in serious]
+    if open_questions:
+        return "; ".join(f"{o.rule} is not known ({o.reason})" for o in open_questions)
+    return ""
+
+
+def hand_over(
+    seen: Examination,
+    *,
+    max_minutes: float | None = None,
+    held_out: int | None = None,
+    skip_unreadable: bool = False,
+    ranks: Ranks | None = None,
+    text_process: TextProcess | None = None,
+    progress: Any = None,
+) -> TrainResult:
+    """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
+
+    `ranks` are the connected processes of the run when this is one of several; `text_process` as in `train`.
+    """
+    from .. import train as runner
+
+    _refuse_shared_names(seen)
+    result: TrainResult | None = None
+    for facts in seen.facts:
+        run, model, system, files = facts.run, facts.model, facts.system, facts.files
+        if isinstance(run, Unknown) or isinstance(model, Unknown) or isinstance(system, Unknown):
+            raise UserError("the run or its model is not known well enough to train.")
+        if isinstance(files, Unknown) or model.folder is None:
+            raise UserError(
+                f"{run.recipe.base_model} is not on this machine.", f"hf download {run.recipe.base_model}"
+            )
+        in_parts = model.layout == "part-files"
+        single = model.components.get("transformer") if in_parts or model.layout == "single-file" else None
+        paths = Paths(system)
+        component = model.components.get("text_encoder")
+        adapter = facts.adapter
+        if isinstance(adapter, Unknown) and run.recipe.adapter:
+            raise UserError(f"the training adapter {run.recipe.adapter} cannot be used: {adapter.reason}.")
+        datasets = {d.key: paths.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
+        result = runner.train(
+            run,
+            model_folder=single.weights[0].path if single is not None else model.folder,
+            extras_folder=paths.parent(component.folder) if component is not None and not in_parts else None,
+            parts=_places(model) if in_parts else None,
+            adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
+            dataset_folders=datasets,
+            output_folder=paths.absolute(run.output_folder or "output"),
+            max_minutes=max_minutes,
+            held_out=held_out,
+            skip_unreadable=skip_unreadable,
+            ranks=ranks,
+            text_process=text_process,
+            progress=progress,
+        )
+        if result.stopped != "finished":
+            break
+    if result is None:
+        raise UserError("there is nothing to train in this config.")
+    return result
+
+
+def _places(model: ModelFolder) -> dict[str, str]:
+    """The file of each part beside the transformer, and the folder of each tokenizer."""
+    return {
+        name: part.weights[0].path if part.weights else part.folder
+        for name, part in model.components.items()
+        if name != "transformer" and part.problem is None
+    }
+
+
+def _refuse_shared_names(seen: Examination) -> None:
+    """Two runs that write the same files would go on from each other's state."""
+    if run := written_twice(seen.reading.runs):
+        raise UserError(
+            f"several processes of this config write {run.name} into {run.output_folder}.",
+            "Give each its own training_folder, or each its own config.",
+        )

@@ -1,0 +1,28 @@
+"""`zdoctor history`: what was repaired, and when."""
+
+from __future__ import annotations
+
+import argparse
+
+from .. import apply as writer
+from ..errors import UserError, printable
+from ..state import state_folder
+from . import console
+
+
+def arguments(_: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def run(_: argparse.Namespace) -> int:
+    try:
+        entries = writer.history(state_folder())
+    except writer.ApplyError as error:
+        raise UserError(str(error), "The environment variable ZDOCTOR_STATE names another state folder.") from error
+    for entry in entries:
+        console.emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
+        for line in entry.what:
+            console.emit(f"    {printable(line)}\n")
+    if not entries:
+        console.emit("Nothing was repaired yet.\n")
+    return 0

@@ -1,0 +1,85 @@
+"""Repairs planned, carried out as a transaction, and checked again: what fix and cache share, and undo's recovery."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import apply as writer
+from ..errors import UserError
+from ..examine.engine import prescribe
+from ..model import Fix, Plan, ReplaceText, Report, TrainingEffect
+from ..model.record import dataclass, field, replace
+from ..state import state_folder
+
+MOST_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What `fix` would do or did: the first plan and its diff in words; `applied` ids; the report after.
+
+    `offers` are the diffs of edits of source code that wait for a decision.
+    """
+
+    before: Report
+    plan: Plan
+    diff: str
+    applied: tuple[str, ...] = ()
+    after: Report | None = None
+    offers: Mapping[Fix, str] = field(default_factory=dict)
+
+
+def carry_out(
+    look: Callable[[], Report],
+    *,
+    apply: bool,
+    allow: TrainingEffect = "none",
+    asked: bool = False,
+    progress: Any = None,
+) -> Fixed:
+    """What `look` reports, planned and, with `apply`, repaired; as in `fix`."""
+    first = look()
+    plan = prescribe(first, allow=allow, asked=asked)
+    binding = writer.bind(plan)
+    result = Fixed(first, plan, writer.diff(plan), offers=_offers(plan))
+    if not apply or not plan.fixes:
+        return result
+    state = state_folder()
+    applied: list[str] = []
+    after = first
+    try:
+        for _ in range(MOST_PASSES):
+            group = applied[0] if applied else None
+            done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
+            applied.append(done.id)
+            after = look()
+            plan = prescribe(after, allow=allow, asked=asked)
+            if not plan.fixes:
+                break
+            binding = writer.bind(plan)
+    except writer.ApplyError as error:
+        hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else ""
+        raise UserError(str(error), hint) from error
+    return replace(result, applied=tuple(applied), after=after)
+
+
+def _offers(plan: Plan) -> dict[Fix, str]:
+    """The diffs of the edits of source code that wait for the user's decision."""
+    sources = [
+        fix
+        for fix in plan.shown
+        if fix.steps and all(isinstance(step, ReplaceText) and step.path.endswith(".py") for step in fix.steps)
+    ]
+    return {fix: writer.diff(Plan(plan.config, (fix,))) for fix in sources}
+
+
+def recover() -> None:
+    """Finish or roll back what an earlier zdoctor was killed in; said in words when there was something."""
+    try:
+        lines = writer.recover(state_folder())
+    except writer.ApplyError as error:
+        raise UserError(str(error)) from error
+    for line in lines:
+        print(f"zdoctor: {line}", file=sys.stderr)

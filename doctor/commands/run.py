@@ -1,0 +1,212 @@
+"""`zdoctor run -- COMMAND`: any trainer under zdoctor, checked before it starts, and explained when it crashes."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import INTERRUPTED, UserError
+from ..model import Report
+from ..model.shell import quoted
+from ..state import state_folder
+from . import console
+from .config_argument import config_in
+from .examined import examined
+from .explain import decode, explained
+from .fix import fix
+from .repair import recover
+
+if TYPE_CHECKING:
+    from .child_process import Ended
+
+MOST_RESTARTS = 3
+MOST_LOGS = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--heal",
+        action="store_true",
+        help="apply the safe repairs and start again, at most three times and never the same repair twice",
+    )
+    parser.add_argument("--config", metavar="CONFIG", help="the trainer's config, where COMMAND does not name it")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what starts the trainer, with its words"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """The program's own exit code; 1 when it was not started because a check found an error."""
+    recover()
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise UserError("no command was named.", "zdoctor run -- python run.py config.yaml")
+    if len(command) == 1 and config_in(("", *command)):
+        raise UserError(f"{command[0]} is a config, not a command.", f"zdoctor run -- python run.py {command[0]}")
+    config, written = options.config or config_in(command), None
+    if config is None:
+        config = written = _command_file(command)
+    if config is None:
+        _say("the command names no config that zdoctor reads, so nothing is checked before it starts.")
+    tried: set[str] = set()
+    starts = 0
+    while True:
+        if config is not None and not _checked(config, tried if options.heal else None):
+            return 1
+        if written is not None:  # a repair may have changed the words
+            command = shlex.split(Path(written).read_text(encoding="utf-8"))
+        ended = _started(command)
+        _say_end(ended, log := _kept(ended))
+        if ended.code == 0 and not ended.stopped:
+            _look_again(ended, config)
+        if ended.code == 0 or ended.stopped:
+            return INTERRUPTED if ended.stopped and ended.code == 0 else ended.code
+        rules = _explained(ended, config, log)
+        if config is None or not rules:
+            return ended.code
+        if not options.heal:
+            if _plan(config, rules):
+                _say(f"zdoctor fix {quoted(config)} shows the repair; --apply carries it out.")
+            return ended.code
+        if starts == MOST_RESTARTS or not _healed(config, rules, tried):
+            _say("there is nothing more that is safe to repair; not started again.")
+            return ended.code
+        starts += 1
+        _say(f"starting again ({starts} of at most {MOST_RESTARTS} times).")
+
+
+def _command_file(command: Sequence[str]) -> str | None:
+    """Where the words of the command are all of the config: a file of them, to be checked and repaired."""
+    from ..trainers.read import recognise
+
+    text = shlex.join(command) + "\n"
+    if recognise(text, "shell") is None:
+        return None
+    file = state_folder() / "commands" / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.sh"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.write_text(text, encoding="utf-8")
+    except OSError:
+        return None
+    return str(file)
+
+
+def _checked(config: str, tried: set[str] | None) -> bool:
+    """Whether the run may start. `tried` are the repairs made so far, None where none are wanted."""
+    report = examined(config).report
+    if report.errors and tried is not None and _healed(config, (), tried):
+        report = examined(config).report
+    if not report.errors:
+        _say(f"{config}: no error found{_lesser(report)}.")
+        return True
+    from ...reports import terminal
+
+    _write(terminal.render(report, width=console.width(), color=_color()))
+    _say("not started, because it would fail.")
+    return False
+
+
+def _lesser(report: Report) -> str:
+    count = len(report.findings)
+    return f", {count} lesser finding{'s' * (count != 1)} (zdoctor check shows them)" if count else ""
+
+
+def _plan(config: str, rules: Sequence[str]) -> set[str]:
+    """The safe repairs for these rules (all, where none is named), in words that tell them apart."""
+    fixed = fix(config, selected=rules)
+    return {f"{one.rule} {one.title} {one.steps}" for one in fixed.plan.fixes}
+
+
+def _healed(config: str, rules: Sequence[str], tried: set[str]) -> bool:
+    """Apply what is safe and was not tried before; whether there was something."""
+    plan = _plan(config, rules)
+    if not plan or plan <= tried:
+        return False
+    tried |= plan
+    fixed = fix(config, apply=True, selected=rules)
+    for one in fixed.plan.fixes:
+        _say(f"repaired: {one.title}")
+    if fixed.applied:
+        _say(f"to take it back: zdoctor undo {fixed.applied[0]}")
+    return bool(fixed.applied)
+
+
+def _started(command: Sequence[str]) -> Ended:
+    from .child_process import NOT_FOUND, NOT_STARTED, stream
+
+    sys.stdout.flush()
+    try:
+        return stream(command)
+    except FileNotFoundError:
+        _say(f"{command[0]}: there is no such program.")
+        raise SystemExit(NOT_FOUND) from None
+    except OSError as error:
+        _say(f"{command[0]} cannot be started: {error.strerror}.")
+        raise SystemExit(NOT_STARTED) from None
+
+
+def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, ...]:
+    """Say why it ended; the rules that see it before."""
+    # Output can come in the middle of a traceback; what ends a process without a word shows in its exit code.
+    by_code = b"\nexit code %d\n" % ended.code
+    for said in (ended.tail, ended.errors, ended.tail + by_code):
+        told, text = explained(decode(said), config, color=_color())
+        if told.failure is not None:
+            break
+    if told.failure is None:
+        _say("its output shows no failure that is known here.")
+        return ()
+    _write(text)
+    return told.rules
+
+
+def _look_again(ended: Ended, config: str | None) -> None:
+    """A run can end well and say that it trained nothing."""
+    from ..crash.endings import SAID
+
+    told, text = explained(decode(ended.tail), config, color=_color())
+    if told.failure is not None and told.failure.type == SAID:
+        _say("but its output holds something to look at:")
+        _write(text)
+
+
+def _kept(ended: Ended) -> str | None:
+    """The file that the end of the output was written to; None where that cannot be done."""
+    folder = state_folder() / "logs"
+    name = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / name).write_bytes(ended.tail)
+        for old in sorted(folder.glob("*.log"))[:-MOST_LOGS]:
+            old.unlink()
+    except OSError:
+        return None
+    return str(folder / name)
+
+
+def _say_end(ended: Ended, log: str | None) -> None:
+    how = "ended well" if ended.code == 0 else f"ended with exit code {ended.code}"
+    kept = f" Its output is kept in {log}" if log else ""
+    _say(f"the command {'was stopped' if ended.stopped else how}.{kept}")
+
+
+def _say(text: str) -> None:
+    print(f"zdoctor: {text}", file=sys.stderr, flush=True)
+
+
+def _write(text: str) -> None:
+    """To standard error: standard output is the command's."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _color() -> bool:
+    return not os.environ.get("NO_COLOR") and console.shows_color(sys.stderr)

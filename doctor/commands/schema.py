@@ -1,0 +1,64 @@
+"""`zdoctor schema`: mine a checkout into a table, or print a trainer's JSON schema for editors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from ..errors import UserError, printable
+from ..model import Schema
+from . import console
+
+
+def arguments(made: argparse.ArgumentParser) -> None:
+    from ..trainers import NAMES, trainer_called
+
+    names = (*NAMES, "mine")
+    made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
+    made.add_argument(
+        "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"
+    )
+    made.add_argument("-o", "--output", metavar="FILE", help="write it here instead of the terminal")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a table (mine) or a JSON schema. Raises UserError for what is no checkout."""
+    if options.what == "mine":
+        if options.checkout is None:
+            raise UserError("no checkout was named.", "zdoctor schema mine path/to/ai-toolkit")
+        schema = _mined(options.checkout, None)
+        from ..schema.tables import as_json
+
+        made = as_json(schema)
+    else:
+        from ..schema.editor import editor_schema
+        from ..schema.tables import shipped
+
+        known = _mined(options.checkout, options.what) if options.checkout is not None else shipped(options.what)
+        assert known is not None  # every name has a table; a test holds that
+        made = editor_schema(known)
+    console.emit(json.dumps(made, ensure_ascii=True, separators=(",", ":")) + "\n", options.output)
+    return 0
+
+
+def _mined(folder: str, trainer: str | None) -> Schema:
+    from ..schema.checkouts import NoCheckout, recognised
+    from ..schema.mining import mine
+
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
+    found = recognised(Path(folder))
+    if trainer is not None and found is not None and found != trainer:
+        raise UserError(f"{folder} is a checkout of {found}, not of {trainer}.")
+    try:
+        schema, _ = mine(Path(folder), trainer)
+    except NoCheckout as error:
+        raise UserError(str(error), "Name the top folder of the checkout.") from None
+    for file, why in schema.unparsed.items():
+        print(
+            f"zdoctor: {printable(file)} does not parse here ({printable(why)}): its keys are missing.",
+            file=sys.stderr,
+        )
+    return schema

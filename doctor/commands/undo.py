@@ -1,0 +1,25 @@
+"""`zdoctor undo`: the last repair is taken back, byte for byte."""
+
+from __future__ import annotations
+
+import argparse
+
+from .. import apply as writer
+from ..errors import UserError, printable
+from ..state import state_folder
+from . import console
+from .repair import recover
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", nargs="?", metavar="ID", help="which one (zdoctor history lists them)")
+
+
+def run(options: argparse.Namespace) -> int:
+    recover()
+    try:
+        for line in writer.undo(options.id, state=state_folder()):
+            console.emit(f"{printable(line)}\n")
+    except writer.ApplyError as error:
+        raise UserError(str(error)) from error
+    return 0

@@ -1,0 +1,32 @@
+"""Whose config a text is."""
+
+from __future__ import annotations
+
+import pytest
+
+from zdoctor.doctor.trainers.read import recognise
+
+LAUNCH = "accelerate launch --mixed_precision bf16 {} --config_file config.toml\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "trainer"),
+    [
+        ("src/musubi_tuner/zimage_train_network.py", "musubi-tuner"),
+        ("flux_kontext_train_network.py", "musubi-tuner"),
+        (r".\src\musubi_tuner\wan_train_network.py", "musubi-tuner"),
+        ("flux_train_network.py", "sd-scripts"),
+        ("/home/me/sd-scripts/flux_train.py", "sd-scripts"),
+        ("train_network.py", "sd-scripts"),
+        ("my_train_network.py", None),
+        ("serve.py", None),
+    ],
+)
+def test_a_launch_script_is_known_by_what_it_starts(script: str, trainer: str | None) -> None:
+    """Also where all of the options lie in a file that it names."""
+    known = recognise(LAUNCH.format(script), "shell")
+    assert (known and known.name) == trainer
+
+
+def test_a_name_that_others_use_is_not_enough() -> None:
+    assert recognise("python train_network.py --epochs 3\n", "shell") is None
