@@ -23,7 +23,6 @@ from .plans import (
     Step,
     TrainingEffect,
     WriteText,
-    written_by,
 )
 from .run import Config, Dataset, Problem, Run, SamplePrompt, Value, Where
 from .schema import Key, Schema
@@ -91,5 +90,4 @@ __all__ = [
     "WriteText",
     "Writes",
     "found",
-    "written_by",
 ]
