@@ -27,7 +27,7 @@ from torch import Tensor
 from zdoctor.doctor.commands.examined import examined
 from zdoctor.doctor.commands.handover import hand_over
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import training_run as loop
 from zdoctor.doctor.train.components.vae import vae_divisor
 from zdoctor.doctor.train.sampling.sampler import denoise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import EDITING, OWN
+from ..doctor.families import family_of
+from ..doctor.families.loading import OWN
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, found
 from ..doctor.rules import Unestablished, rule
 
@@ -31,9 +32,10 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…', at a sample; ValueError: could not
     broadcast input array from shape (…,0) into shape (…,3), at a mask; else none.
     """
+    recipe = run.recipe
     own = run.trainer == OWN
-    edits = run.architecture in EDITING and run.kind == "lora"
-    for dataset in run.datasets if run.kind == "lora" else ():
+    edits = family_of(recipe.architecture).edits and run.kind == "lora"
+    for dataset in recipe.datasets if run.kind == "lora" else ():
         aids = [("control_path", folder) for folder in dataset.control_folders[:1] if edits]
         if run.setting(f"{dataset.key}/alpha_mask"):
             yield from _without_alpha(run, dataset.key, datasets)
@@ -59,7 +61,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
                 )
             elif key == "control_path":
                 yield from _unpaired(run, dataset.key, entry, datasets)
-    samples = run.samples if edits and not run.disable_sampling else ()
+    samples = recipe.validation.prompts if edits and not recipe.validation.disabled else ()
     edited = [sample.control for sample in samples if sample.control is not None]
     gone = [path for path in edited if (entry := files.at(path)) is not None and entry.kind in (*_GONE, "folder")]
     if gone:

@@ -35,7 +35,7 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     Could not read caption file
     """
     for folder in datasets:
-        dataset = next((one for one in run.datasets if one.key == folder.key), None)
+        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
         written = run.written(f"{folder.key}/metadata_file")  # sd-scripts takes the captions from there
         if not folder.garbled or dataset is None or dataset.captions != "files" or written is not None:
             continue
@@ -64,7 +64,7 @@ def _ends(run: Run) -> str:
         return "The trainer logs 'Could not read caption file' and goes on without the caption."
     if run.trainer != "ai-toolkit":
         return "The run ends with UnicodeDecodeError when it reads the captions."
-    if run.cache_text_embeddings:
+    if run.recipe.cache_text_embeddings:
         return "The run ends with UnicodeDecodeError while it encodes the captions, after the model was loaded."
     return "The run ends with UnicodeDecodeError at the step that takes this picture, in the first epoch."
 
@@ -86,7 +86,7 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     if run.kind not in ("lora", "finetune") or run.setting("train/unload_text_encoder") is True:
         return  # TRN006 says of the latter that captions are not read
     for folder in datasets:
-        dataset = next((one for one in run.datasets if one.key == folder.key), None)
+        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
         if dataset is None or dataset.default_caption or dataset.is_regularisation or dataset.caption_dropout >= 1:
             continue
         if dataset.captions != "files":
@@ -97,7 +97,7 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         instead = [
             one for one in _TEXTS if one != extension.lower() and 2 * folder.captions.get(one, 0) > max(total, 1)
         ]
-        alone = not (run.trigger_word or run.written(f"{folder.key}/trigger_word"))
+        alone = not (run.recipe.trigger_word or run.written(f"{folder.key}/trigger_word"))
         if total and len(missing) == total and instead:
             message = "No picture in {folder} has a caption that ends in {extension}, but there are {instead} files."
         elif total and len(missing) + folder.blank == total:
@@ -157,12 +157,12 @@ def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Ch
     library/train_util.py read_caption (48d368fa); musubi-tuner dataset/datasources.py get_caption
     Signature: None; the run trains, and prompts in plain words are not what it was trained on.
     """
-    if (run.architecture or "").startswith(_PROMPTS_IN_JSON):
+    if (run.recipe.architecture or "").startswith(_PROMPTS_IN_JSON):
         return
     if run.trainer == "ai-toolkit" and checkout is not None and checkout.json_captions:
         return
     for folder in datasets:
-        dataset = next((one for one in run.datasets if one.key == folder.key), None)
+        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
         if dataset is None or dataset.captions != "files" or dataset.caption_extension.lower() != ".json":
             continue
         if dataset.caption_dropout >= 1:

@@ -128,7 +128,7 @@ def some_unreadable(run: Run, folders: Iterable[DatasetFolder], otherwise: str) 
 
 def _of_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[DatasetFolder]:
     """The folders that pictures are read from: video datasets and audio models look for other files."""
-    if run.kind not in ("lora", "finetune") or (run.architecture or "").startswith("ace_step"):
+    if run.kind not in ("lora", "finetune") or (run.recipe.architecture or "").startswith("ace_step"):
         return
     for folder in datasets:
         several = run.setting(f"{folder.key}/num_frames") not in (0, 1, None)
@@ -151,7 +151,7 @@ def _openable(folder: DatasetFolder) -> DatasetFolder:
 
 def _taken(run: Run, folder: DatasetFolder) -> bool:
     """Whether a picture is large enough for its dataset, or may be: a size of 0 was not read."""
-    dataset = next((one for one in run.datasets if one.key == folder.key), None)
+    dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
     return dataset is None or any(dataset.takes(i.width, i.height) or not i.width for i in folder.images)
 
 

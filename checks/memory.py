@@ -72,7 +72,7 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
         peak = memory.hardest
     total = held if is_certain else peak.total
     low, high = total - memory.below, total + memory.margin
-    cards = min(memory.cards, run.batch_size * run.gradient_accumulation)
+    cards = min(memory.cards, run.recipe.batch_size * run.recipe.gradient_accumulation)
     shared = memory.only_fits_sharded(cards)
     other = memory.elsewhere
     yield found(
@@ -168,7 +168,7 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         return
     parameters = max((_parameters(part) for part in model.components.values()), default=0)
     if not model.components:
-        if run.architecture not in ("zimage", "z_image") or "z-image" not in model.source.lower():
+        if run.recipe.architecture not in ("zimage", "z_image") or "z-image" not in model.source.lower():
             raise Unestablished(f"nothing of {model.source} is on this machine")
         parameters = _ZIMAGE
     if parameters < _FULL_SIZE:

@@ -55,7 +55,7 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
             otherwise=_when(run, field),
             evidence={"package": package, "python": environment.python},
             key=run.keys.get(field, field).rpartition("/")[2],
-            value=run.optimizer if written is None else written.value,
+            value=run.recipe.optimizer.name if written is None else written.value,
             package=package,
             python=environment.python,
         )
@@ -77,7 +77,7 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
 
 
 def _of_optimizer(run: Run) -> Iterator[str]:
-    name = run.optimizer.lower()
+    name = run.recipe.optimizer.name.lower()
     prodigy = name == "prodigy" or (run.trainer == "ai-toolkit" and re.match(r"prodigy(?!8bit)", name))
     if name in ("adam8bit", "adamw8bit", "ademamix8bit", "lion8bit", "pagedadamw8bit", "pagedlion8bit"):
         yield "bitsandbytes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..doctor.families import family_of
 from ..doctor.families.loading import BY_FILES, OWN
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
 from ..doctor.rules import Unestablished, rule
@@ -12,7 +13,6 @@ from ..doctor.rules import Unestablished, rule
 PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
 VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing here knows
 DRIVE = re.compile(r"^[A-Za-z]:[\\/]|^\\\\")
-ADAPTER_V2 = "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"
 
 
 @rule(
@@ -80,9 +80,10 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/836
     Signature: OSError: No such device (os error 19) — on Windows: FileNotFoundError
     """
-    if run.adapter is None:
+    recipe = run.recipe
+    if recipe.adapter is None:
         return
-    entry = files.at(run.adapter)
+    family, entry = family_of(recipe.architecture), files.at(recipe.adapter)
     if entry is None:
         return
     if entry.kind == "denied":
@@ -97,22 +98,28 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             else "The run ends when it opens the folder, after the transformer was loaded "
             "(on Linux with OSError: No such device, os error 19).",
             evidence={"safetensors_inside": weights},
-            adapter=run.adapter,
+            adapter=recipe.adapter,
             trainer=run.trainer,
             count=len(weights),
             names=", ".join(weights[:3]),
             candidates=weights,
         )
-    elif entry.kind == "missing" and run.trainer != OWN and run.architecture == "zimage" and _is_repo(run.adapter):
+    elif (
+        entry.kind == "missing"
+        and run.trainer != OWN
+        and not family.ai_toolkit.adapter_repo
+        and _is_repo(recipe.adapter)
+    ):
+        published = family.distilled.adapter if family.distilled is not None else ""
         yield found(
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
             otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
             "after the transformer was loaded.",
-            adapter=run.adapter,
-            architecture="Z-Image",
+            adapter=recipe.adapter,
+            architecture=family.title,
             candidates=[],
-            suggestion=ADAPTER_V2 if ADAPTER_V2.startswith(run.adapter + "/") else None,
+            suggestion=published if published.startswith(f"{recipe.adapter}/") else None,
         )
 
 
@@ -139,10 +146,11 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     Repair: Write the path that exists; placeholders such as /path/to/images are said to be placeholders.
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
     """
-    wanted = [("base_model", run.base_model, "the base model"), ("adapter", run.adapter, "the adapter")]
-    if run.trainer in BY_FILES or run.parts:  # each file of the model is another rule's
+    recipe = run.recipe
+    wanted = [("base_model", recipe.base_model, "the base model"), ("adapter", recipe.adapter, "the adapter")]
+    if run.trainer in BY_FILES or recipe.parts:  # each file of the model is another rule's
         wanted = wanted[1:]
-    wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in run.datasets]
+    wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in recipe.datasets]
     entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}
     hidden = [entry.path for entry in entries.values() if entry.kind == "denied"]
     if hidden and not any(entry.kind in ("missing", "dangling") for entry in entries.values()):

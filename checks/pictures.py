@@ -33,6 +33,7 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
     Upstream: toolkit/data_loader.py (os.walk), 27a03a91
     Signature: None; the LoRA draws masks, or what the samples showed.
     """
+    recipe = run.recipe
     for folder in datasets:
         if run.kind not in ("lora", "finetune"):
             return
@@ -55,7 +56,7 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                         folder=folder.path,
                         count=count,
                     )
-        for other in run.datasets:
+        for other in recipe.datasets:
             count = _pictures_in(folder, other.folder, system)
             if count and other.key != folder.key:
                 yield found(
@@ -67,7 +68,11 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                     path=other.folder,
                     folder=folder.path,
                 )
-        if not run.disable_sampling and run.samples and _inside(folder, run.output_folder, system):
+        if (
+            not recipe.validation.disabled
+            and recipe.validation.prompts
+            and _inside(folder, run.output_folder, system)
+        ):
             yield found(
                 run.where("output_folder"),
                 "The run writes to {path}, inside the dataset folder {folder}.",
@@ -114,7 +119,7 @@ def resolution_never_reached(run: Run, datasets: tuple[DatasetFolder, ...]) -> I
     if run.kind not in ("lora", "finetune"):
         return
     for folder in datasets:
-        dataset = next((one for one in run.datasets if one.key == folder.key), None)
+        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
         special = any(
             run.written(f"{folder.key}/{key}") for key in ("square_crop", "scale", "buckets", "random_scale")
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..doctor.families import family_of
 from ..doctor.families.loading import OTHERS, OWN
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
@@ -15,12 +16,8 @@ _BRAIN = ("bf16", "bfloat16")
 
 def _turbo(run: Run) -> bool:
     """Whether the base model is the distilled Z-Image-Turbo, by the words of the config."""
-    if run.architecture != "zimage" or run.variant == "deturbo":
-        return False
-    name = (run.base_model or "").lower().replace("_", "-")
-    if "de-turbo" in name or "deturbo" in name:
-        return False
-    return run.variant == "turbo" or "turbo" in name
+    distilled = family_of(run.recipe.architecture).distilled
+    return distilled is not None and distilled.is_meant(run.recipe.base_model or "", run.recipe.variant)
 
 
 @rule("TRN001", "warning", "no-latent-cache", trainers=("ai-toolkit",))
@@ -36,7 +33,7 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
     """
     if run.kind not in ("lora", "finetune"):
         return
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         if dataset.cache_latents or dataset.cache_latents_to_disk:
             continue
         key = f"{dataset.key}/cache_latents_to_disk"
@@ -48,7 +45,7 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
             otherwise="Every step is slower, and the VAE stays in the card's memory.",
             evidence={"key": key, "pointer": run.pointer(key)},
             folder=dataset.folder or dataset.key,
-            steps=run.steps,
+            steps=run.recipe.steps,
         )
 
 
@@ -63,7 +60,7 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> It
     Repair: A newer card, or fewer pixels (512 or 768) and patience.
     Signature: None; steps that take several times as long as expected.
     """
-    if run.kind not in ("lora", "finetune") or run.dtype not in _BRAIN:
+    if run.kind not in ("lora", "finetune") or run.recipe.precision.dtype not in _BRAIN:
         return
     candidates = taken(run, gpus, system.environment)
     if isinstance(candidates, Unknown):
@@ -82,7 +79,7 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> It
 
 
 def _sizes(run: Run) -> list[int]:
-    return sorted({size for dataset in run.datasets for size in dataset.resolutions})
+    return sorted({size for dataset in run.recipe.datasets for size in dataset.resolutions})
 
 
 @rule("TRN003", "error", "fp16-overflow", trainers=OTHERS)
@@ -97,7 +94,12 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
     Signature: loss is nan
     """
-    if run.kind in ("lora", "finetune") and run.architecture in ("zimage", "zimage_l2p") and run.dtype in _HALF:
+    recipe = run.recipe
+    if (
+        run.kind in ("lora", "finetune")
+        and family_of(recipe.architecture).overflows
+        and recipe.precision.dtype in _HALF
+    ):
         yield found(
             run.where("dtype"),
             "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",
@@ -108,7 +110,7 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
             else "The loss becomes nan, and nothing is learnt.",
             evidence={"pointer": run.pointer("dtype")},
             severity="warning" if run.trainer == "musubi-tuner" else None,
-            dtype=run.dtype,
+            dtype=recipe.precision.dtype,
         )
 
 
@@ -123,7 +125,7 @@ def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     Upstream: https://huggingface.co/ostris/zimage_turbo_training_adapter
     Signature: None; samples at 8 steps become blurred as the training goes on.
     """
-    if run.kind != "lora" or not _turbo(run) or run.adapter is not None:
+    if run.kind != "lora" or not _turbo(run) or run.recipe.adapter is not None:
         return
     if run.written("model/accuracy_recovery_adapter") is not None:
         return
@@ -132,7 +134,7 @@ def turbo_without_adapter(run: Run) -> Iterator[Finding]:
         "{model} is a distilled model, and it is trained without its training adapter (assistant_lora_path).",
         otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
         evidence={"pointer": run.pointer("adapter")},
-        model=run.base_model,
+        model=run.recipe.base_model,
     )
 
 
@@ -146,10 +148,11 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Repair: guidance_scale: 1 and sample_steps: 8. It changes the samples only, not the training.
     Signature: None; burnt samples from the first one on.
     """
-    if run.kind != "lora" or not _turbo(run) or run.disable_sampling or not run.samples:
+    recipe = run.recipe
+    if run.kind != "lora" or not _turbo(run) or recipe.validation.disabled or not recipe.validation.prompts:
         return
-    guidance = max(prompt.guidance for prompt in run.samples)
-    steps = max(prompt.steps for prompt in run.samples)
+    guidance = max(prompt.guidance for prompt in recipe.validation.prompts)
+    steps = max(prompt.steps for prompt in recipe.validation.prompts)
     if guidance > 1:
         yield found(
             run.where("sample/guidance_scale"),
@@ -178,17 +181,18 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
     Repair: cache_text_embeddings: true frees the same memory and keeps the captions.
     Signature: This will train only with a blank prompt or trigger word, if set
     """
-    if run.kind not in ("lora", "finetune") or run.cache_text_embeddings:
+    recipe = run.recipe
+    if run.kind not in ("lora", "finetune") or recipe.cache_text_embeddings:
         return
     if run.setting("train/unload_text_encoder") is True:
         yield found(
             run.where("train/unload_text_encoder"),
             "unload_text_encoder is on without cache_text_embeddings: every image is trained with the prompt "
             "{prompt!r}, and the captions are ignored."
-            if run.trigger_word
+            if recipe.trigger_word
             else "unload_text_encoder is on without cache_text_embeddings: every image is trained with an empty "
             "prompt, and the captions are ignored.",
             otherwise="The LoRA learns nothing from the captions.",
             evidence={"pointer": run.pointer("train/unload_text_encoder")},
-            prompt=run.trigger_word,
+            prompt=recipe.trigger_word,
         )

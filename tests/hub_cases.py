@@ -12,6 +12,7 @@ from zdoctor.checks.hub import refs as hub_refs
 from zdoctor.checks.hub import use as hub_use
 from zdoctor.doctor.examine.engine import examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
+from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.world import World
 from zdoctor.doctor.rules import Repair, Rule
@@ -36,12 +37,9 @@ def run_with(model: str | None = REPO, extras: str | None = None, adapter: str |
         kind="lora",
         process_type="sd_trainer",
         name="job",
-        architecture="zimage",
-        base_model=model,
-        extras_model=extras,
-        adapter=adapter,
         settings=settings,
         keys=keys,
+        recipe=Recipe(architecture="zimage", base_model=model, extras_model=extras, adapter=adapter),
     )
 
 

@@ -126,7 +126,7 @@ def checkout_older_than_layout(run: Run, model: ModelFolder, checkout: Checkout 
     Upstream: https://github.com/ostris/ai-toolkit/commit/28f2c0ac
     Signature: OSError: … is not a local folder and is not a valid model identifier
     """
-    if checkout is None or checkout.generation != "A" or run.architecture != "zimage":
+    if checkout is None or checkout.generation != "A" or run.recipe.architecture != "zimage":
         return
     if model.layout == "transformer-only":
         message = "{source} is the transformer's own folder; this checkout of ai-toolkit looks for one inside of it."

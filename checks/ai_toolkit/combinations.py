@@ -6,20 +6,21 @@ from collections.abc import Iterator
 
 from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run
-from ..config.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
+from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
 
 _COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
 
 
 def missing(run: Run) -> Iterator[Finding]:
+    recipe = run.recipe
     if run.output_folder is None:
         yield bad(run, "training_folder", "{key} is missing: the run has nowhere to write.", START)
-    if run.base_model is None:
+    if recipe.base_model is None:
         yield bad(run, "model/name_or_path", "{key} is missing: there is no model to train.", START)
-    if not run.datasets and not isinstance(run.setting("datasets"), dict):
-        when = START if run.cache_text_embeddings or run.setting("train/cache_text_embeddings") else STEP
+    if not recipe.datasets and not isinstance(run.setting("datasets"), dict):
+        when = START if recipe.cache_text_embeddings or run.setting("train/cache_text_embeddings") else STEP
         yield bad(run, "datasets", "The config names no dataset: there is nothing to train on.", when)
-    for dataset in run.datasets:
+    for dataset in recipe.datasets:
         if dataset.folder is None:
             why = "{key} is missing, and dataset_path too: this dataset has no folder."
             yield bad(run, f"{dataset.key}/folder_path", why, CACHE)
@@ -27,7 +28,7 @@ def missing(run: Run) -> Iterator[Finding]:
             yield bad(run, f"{dataset.key}/poi", "{key} is set, but the trainer no longer supports it.", START)
     rank = next((k for k in ("network/rank", "network/linear") if run.setting(k) is not None), None)
     number = run.setting(rank) if rank else None
-    if rank and isinstance(number, int | float) and number <= 0 and run.network_type != "lokr":
+    if rank and isinstance(number, int | float) and number <= 0 and recipe.network.type != "lokr":
         yield bad(run, rank, "{key} is {value}: a LoRA of this rank has no weights.", LORA)
     steps = run.setting("train/steps")
     if isinstance(steps, int | float) and not isinstance(steps, bool) and steps < 1:
@@ -53,6 +54,8 @@ def missing(run: Run) -> Iterator[Finding]:
 def exclusive(run: Run) -> Iterator[Finding]:
     """Settings that the trainer refuses together."""
 
+    recipe = run.recipe
+
     def on(key: str) -> bool:
         return bool(run.setting(key))
 
@@ -69,7 +72,7 @@ def exclusive(run: Run) -> Iterator[Finding]:
         )
     qtype = run.setting("model/qtype")
     recovery = on("model/accuracy_recovery_adapter") or (isinstance(qtype, str) and "|" in qtype)
-    if run.adapter is not None and recovery:
+    if recipe.adapter is not None and recovery:
         yield bad(
             run,
             "model/assistant_lora_path",
@@ -77,7 +80,7 @@ def exclusive(run: Run) -> Iterator[Finding]:
             "qtype) exclude each other.",
             START,
         )
-    if on("train/train_text_encoder") and (run.cache_text_embeddings or on("train/unload_text_encoder")):
+    if on("train/train_text_encoder") and (recipe.cache_text_embeddings or on("train/unload_text_encoder")):
         yield bad(
             run,
             "train/train_text_encoder",
@@ -85,7 +88,7 @@ def exclusive(run: Run) -> Iterator[Finding]:
             "unload_text_encoder).",
             CACHE,
         )
-    cached = [on(f"{dataset.key}/cache_text_embeddings") for dataset in run.datasets]
+    cached = [on(f"{dataset.key}/cache_text_embeddings") for dataset in recipe.datasets]
     if any(cached) and not all(cached) and not on("train/cache_text_embeddings"):
         number = cached.index(False)
         yield bad(
@@ -98,7 +101,7 @@ def exclusive(run: Run) -> Iterator[Finding]:
         if on("train/blank_prompt_preservation"):
             why = "diff_output_preservation and blank_prompt_preservation exclude each other."
             yield bad(run, "train/blank_prompt_preservation", why, START)
-        if run.trigger_word is None:
+        if recipe.trigger_word is None:
             yield bad(run, "train/diff_output_preservation", "{key} is on, but it needs a trigger_word.", START)
     if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
         why = "bypass_guidance_embedding and do_guidance_loss exclude each other."
@@ -107,12 +110,12 @@ def exclusive(run: Run) -> Iterator[Finding]:
         # asked before arch is looked at, so arch: flux does not help
         if on(key) and not on("model/is_flux"):
             yield bad(run, key, "{key} is for Flux models only, and only where is_flux: true is written.", START)
-    if run.architecture in ("flux_kontext", "flex2") and not run.disable_sampling:
+    if recipe.architecture in ("flux_kontext", "flex2") and not recipe.validation.disabled:
         for key in ("model/assistant_lora_path", "model/inference_lora_path"):
             if on(key):
                 yield bad(run, key, "{key} is set, but this architecture has no place for such a LoRA.", SAMPLE)
-    if run.architecture == "flux_kontext" and not run.disable_sampling:
-        bare = [sample.prompt for sample in run.samples if not sample.control]
+    if recipe.architecture == "flux_kontext" and not recipe.validation.disabled:
+        bare = [sample.prompt for sample in recipe.validation.prompts if not sample.control]
         if bare:
             yield bad(
                 run,
@@ -122,7 +125,7 @@ def exclusive(run: Run) -> Iterator[Finding]:
                 SAMPLE,
                 prompt=bare[0],
             )
-    if on("model/inference_lora_path") and run.architecture in ("zimage", "zimage_l2p"):
+    if on("model/inference_lora_path") and recipe.architecture in ("zimage", "zimage_l2p"):
         yield bad(
             run, "model/inference_lora_path", "{key} is set, but Z-Image has no place for an inference LoRA.", SAMPLE
         )

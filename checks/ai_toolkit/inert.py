@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
-from ...doctor.families.loading import NEVER_OFFLOADED
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..config.keys import TRANSFORMERS
-from ..config.places import key_where
+from ..keys.places import key_where
+from ..keys.values import without_effect
+from .known_keys import TRANSFORMERS
 
 _VIDEO = ("wan", "ltx", "minimax", "ace_step")
 _ZIMAGE = ("zimage", "zimage_l2p")
@@ -58,28 +58,16 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
             otherwise="Nothing happens: they can stay or go.",
             evidence={"keys": left_over, "lines": [run.settings[key].where.line for key in left_over]},
             severity="note",
-            architecture=run.architecture,
+            architecture=run.recipe.architecture,
             keys=", ".join(left_over),
         )
 
 
-def without_effect(config: Config, run: Run, key: str, why: str, **args: Any) -> Finding:
-    """A finding about a written key. `why` goes on behind a colon, over `args`."""
-    written = run.settings[key]
-    return found(
-        key_where(config, written),
-        "{key} has no effect: " + why + ".",
-        otherwise="The run trains as if the key were absent.",
-        evidence={"key": key, "value": written.value},
-        key=key,
-        **args,
-    )
-
-
 def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
     """Settings with an effect that somebody expects and does not get."""
+    recipe = run.recipe
     inert = partial(without_effect, config, run)
-    architecture = run.architecture or ""
+    architecture = recipe.architecture or ""
     kwargs = run.setting("model/model_kwargs")
     if isinstance(kwargs, dict) and kwargs and architecture in _ZIMAGE:
         why = "the Z-Image loader never reads model_kwargs ({names})"
@@ -99,31 +87,31 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
     if (
         alpha is not None
         and architecture in TRANSFORMERS
-        and run.network_type in ("lora", "dora", "locon")
+        and recipe.network.type in ("lora", "dora", "locon")
         and isinstance(run.setting(alpha), int | float)
-        and run.setting(alpha) != run.rank
+        and run.setting(alpha) != recipe.network.rank
     ):
         yield inert(
             alpha,
             "for transformer models the trainer sets alpha to the rank ({rank}), because the saved format has no "
             "alpha; the LoRA works at full strength, not at {alpha}/{rank}. To train weaker, lower the learning rate",
-            rank=run.rank,
+            rank=recipe.network.rank,
             alpha=run.setting(alpha),
         )
-    if architecture in TRANSFORMERS and run.noise_scheduler != "flowmatch":
+    if architecture in TRANSFORMERS and recipe.timestep_sampling.noise_scheduler != "flowmatch":
         key = next((k for k in ("train/timestep_type", "train/noise_scheduler") if k in run.settings), None)
         if key == "train/timestep_type":
             yield inert(
                 key,
                 "it counts only with noise_scheduler: flowmatch, and this run has {scheduler}; the model is trained "
                 "with its own static timesteps, mostly at high noise",
-                scheduler=run.noise_scheduler,
+                scheduler=recipe.timestep_sampling.noise_scheduler,
             )
     for key in ("train/unet_lr", "train/text_encoder_lr"):
         if run.setting(key) is not None and run.setting(key) != run.setting("train/lr"):
-            yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=run.learning_rate)
+            yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=recipe.learning_rate)
     lr = run.setting("train/lr")
-    if run.optimizer.startswith(("prodigy", "dadaptation")) and isinstance(lr, int | float) and 0 < lr < 0.1:
+    if recipe.optimizer.name.startswith(("prodigy", "dadaptation")) and isinstance(lr, int | float) and 0 < lr < 0.1:
         yield inert(
             "train/lr",
             "{optimizer} finds the rate by itself, and the trainer replaces an lr below 0.1 by 1",
@@ -137,7 +125,7 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
             value = run.setting(key)
             if value not in (None, "", False, {}, 16):
                 yield inert(key, "the Z-Image loader never reads it")
-    if run.setting("model/layer_offloading") and architecture in NEVER_OFFLOADED:
+    if run.setting("model/layer_offloading") and not family_of(architecture).ai_toolkit.offloads:
         yield inert(
             "model/layer_offloading",
             "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "
@@ -155,9 +143,10 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
 
 def _explained(config: Config, run: Run) -> Iterator[Finding]:
     """Notes on settings that work, but not as the field notes say."""
+    recipe = run.recipe
     low_vram = run.settings.get("model/low_vram")
     kwargs = run.setting("model/model_kwargs")
-    if low_vram is not None and run.architecture in _ZIMAGE and isinstance(kwargs, dict) and kwargs:
+    if low_vram is not None and recipe.architecture in _ZIMAGE and isinstance(kwargs, dict) and kwargs:
         yield found(
             key_where(config, low_vram),
             "low_vram has nothing to do with meta tensors: it only keeps the transformer in RAM while the text "
@@ -165,7 +154,7 @@ def _explained(config: Config, run: Run) -> Iterator[Finding]:
             otherwise="Nothing happens; true is the better choice on a small card.",
             severity="note",
         )
-    if run.architecture in _ZIMAGE and run.adapter is not None and run.quantization == "qfloat8":
+    if recipe.architecture in _ZIMAGE and recipe.adapter is not None and recipe.precision.quantization == "qfloat8":
         value = run.settings.get("model/qtype") or run.settings["model/assistant_lora_path"]
         yield found(
             key_where(config, value),
@@ -177,7 +166,8 @@ def _explained(config: Config, run: Run) -> Iterator[Finding]:
 
 def _left_over(run: Run) -> Iterator[str]:
     """Written keys that do nothing here and that nobody counts on."""
-    architecture = run.architecture or ""
+    recipe = run.recipe
+    architecture = recipe.architecture or ""
 
     def written(*keys: str) -> Iterator[str]:
         return (key for key in keys if run.setting(key) is not None)
@@ -189,11 +179,11 @@ def _left_over(run: Run) -> Iterator[str]:
         yield from written("train/bypass_guidance_embedding")
     if not architecture.startswith("wan22_14b"):
         yield from written("train/switch_boundary_every")
-    if run.network_type != "lokr":
+    if recipe.network.type != "lokr":
         yield from written("network/lokr_full_rank", "network/lokr_factor", "network/old_lokr_format")
     if architecture in _ZIMAGE:
         yield from written("network/conv", "network/conv_alpha")
-    if not run.use_ema:
+    if not recipe.ema.use:
         yield from written("train/ema_config/ema_decay")
     if not run.setting("model/layer_offloading"):
         yield from written(
@@ -204,9 +194,9 @@ def _left_over(run: Run) -> Iterator[str]:
     if not run.setting("train/do_differential_guidance") or not run.setting("train/do_guidance_loss"):
         yield from written("train/differential_guidance_scale")
     yield from written("model/dtype")
-    if run.quantization is None:
+    if recipe.precision.quantization is None:
         yield from written("model/qtype")
-    if run.text_encoder_quantization is None:
+    if recipe.precision.text_encoder_quantization is None:
         yield from written("model/qtype_te")
     if architecture and not architecture.startswith(_VIDEO):
         for key, value in run.settings.items():
@@ -220,6 +210,6 @@ def _left_over(run: Run) -> Iterator[str]:
                     yield key
             if parent == "sample" and (name == "fps" or (name == "num_frames" and value.value == 1)):
                 yield key
-    for dataset in run.datasets:
+    for dataset in recipe.datasets:
         if run.setting(f"{dataset.key}/mask_path") is None and not run.setting(f"{dataset.key}/alpha_mask"):
             yield from written(f"{dataset.key}/mask_min_value", f"{dataset.key}/invert_mask")

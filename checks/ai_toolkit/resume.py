@@ -24,21 +24,22 @@ def resumed_with_another_rank(run: Run, earlier: EarlierSave | None) -> Iterator
     Upstream: toolkit/network_mixins.py load_weights, jobs/process/BaseSDTrainProcess.py (27a03a91)
     Signature: #### IMPORTANT RESUMING FROM … ####; Expanding … from torch.Size([…]); Shrinking …
     """
-    if earlier is None or not _resumes(run, earlier) or run.network_type != "lora":
+    recipe = run.recipe
+    if earlier is None or not _resumes(run, earlier) or recipe.network.type != "lora":
         return
     rank = rank_of(earlier.weights.tensors)
-    if rank is None or rank == run.rank:
+    if rank is None or rank == recipe.network.rank:
         return
     yield found(
         run.where("rank"),
         "The run goes on from {path}, a LoRA of rank {rank}, and the config has rank {wanted}.",
         otherwise=NEVER_LEARN
-        if rank < run.rank
+        if rank < recipe.network.rank
         else "The ranks above {wanted} are cut off, and the optimizer starts anew.",
         evidence={"path": earlier.weights.path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
         path=earlier.weights.path,
         rank=rank,
-        wanted=run.rank,
+        wanted=recipe.network.rank,
     )
 
 
@@ -52,7 +53,8 @@ def no_step_left(run: Run, earlier: EarlierSave | None) -> Iterator[Finding]:
     Upstream: jobs/process/BaseSDTrainProcess.py (27a03a91)
     Signature: Found step … in metadata, starting from there
     """
-    if earlier is None or not _resumes(run, earlier) or earlier.step is None or earlier.step < run.steps:
+    recipe = run.recipe
+    if earlier is None or not _resumes(run, earlier) or earlier.step is None or earlier.step < recipe.steps:
         return
     if run.written("train/start_step") is not None:
         return
@@ -60,10 +62,10 @@ def no_step_left(run: Run, earlier: EarlierSave | None) -> Iterator[Finding]:
         run.where("steps"),
         "The run goes on from {path}, which was saved at step {step}, and it has {steps} steps: none is left.",
         otherwise="The model is loaded and the dataset encoded, and nothing is trained.",
-        evidence={"path": earlier.weights.path, "step": earlier.step, "steps": run.steps},
+        evidence={"path": earlier.weights.path, "step": earlier.step, "steps": recipe.steps},
         path=earlier.weights.path,
         step=earlier.step,
-        steps=run.steps,
+        steps=recipe.steps,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ...doctor.families.loading import OWN, family_of
+from ...doctor.families import family_of, loader_of
+from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
 from ...doctor.model.earlier import EarlierSave
 from ...doctor.model.start import Start, misfit
@@ -72,7 +73,6 @@ def starting_lora_not_read(
     if any(re.match(names, name) for name in starting_lora.tensors):
         return
     held = contents(starting_lora.tensors)
-    family = family_of(run)
     yield found(
         place,
         "{path}, the LoRA to start from, is {held}; none of its names is one that {family} takes (such as {example})."
@@ -82,7 +82,7 @@ def starting_lora_not_read(
         evidence={"names": list(starting_lora.tensors)[:5]},
         path=path,
         held=held,
-        family=family.name if family is not None else None,
+        family=family_of(run.recipe.architecture).title,
         example=next(iter(starting_lora.tensors), None),
     )
 
@@ -112,6 +112,7 @@ def starting_lora_of_another_size(
 
     Signature: Expanding … from torch.Size([…]); Shrinking …; ValueError: Unhandled LoRA shape change for …
     """
+    recipe = run.recipe
     if starting_lora is None or starting_lora.problem or not _is_read(run, earlier):
         return  # MDL006 speaks of what cannot be read
     names, path = _names(run), starting_lora.path
@@ -135,7 +136,7 @@ def starting_lora_of_another_size(
             "{path}, the LoRA to start from, was made for another model: {name} is {theirs} wide, and this "
             "transformer's layer {ours} (from the headers of both).",
             otherwise="The run ends with ValueError: Unhandled LoRA shape change, after the model has been loaded."
-            if rank == run.rank
+            if rank == recipe.network.rank
             else "The run ends with a size mismatch after the model has been loaded, or takes what fits by chance.",
             evidence={"names": [name for name, _, _ in unfit[:5]]},
             severity="error",
@@ -145,17 +146,17 @@ def starting_lora_of_another_size(
             ours=unfit[0][2],
         )
         return
-    if rank is not None and rank != run.rank:
+    if rank is not None and rank != recipe.network.rank:
         yield found(
             run.where("rank"),
             "{path}, the LoRA to start from, has rank {rank}, and the config has rank {wanted}.",
             otherwise=NEVER_LEARN
-            if rank < run.rank
+            if rank < recipe.network.rank
             else "The ranks above {wanted} are cut off: the training starts from a part of it.",
             evidence={"path": path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
             path=path,
             rank=rank,
-            wanted=run.rank,
+            wanted=recipe.network.rank,
         )
     elif taken and not widths:
         raise Unestablished("how wide the layers of the transformer are is not known")
@@ -213,7 +214,8 @@ def _is_read(run: Run, earlier: EarlierSave | None) -> bool:
 
 def _names(run: Run) -> str:
     """A pattern of the names that are taken."""
-    family = family_of(run)
-    if family is None or run.network_type != "lora":
-        raise Unestablished(f"the names that a {run.network_type} of {run.architecture} has are not known")
-    return family.lora_names
+    if loader_of(run) is None or run.recipe.network.type != "lora":
+        raise Unestablished(
+            f"the names that a {run.recipe.network.type} of {run.recipe.architecture} has are not known"
+        )
+    return family_of(run.recipe.architecture).lora_names

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OTHERS, OWN, family_of
+from ...doctor.families import loader_of
+from ...doctor.families.loading import OTHERS, OWN
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
@@ -61,7 +62,7 @@ def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/560, https://github.com/ostris/ai-toolkit/issues/750
     Signature: None; "Fetching … files" at a start that had nothing to fetch.
     """
-    repo = hub.repo(run.base_model)
+    repo = hub.repo(run.recipe.base_model)
     if repo is None or hub.offline or repo.ref_state == "pinned" or not is_complete(repo, run):
         return
     yield found(
@@ -93,7 +94,7 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
     https://github.com/huggingface/diffusers/issues/11948
     Signature: OfflineModeIsEnabled: Cannot reach https://huggingface.co/api/models/…: offline mode is enabled
     """
-    repo = hub.repo(run.base_model)
+    repo = hub.repo(run.recipe.base_model)
     if repo is None or not hub.offline or repo.ref_state == "pinned":
         return
     index = next((f for f in repo.files if f.needed and SHARDED.fullmatch(f.name)), None)
@@ -129,7 +130,7 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
         for other in hub.repos:
             if other.used_by or other.repo != repo.repo or not is_complete(replace(other, used_by=repo.used_by), run):
                 continue
-            written = getattr(run, repo.used_by[0])
+            written = getattr(run.recipe, repo.used_by[0])
             inside = written.removeprefix(repo.repo).strip("/")
             yield found(
                 run.where(repo.used_by[0]),
@@ -158,10 +159,12 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     ):
         return True
     own = {"transformer"} if "base_model" in repo.used_by else set()
-    family = family_of(run)
-    shared = set(family.others) if family is not None else {"text_encoder", "tokenizer", "vae"}
-    extras = family is None or family.extras
-    elsewhere = extras and "extras_model" not in repo.used_by and run.extras_model not in (None, run.base_model)
+    loader = loader_of(run)
+    shared = set(loader.others) if loader is not None else {"text_encoder", "tokenizer", "vae"}
+    extras = loader is None or loader.extras
+    elsewhere = (
+        extras and "extras_model" not in repo.used_by and run.recipe.extras_model not in (None, run.recipe.base_model)
+    )
     return (own if elsewhere else own | shared) <= folders
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, rule
@@ -15,7 +16,6 @@ _WITHOUT = "These pictures are left out without a word; with none left, No train
 _BY_CLASS = "They are trained with the class tokens of the folder as their caption."
 _EMPTY = "They are trained with an empty caption, after a warning among hundreds of lines."
 _MOST = 2000  # of a larger folder not every name is known
-_CACHES = {"zimage": "zi", "flux_kontext": "fk"}
 
 
 @rule(
@@ -37,7 +37,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     Upstream: sd-scripts library/config_util.py, train_network.py (48d368fa); musubi-tuner dataset/datasources.py
     Signature: No data found. Please verify arguments (train_data_dir must be the parent of folders with images)
     """
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         if not dataset.key.endswith("_data_dir"):
             continue
         entry = files.at(dataset.folder)
@@ -111,7 +111,7 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
     Signature: No caption file found for … images; FileNotFoundError: [Errno 2] No such file or directory: ''
     """
     for folder in datasets:
-        dataset = next(one for one in run.datasets if one.key == folder.key)
+        dataset = next(one for one in run.recipe.datasets if one.key == folder.key)
         key = f"{folder.key}/caption_extension"
         extension = dataset.caption_extension
         if run.trainer == "musubi-tuner" and not extension:
@@ -219,8 +219,10 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     Upstream: https://github.com/kohya-ss/musubi-tuner/issues/481, https://github.com/kohya-ss/musubi-tuner/issues/747
     Signature: ValueError: No training items found in the dataset
     """
-    short = _CACHES.get(run.architecture or "")
-    if short is None or not trains(run) or not run.datasets:
+    recipe = run.recipe
+    of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
+    short = of_trainer.cache if of_trainer is not None else ""
+    if not short or not trains(run) or not recipe.datasets:
         return
     family = run.process_type.partition("_train")[0]
     wanted = {
@@ -230,7 +232,7 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     for script, (ending, what) in wanted.items():
         if config.format == "shell" and script in config.text:
             continue
-        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in run.datasets]
+        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in recipe.datasets]
         entries = {folder: files.at(folder) for folder in folders}
         hidden = [entry.path for entry in entries.values() if entry is not None and entry.kind == "denied"]
         if hidden:

@@ -145,7 +145,7 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
     elif isinstance(name, str) and name and "." not in name and not _known(name, own) and not VARIABLE.search(name):
         yield _unknown(run, "optimizer_type", name, own | _TORCH, late + _NO_OPTIMIZER)
     schedule = run.setting("lr_scheduler")
-    plain = run.setting("lr_scheduler_type") in (None, "") and not run.optimizer.endswith("schedulefree")
+    plain = run.setting("lr_scheduler_type") in (None, "") and not run.recipe.optimizer.name.endswith("schedulefree")
     if not isinstance(schedule, str) or not plain or VARIABLE.search(schedule):
         return
     if schedule not in _SCHEDULES and not schedule.startswith("adafactor"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...doctor.families import family_of
 from ...doctor.families.loading import OWN
 from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
-from ...doctor.model.run import PartFile
+from ...doctor.model.recipe import PartFile
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
@@ -22,12 +23,9 @@ _NAMES = {
 }
 _FOR_THIS = "--network_module is not given; for this model it is {expected}."
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# Of what has no record.
 _MODULES = {
-    ("sd-scripts", "flux"): "networks.lora_flux",
-    ("sd-scripts", "chroma"): "networks.lora_flux",
     ("sd-scripts", "sd3"): "networks.lora_sd3",
-    ("musubi-tuner", "zimage"): "networks.lora_zimage",
-    ("musubi-tuner", "flux_kontext"): "networks.lora_flux",
     ("musubi-tuner", "flux2"): "networks.lora_flux_2",
     ("musubi-tuner", "qwen_image"): "networks.lora_qwen_image",
     ("musubi-tuner", "wan"): "networks.lora_wan",
@@ -173,7 +171,9 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     """
     if run.kind != "lora" or not trains(run) or not run.process_type:
         return
-    expected = _MODULES.get((run.trainer, run.architecture or ""))
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    other = _MODULES.get((run.trainer, run.recipe.architecture or ""))
+    expected = other if of_trainer is None else of_trainer.network_module
     module = run.setting("network_module")
     evidence = {"pointer": run.pointer("network_module"), "new": expected}
     if module is None:
@@ -224,7 +224,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     Signature: KeyError: 'time_embed.0.weight'
     """
     part = model.components.get("transformer")
-    if run.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
+    if run.recipe.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
         return
     held = contents(part.tensors)
     if "Flux transformer" not in held and "Z-Image transformer" not in held:
@@ -237,7 +237,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
         else "{path} is {held}; {trainer} has no script for that model, musubi-tuner has.",
         otherwise="The run ends while the model is loaded.",
         evidence={"held": held},
-        path=run.base_model,
+        path=run.recipe.base_model,
         held=held,
         script=run.process_type,
         trainer=run.trainer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
 from . import TRAINERS, number, trains
@@ -24,7 +25,7 @@ def flux_defaults(config: Config, run: Run, model: ModelFolder) -> Iterator[Find
     Upstream: sd-scripts docs/flux_train_network.md, library/flux_train_utils.py (48d368fa)
     Signature: None; the LoRA is weak, or its pictures are washed out.
     """
-    if run.architecture != "flux" or not trains(run) or config.format == "toml":
+    if run.recipe.architecture != "flux" or not trains(run) or config.format == "toml":
         return  # a command line may give them
     part = model.components.get("transformer")
     schnell = part is not None and bool(part.tensors) and not any(name.endswith(_GUIDED) for name in part.tensors)
@@ -66,21 +67,22 @@ def eight_bit_file_made_larger(run: Run, model: ModelFolder) -> Iterator[Finding
     Upstream: sd-scripts flux_train_network.py load_target_model (48d368fa)
     Signature: None; twice the memory.
     """
+    recipe = run.recipe
     part = model.components.get("transformer")
-    if part is None or run.quantization is not None or run.architecture != "flux" or not trains(run):
+    if part is None or recipe.precision.quantization is not None or recipe.architecture != "flux" or not trains(run):
         return
     wide = [tensor for tensor in part.tensors.values() if len(tensor.shape) == 2]
     eight = [tensor for tensor in wide if tensor.dtype.startswith("F8_")]
     if not eight or 2 * len(eight) < len(wide):
         return
-    size = sum(tensor.shape[0] * tensor.shape[1] for tensor in wide) * (4 if run.dtype == "fp32" else 2)
+    size = sum(tensor.shape[0] * tensor.shape[1] for tensor in wide) * (4 if recipe.precision.dtype == "fp32" else 2)
     yield found(
         run.where("base_model"),
         "The transformer is stored in 8 bits, and without fp8_base it is loaded in {bits} bits: {size:.0f} GB "
         "(computed).",
         otherwise="It works, with more memory and no more precision.",
         evidence={"size": size},
-        bits=32 if run.dtype == "fp32" else 16,
+        bits=32 if recipe.precision.dtype == "fp32" else 16,
         size=size / 1e9,
     )
 
@@ -96,16 +98,17 @@ def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
     Upstream: musubi-tuner docs/zimage.md (30c658c4)
     Signature: None; pictures at 8 steps become blurred.
     """
-    if run.architecture != "zimage" or run.kind != "lora" or run.adapter is not None:
+    recipe = run.recipe
+    distilled = family_of(recipe.architecture).distilled
+    if distilled is None or run.kind != "lora" or recipe.adapter is not None:
         return
-    name = (run.base_model or "").lower().replace("_", "-")
-    if "turbo" in name and "de-turbo" not in name and "deturbo" not in name:
+    if distilled.is_meant(recipe.base_model or ""):
         yield found(
             run.where("base_model"),
             "{model} is a distilled model by its name, and it is trained without its adapter (--base_weights).",
             otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
             evidence={"pointer": run.pointer("adapter")},
-            model=run.base_model,
+            model=recipe.base_model,
         )
 
 

@@ -79,8 +79,13 @@ def _refused(run: Run, key: str, message: str, when: str, **args: Any) -> Findin
 
 
 def _shared(run: Run) -> Iterator[Finding]:
-    warmup, schedule = run.setting("lr_warmup_steps"), run.scheduler
-    if number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not run.optimizer.endswith("schedulefree"):
+    recipe = run.recipe
+    warmup, schedule = run.setting("lr_warmup_steps"), recipe.lr_scheduler.name
+    if (
+        number(run, "lr_warmup_steps") > 0
+        and schedule == "constant"
+        and not recipe.optimizer.name.endswith("schedulefree")
+    ):
         yield _refused(
             run,
             "lr_warmup_steps",
@@ -89,14 +94,14 @@ def _shared(run: Run) -> Iterator[Finding]:
             warmup=warmup,
             schedule=schedule,
         )
-    if schedule.startswith("adafactor") and not run.optimizer.startswith("adafactor"):
+    if schedule.startswith("adafactor") and not recipe.optimizer.name.startswith("adafactor"):
         yield _refused(
             run,
             "scheduler",
             "The schedule {schedule} works with the optimizer Adafactor only, and this run has {optimizer}.",
             _NETWORK,
             schedule=schedule,
-            optimizer=run.optimizer,
+            optimizer=recipe.optimizer.name,
         )
     for name in ("network_args", "optimizer_args"):
         listed = run.setting(name)
@@ -118,9 +123,9 @@ def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
     doubles = _blocks(part.tensors, r"(?:.*\.)?(?:double_blocks|transformer_blocks)\.(\d+)\.")
     singles = _blocks(part.tensors, r"(?:.*\.)?(?:single_blocks|single_transformer_blocks)\.(\d+)\.")
     layers = _blocks(part.tensors, r"layers\.(\d+)\.")
-    if run.architecture in ("flux", "flux_kontext") and doubles and singles:
+    if run.recipe.architecture in ("flux", "flux_kontext") and doubles and singles:
         most = max(n for n in range(doubles + singles) if n // 2 <= doubles - 2 and 2 * (n - n // 2) <= singles - 2)
-    elif run.architecture == "zimage" and layers:
+    elif run.recipe.architecture == "zimage" and layers:
         most = layers - 2
     else:
         return
@@ -141,12 +146,13 @@ def _blocks(names: object, pattern: str) -> int:
 
 
 def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
+    recipe = run.recipe
     if on(run, "cache_latents") or on(run, "cache_latents_to_disk"):
         for name in ("color_aug", "random_crop"):
             key = anywhere(run, name)
             if key is not None:
                 yield _refused(run, key, f"{name} needs pictures, and cached latents are none.", _DATA)
-    if run.cache_text_embeddings:
+    if recipe.cache_text_embeddings:
         for name in ("caption_dropout_rate", "shuffle_caption", "token_warmup_step", "caption_tag_dropout_rate"):
             key = anywhere(run, name)
             if key is not None:
@@ -167,14 +173,14 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
         )
     whole = config.format != "toml"  # else a command line may give what is left out
     precise = whole or run.setting("mixed_precision") is not None
-    if run.quantization is not None and run.dtype == "fp32" and precise:
+    if recipe.precision.quantization is not None and recipe.precision.dtype == "fp32" and precise:
         yield _refused(
             run, "dtype", "fp8_base needs mixed_precision bf16 or fp16, and without that option it is no.", _NETWORK
         )
     for name, dtype in (("full_bf16", "bf16"), ("full_fp16", "fp16")):
-        if on(run, name) and run.dtype != dtype and precise:
+        if on(run, name) and recipe.precision.dtype != dtype and precise:
             yield _refused(run, name, "{key} needs mixed_precision {dtype}.", _NETWORK, dtype=dtype)
-    if run.architecture == "chroma" and whole and not on(run, "apply_t5_attn_mask"):
+    if recipe.architecture == "chroma" and whole and not on(run, "apply_t5_attn_mask"):
         yield _refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", _DATA)
     steps = anywhere(run, "bucket_reso_steps")
     least = _BUCKETS.get(run.process_type)
@@ -189,7 +195,7 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
             steps=run.setting(steps),
             least=least,
         )
-    if run.optimizer not in ("adafactor",) and on(run, "fused_backward_pass"):
+    if recipe.optimizer.name not in ("adafactor",) and on(run, "fused_backward_pass"):
         yield _refused(
             run, "fused_backward_pass", "fused_backward_pass works with the optimizer Adafactor only.", _NETWORK
         )
@@ -197,7 +203,7 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
     widths = (
         {tensor.dtype for tensor in part.tensors.values() if len(tensor.shape) == 2} if part is not None else set()
     )
-    if run.architecture == "flux" and run.quantization is not None and widths == {"F8_E5M2"}:
+    if recipe.architecture == "flux" and recipe.precision.quantization is not None and widths == {"F8_E5M2"}:
         yield _refused(
             run,
             "base_model",
@@ -216,7 +222,7 @@ def _musubi(config: Config, run: Run) -> Iterator[Finding]:
             run, "sdpa", "No attention is chosen; --sdpa needs nothing installed.", "when it loads the model"
         )
     folders: dict[str, str] = {}
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         cache = run.setting(f"{dataset.key}/cache_directory")
         folder = cache if isinstance(cache, str) and cache else dataset.folder
         if folder is not None and folder in folders:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..config.near import meant
-from ..config.values import bad
+from ..keys.misspelled import meant
+from ..keys.values import bad
 from .options import TRAINER, text
 
 LATE = "after the VAE and the text encoder were loaded"
@@ -197,7 +197,7 @@ def _sizes(run: Run, key: str) -> Iterator[Finding]:
 
 
 def _least(run: Run, key: str, kind: str) -> Iterator[Finding]:
-    dataset = next((one for one in run.datasets if one.key == key), None)
+    dataset = next((one for one in run.recipe.datasets if one.key == key), None)
     if dataset is None or dataset.least_area <= _MOST_AREA:
         return
     own = f"{key}/minimum_image_size"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..ai_toolkit.inert import without_effect
+from ..keys.values import without_effect
 from .options import TRAINER, arriving, number, on, text
 
 # Their default, and what does the same without DeepSpeed.
@@ -36,7 +37,7 @@ def inert_option(config: Config, run: Run) -> Iterator[Finding]:
     """
     inert = partial(without_effect, config, run)
     precision = text(run, "base_model_precision", "no_change")
-    if on(run, "group_offload_use_stream") and run.gradient_checkpointing:
+    if on(run, "group_offload_use_stream") and run.recipe.offload.gradient_checkpointing:
         yield inert("group_offload_use_stream", "the trainer switches it off while gradient_checkpointing is on")
     for name in ("group_offload_vae", "group_offload_text_encoder"):
         if on(run, name):
@@ -92,12 +93,11 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
     Upstream: SimpleTuner simpletuner/helpers/models/z_image/model.py
     Signature: None; samples at 8 steps become blurred as the training goes on.
     """
-    name = text(run, "pretrained_model_name_or_path").lower().replace("_", "-")
-    if run.architecture != "zimage" or run.kind != "lora" or run.adapter is not None or run.variant == "deturbo":
+    recipe = run.recipe
+    distilled = family_of(recipe.architecture).distilled
+    if distilled is None or run.kind != "lora" or recipe.adapter is not None:
         return
-    if "turbo" not in name and run.variant != "turbo":
-        return
-    if "de-turbo" in name or "deturbo" in name:
+    if not distilled.is_meant(text(run, "pretrained_model_name_or_path"), recipe.variant):
         return
     off = on(run, "disable_assistant_lora")
     yield found(
@@ -108,6 +108,6 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
         "the flavours turbo and turbo-ostris-v2 only.",
         otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
         evidence={"key": "model_flavour", "pointer": run.pointer("variant")} | ({} if off else {"likely": "turbo"}),
-        model=run.base_model,
+        model=recipe.base_model,
         flavour=text(run, "model_flavour"),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.rules import rule
-from ..config.values import START, bad
+from ..keys.values import START, bad
 
 TRAINER = ("SimpleTuner",)
 # options whose mapping or list is handed on as JSON text
@@ -304,6 +304,6 @@ def _adapters(run: Run) -> Iterator[Finding]:
             why = "{key} is on, but with lora_type: lycoris the text encoder cannot be trained."
             yield bad(run, "train_text_encoder", why, "when the accelerator is set up")
     fast = on(run, "flux_fast_schedule") or on(run, "i_know_what_i_am_doing")
-    if run.architecture == "flux" and text(run, "model_flavour") == "schnell" and not fast:
+    if run.recipe.architecture == "flux" and text(run, "model_flavour") == "schnell" and not fast:
         why = "{key} is schnell, which is trained with flux_fast_schedule: true only."
         yield bad(run, "model_flavour", why, "before the model is loaded")

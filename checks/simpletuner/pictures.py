@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from math import ceil, sqrt
+from math import ceil
 
 from ...doctor.model import DatasetFolder, Finding, Run, found
+from ...doctor.model.buckets import Buckets, bucket_size, nearest
 from ...doctor.rules import Unestablished, rule
 from ..dataset import CONVERTIBLE
 from .datasets import LATE
@@ -39,7 +40,7 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
     Signature: ValueError: Dataset configuration will produce zero usable batches.
     """
     unsure = ""
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         folder = next((folder for folder in datasets if folder.key == dataset.key), None)
         if folder is None or run.setting(f"{dataset.key}/dataset_type") == "video":
             continue
@@ -100,7 +101,7 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     """
     batch = number(run, "train_batch_size", 4)
     each = batch * number(run, "gradient_accumulation_steps", 1)
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         folder = next((folder for folder in datasets if folder.key == dataset.key), None)
         cropped = run.setting(f"{dataset.key}/crop") and run.setting(f"{dataset.key}/crop_aspect") != "preserve"
         if folder is None or folder.more or cropped or run.setting(f"{dataset.key}/dataset_type") == "video":
@@ -144,16 +145,9 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
 
 def _shape(width: int, height: int, edge: int, kind: str, alignment: int, rounding: int) -> float:
     """The aspect ratio that the trainer resizes a picture to: sides are multiples of `alignment` pixels."""
-
-    def aligned(side: float) -> int:
-        return max(alignment, round(side / alignment) * alignment)
-
-    aspect = round(width / height, rounding) or 10.0**-rounding
     if kind == "pixel":
-        wide, high = (edge, int(edge / aspect)) if width < height else (int(edge * aspect), edge)
-    elif width == height:
-        return 1.0
+        how = Buckets(edge, alignment, "simpletuner-pixel", alignment, digits=rounding)
     else:
-        square = aligned(edge)
-        wide, high = int(aligned(square * sqrt(aspect))), int(aligned(square / sqrt(aspect)))
-    return round(aligned(wide) / aligned(high), rounding)
+        how = Buckets(nearest(edge, alignment), alignment, "simpletuner-area", alignment, digits=rounding)
+    wide, high = bucket_size(how, width, height)
+    return round(wide / high, rounding)

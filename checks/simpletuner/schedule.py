@@ -27,7 +27,7 @@ def learning_rate_that_swings(run: Run) -> Iterator[Finding]:
     Upstream: SimpleTuner simpletuner/helpers/training/custom_schedule.py get_lr_scheduler, Cosine (bc8e6ab7)
     Signature: Cosine learning rate expects to use warmup steps as its interval
     """
-    name, steps = text(run, "lr_scheduler"), run.steps
+    name, steps = text(run, "lr_scheduler"), run.recipe.steps
     if name == "cosine_with_restarts":
         yield found(
             run.where("scheduler"),
@@ -42,7 +42,7 @@ def learning_rate_that_swings(run: Run) -> Iterator[Finding]:
     half = written if written > 0 else _HALF_PERIOD
     if half == steps:
         return
-    rate, end = run.learning_rate, number(run, "lr_end", 4e-7)
+    rate, end = run.recipe.learning_rate, number(run, "lr_end", 4e-7)
     last = end + (rate - end) * (1 + cos(pi * (steps - 1) / half)) / 2
     yield found(
         run.where("scheduler"),

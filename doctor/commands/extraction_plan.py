@@ -9,6 +9,7 @@ from pathlib import Path
 from ..errors import UserError, not_cached
 from ..model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
 from ..model.plans import note_of
+from ..model.recipe import Recipe
 from ..probe.hub import inventory, probe_hub
 from ..probe.hub.caches import COMMIT, caches, repo_folder
 from ..probe.world import Paths, Stat, World
@@ -122,7 +123,7 @@ def _refs(world: World, paths: Paths, folder: str, prefix: str = "") -> Iterator
 
 def _run(base_model: str) -> Run:
     """What the hub probe needs to know of a run: only which model it names."""
-    return Run("ai-toolkit", "", "", 0, "lora", "", "", "zimage", base_model=base_model)
+    return Run("ai-toolkit", "", "", 0, "lora", "", "", recipe=Recipe(architecture="zimage", base_model=base_model))
 
 
 def _origin(file: HubFile) -> str | None:

@@ -59,15 +59,17 @@ def hand_over(
         if isinstance(run, Unknown) or isinstance(model, Unknown) or isinstance(system, Unknown):
             raise UserError("the run or its model is not known well enough to train.")
         if isinstance(files, Unknown) or model.folder is None:
-            raise UserError(f"{run.base_model} is not on this machine.", f"hf download {run.base_model}")
+            raise UserError(
+                f"{run.recipe.base_model} is not on this machine.", f"hf download {run.recipe.base_model}"
+            )
         in_parts = model.layout == "part-files"
         single = model.components.get("transformer") if in_parts or model.layout == "single-file" else None
         paths = Paths(system)
         component = model.components.get("text_encoder")
         adapter = facts.adapter
-        if isinstance(adapter, Unknown) and run.adapter:
-            raise UserError(f"the training adapter {run.adapter} cannot be used: {adapter.reason}.")
-        datasets = {d.key: paths.absolute(d.folder) for d in run.datasets if d.folder is not None}
+        if isinstance(adapter, Unknown) and run.recipe.adapter:
+            raise UserError(f"the training adapter {run.recipe.adapter} cannot be used: {adapter.reason}.")
+        datasets = {d.key: paths.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
         result = runner.train(
             run,
             model_folder=single.weights[0].path if single is not None else model.folder,

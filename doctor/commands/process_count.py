@@ -58,7 +58,7 @@ def process_count(seen: Examination) -> int:
 
 
 def _samples(one: Run) -> int:
-    return one.batch_size * one.gradient_accumulation
+    return one.recipe.batch_size * one.recipe.gradient_accumulation
 
 
 def refuse_small_batch(one: Run, count: int) -> None:

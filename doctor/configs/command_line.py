@@ -30,6 +30,15 @@ _VARIABLE = {
     "powershell": re.compile(r"\$(?:\{(?:env:)?(\w+)\}|(?:env:)?(\w+))", re.I),
     "cmd": re.compile(r"%(\w+)%"),
 }
+_STOP = {
+    "bash": re.compile(r"[\r\n]|&&|\|\||[|;&]"),
+    "powershell": re.compile(r"[\r\n]|&&|\|\||[|;&]"),
+    "cmd": re.compile(r"[\r\n]|&&|\|\||[|&]"),
+}
+_QUOTES = {"bash": "\"'", "powershell": "\"'", "cmd": '"'}
+_BREAK = re.compile(r"\r\n|\r|\n")
+_REDIRECT = re.compile(r"(?:\d|&)?(?:>>?|<)(&\d)?")
+_BASH_LIST = re.compile(r"(\w+)\+?=\(")
 _ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|@(\w+)")
 _OPTION = re.compile(r"--[A-Za-z]")
 _ASSIGNED = re.compile(r"(?:\[[\w.\[\]]+\][ \t]*)?\$(?:env:)?(\w+)[ \t]*=(?!=)[ \t]*", re.I)
@@ -187,39 +196,37 @@ class _Reader:
         words: list[Word] = []
         text = self.text
         while self.index < len(text):
-            character = text[self.index]
-            pair = text[self.index : self.index + 2]
-            if character in "\r\n":
+            if stop := self.stop():
+                if stop != "&" or self.shell != "powershell" or words:  # there it starts what is named behind it
+                    return words, stop
+            elif text[self.index] in " \t":
                 self.index += 1
-                return words, "\n"
-            if character in " \t":
-                self.index += 1
-            elif character == self.escape and (line := re.match(r"\r\n|\r|\n", text[self.index + 1 :])):
-                self.index += 1 + line.end()
+            elif text[self.index] == self.escape and (line := _BREAK.match(text, self.index + 1)):
+                self.index = line.end()
             elif self.comment(not words):
                 self.index = self.line_end()
-            elif pair in ("&&", "||"):
-                self.index += 2
-                return words, pair
-            elif character in "|;&" and not (character == ";" and self.shell == "cmd"):
-                self.index += 1
-                if not (character == "&" and self.shell == "powershell" and not words):
-                    return words, character
-            elif found := re.compile(r"(\d|&)?(>>?|<)(&\d)?").match(text, self.index):
+            elif found := _REDIRECT.match(text, self.index):
                 self.index = found.end()
-                if not found.group(3):
-                    self.blank()
-                    if self.index < len(text) and text[self.index] not in "\r\n":
-                        self.word()
-            elif self.shell == "bash" and (array := re.compile(r"(\w+)\+?=\(").match(text, self.index)) and not words:
+                self.blank()
+                if not found.group(1) and self.index < len(text) and text[self.index] not in "\r\n":
+                    self.word()
+            elif self.shell == "bash" and not words and (array := _BASH_LIST.match(text, self.index)):
                 self.index = array.end()
                 self.lists[array.group(1)] = (*self.lists.get(array.group(1), ()), *self.members())
-            elif self.shell == "powershell" and pair == "@(":
+            elif self.shell == "powershell" and text.startswith("@(", self.index):
                 self.index += 2
                 words += self.members()
             else:
                 words += self.word()
         return words, ""
+
+    def stop(self) -> str:
+        """What ends a command here, which is passed over; "" where nothing does."""
+        found = _STOP[self.shell].match(self.text, self.index)
+        if found is None:
+            return ""
+        self.index = found.end()
+        return "\n" if found.group() == "\r" else found.group()
 
     def members(self) -> list[Word]:
         """The words up to a closing bracket, over several lines."""
@@ -257,48 +264,49 @@ class _Reader:
         text, start = self.text, self.index
         ends = " \t\r\n;|&" if self.shell != "cmd" else " \t\r\n|&"
         ends += "),"[: 2 if self.shell == "powershell" else 1] if inside else ""
-        parts: list[str] = []
+        pieces: list[str] = []
         quotes = 0
         while self.index < len(text) and text[self.index] not in ends:
-            character = text[self.index]
-            if character == self.escape and self.shell != "powershell" and self.index + 1 < len(text):
-                following = text[self.index + 1]
-                if following in "\r\n":
-                    break
-                if self.shell == "bash" and re.match(r"[A-Za-z]:\\", text[start : start + 3]):
-                    parts.append(character)  # bash eats it; what was meant is said in another place
-                    self.index += 1
-                    continue
-                parts.append(following)
-                self.index += 2
-            elif character == "`" and self.shell == "powershell":
-                if text[self.index + 1 : self.index + 2] in ("\r", "\n"):
-                    break
-                parts.append(text[self.index + 1 : self.index + 2])
-                self.index = min(self.index + 2, len(text))
-            elif character == '"' or (character == "'" and self.shell != "cmd"):
+            if text[self.index] in _QUOTES[self.shell]:
                 quotes += 1
-                parts.append(self.quoted(character))
-            elif made := self.variable(self.index):
-                self.index, value = made
-                parts.append(value)
-            else:
-                parts.append(character)
-                self.index += 1
-        written = text[start : self.index]
-        whole = quotes == 1 and written[0] in "\"'" and written[-1] == written[0]
-        spread = _ARRAY.fullmatch(written.strip('"'))
-        if spread is not None and self.shell != "cmd":
-            name = spread.group(1) or spread.group(2)
-            if name in self.lists:
-                return [replace(word, start=start, end=self.index, plain=False) for word in self.lists[name]]
-        made_of = "".join(parts)
+                pieces.append(self.quoted(text[self.index]))
+                continue
+            piece = self.piece(start)
+            if piece is None:
+                break
+            pieces.append(piece)
+        return self.words("".join(pieces), start, quotes)
+
+    def piece(self, start: int) -> str | None:
+        """What the characters here stand for outside of quotes; None where an escaped line end ends the word."""
+        at, following = self.index, self.text[self.index + 1 : self.index + 2]
+        if self.text[at] == self.escape and (following or self.shell == "powershell"):
+            if following in ("\r", "\n"):
+                return None
+            # bash eats the backslash of a drive's path; what was meant is said in another place
+            drive = self.shell == "bash" and re.match(r"[A-Za-z]:\\", self.text[start : start + 3])
+            self.index += 1 if drive else 1 + len(following)
+            return self.escape if drive else following
+        if made := self.variable(at):
+            self.index, value = made
+            return value
+        self.index += 1
+        return self.text[at]
+
+    def words(self, made_of: str, start: int, quotes: int) -> list[Word]:
+        """The words that what is written from `start` on stands for; `made_of` has its variables filled in."""
+        written = self.text[start : self.index]
+        spread = _ARRAY.fullmatch(written.strip('"')) if self.shell != "cmd" else None
+        name = (spread.group(1) or spread.group(2)) if spread is not None else ""
+        if name in self.lists:
+            return [replace(word, start=start, end=self.index, plain=False) for word in self.lists[name]]
         if self.shell == "bash" and re.match(r"~(/|$)", written) and "HOME" in self.known:
             made_of = self.known["HOME"] + made_of[1:]
-        pattern = _VARIABLE[self.shell]
-        if pattern.fullmatch(written) and " " in made_of and self.shell != "powershell":
+        variable = _VARIABLE[self.shell]
+        if variable.fullmatch(written) and " " in made_of and self.shell != "powershell":
             return [Word(part, start, self.index, plain=False) for part in made_of.split()]
-        plain = pattern.search(written) is None and (quotes == 0 or whole or written.count("=") > 0)
+        whole = quotes == 1 and written[0] in "\"'" and written[-1] == written[0]
+        plain = variable.search(written) is None and (quotes == 0 or whole or "=" in written)
         return [Word(made_of, start, self.index, written[0] if whole else "", plain)]
 
     def quoted(self, quote: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..model import Problem, ReplaceText, SetValue
 from ..model.record import replace
-from .literals import EditError, key_text, literal, plain_text
-from .node import Node
-from .text import Expanded, Lines, format_of
+from .literals import EditError, assigned, key_text, literal, plain_text
+from .node import Node, escaped
+from .text import Expanded, Lines, format_of, newline_of
 from .tree import parse
 
 __all__ = ["EditError", "apply_edits"]
@@ -30,23 +30,25 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
     """
     if not edits:
         return text
-    format = format_of(edits[0].path, text)
-    if format == "shell":
-        from .shell_edit import ShellEditError, edit_commands
-
-        try:
-            return edit_commands(edits[0].path, text, edits)
-        except ShellEditError as error:
-            raise EditError(str(error)) from None
+    path = edits[0].path
+    format = format_of(path, text)
     replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
     settings = [edit for edit in edits if isinstance(edit, SetValue)]
-    if format == "python":
-        return _replace_source(text, replacements)
-    if replacements:
-        text = _replace(text, replacements, format)
-    for setting in settings:
-        text = _set(text, setting, format)
-    return text
+    done = _spliced(text, replacements)
+    if format == "shell":
+        from .shell_edit import same_commands, set_option
+
+        same_commands(path, text, done)
+        for setting in settings:
+            done = set_option(path, done, setting)
+    elif format == "python":
+        _require_python(done)
+    else:
+        if replacements:
+            _require_only(text, done, replacements, format)
+        for setting in settings:
+            done = _set(done, setting, format)
+    return done
 
 
 def _tree(text: str, format: str) -> Node | Problem:
@@ -66,13 +68,13 @@ def _spliced(text: str, edits: Sequence[ReplaceText]) -> str:
     return done
 
 
-def _replace(text: str, edits: Sequence[ReplaceText], format: str) -> str:
-    done = _spliced(text, edits)
+def _require_only(text: str, done: str, edits: Sequence[ReplaceText], format: str) -> None:
+    """Raises EditError where the edits changed more than the values and the keys that they replace."""
     before, after = _tree(text, format), _tree(done, format)
     if isinstance(before, Problem):
         if isinstance(after, Problem) and _place(after) <= _place(before):
             raise EditError(f"the file would still not parse: {after.message}")
-        return done
+        return
     if isinstance(after, Problem):
         raise EditError(f"the file would no longer parse: {after.message}")
     allowed: set[str] = set()
@@ -84,19 +86,15 @@ def _replace(text: str, edits: Sequence[ReplaceText], format: str) -> str:
             raise EditError(f"the replacement would also change {pointer}")
     if renamed and _count(before) != _count(after):
         raise EditError("the new key is already there")
-    return done
 
 
-def _replace_source(text: str, edits: Sequence[ReplaceText]) -> str:
-    """Python source with the edits made; it must still parse."""
+def _require_python(done: str) -> None:
     import ast
 
-    done = _spliced(text, edits)
     try:
         ast.parse(done.removeprefix("\ufeff"))
     except (SyntaxError, ValueError, RecursionError) as error:
         raise EditError(f"the file would no longer parse: {error}") from error
-    return done
 
 
 def _place(problem: Problem) -> tuple[int, int]:
@@ -106,7 +104,7 @@ def _place(problem: Problem) -> tuple[int, int]:
 def _touched(node: Node, pointer: str, edits: Sequence[ReplaceText], allowed: set[str], renamed: set[str]) -> None:
     """Collect the leaves whose source is replaced, and the mappings in which a key is."""
     for name, child in node.items():
-        at = f"{pointer}/{_escape(name)}"
+        at = f"{pointer}/{escaped(name)}"
         for edit in edits:
             if child.key is not None and edit.start < child.key[1] and edit.end > child.key[0]:
                 renamed.add(pointer)
@@ -119,9 +117,9 @@ def _differences(before: Node, after: Node, pointer: str) -> list[str]:
     if before.children is None or after.children is None or type(before.children) is not type(after.children):
         return [] if _same(before.value, after.value) else [pointer]
     old, new = dict(before.items()), dict(after.items())
-    found = [f"{pointer}/{_escape(name)}" for name in old.keys() ^ new.keys()]
-    for name in old.keys() & new.keys():
-        found += _differences(old[name], new[name], f"{pointer}/{_escape(name)}")
+    found = [f"{pointer}/{escaped(name)}" for name in sorted(old.keys() ^ new.keys())]
+    for name in sorted(old.keys() & new.keys()):
+        found += _differences(old[name], new[name], f"{pointer}/{escaped(name)}")
     return found
 
 
@@ -197,41 +195,41 @@ def _overwrite(text: str, node: Node, value: Any, format: str) -> str:
 
 def _insert(text: str, node: Node, parts: list[str], value: Any, format: str) -> str:
     """Put a missing key into the mapping `node`; sections on the way are created."""
-    newline = _newline(text)
+    inner: Any = value
+    for part in reversed(parts[1:]):
+        inner = {part: inner}
     if format in ("toml", "env") and node.block:
-        return _insert_line(text, node, f"{_assigned(parts, format)}{literal(value, format)}", newline)
+        return _insert_line(text, node, f"{_left_side(parts, format)}{literal(value, format)}", newline_of(text))
     if node.children is None and node.value is None and format == "yaml":
-        inner: Any = value
-        for part in reversed(parts[1:]):
-            inner = {part: inner}
         return _overwrite(text, node, {parts[0]: inner}, format)
     if not isinstance(node.children, dict) or node.alias:
         raise EditError(f"there is no section for {parts[0]}")
     own = [child for child in node.children.values() if not child.merged]
-    if not node.block:
-        for part in reversed(parts[1:]):
-            value = {part: value}
-        entry = f"{key_text(parts[0], format)}{' =' if format == 'toml' else ':'} {literal(value, format)}"
-        if not own:
-            inside = text[node.start + 1 : node.end - 1]
-            entry += ", " if inside.strip() else ""
-            return text[: node.start + 1] + entry + text[node.start + 1 :]
-        last = max(own, key=lambda child: child.end)
-        first = min(key[0] for child in own if (key := child.key) is not None)
-        lead = text[_line_start(text, first) : first]
-        gap = newline + lead if not lead.strip() and first > 0 and _line_start(text, first) > node.start else " "
-        return f"{text[: last.end]},{gap}{entry}{text[last.end :]}"
-    indent = " " * _column(text, node.start)
-    entry, deeper = "", indent
-    for part in parts[:-1]:
-        entry += f"{deeper}{key_text(part, format)}:{newline}"
-        deeper += "  "
-    entry += f"{deeper}{key_text(parts[-1], format)}: {literal(value, format)}"
+    if node.block:
+        return _insert_in_block(text, node, own, parts, value)
+    return _insert_in_braces(text, node, own, assigned(parts[0], inner, format))
+
+
+def _insert_in_braces(text: str, node: Node, own: list[Node], entry: str) -> str:
+    if not own:
+        inside = text[node.start + 1 : node.end - 1]
+        return text[: node.start + 1] + entry + (", " if inside.strip() else "") + text[node.start + 1 :]
+    last = max(child.end for child in own)
+    first = min(child.key[0] for child in own if child.key is not None)
+    line = _line_start(text, first)
+    on_own_line = first > 0 and line > node.start and not text[line:first].strip()
+    gap = newline_of(text) + text[line:first] if on_own_line else " "
+    return f"{text[:last]},{gap}{entry}{text[last:]}"
+
+
+def _insert_in_block(text: str, node: Node, own: list[Node], parts: list[str], value: Any) -> str:
+    newline, indent = newline_of(text), " " * _column(text, node.start)
+    lines = [f"{indent}{'  ' * depth}{key_text(part, 'yaml')}:" for depth, part in enumerate(parts)]
+    entry = f"{newline.join(lines)} {literal(value)}"
     end = max((child.end for child in own), default=node.start)
     if end > 0 and text[end - 1] in "\r\n":
         return text[:end] + entry + newline + text[end:]
-    line = re.compile(r"[^\r\n]*").match(text, end)
-    end = line.end() if line else end
+    end = _line_end(text, end)
     return text[:end] + newline + entry + text[end:]
 
 
@@ -244,12 +242,11 @@ def _insert_line(text: str, node: Node, entry: str, newline: str) -> str:
         start = 1 if text.startswith("\ufeff") else 0
         return f"{text[:start]}{entry}{newline}{text[start:]}"
     after = max((child.end for child in own), default=text.find("]", node.start))
-    line = re.compile(r"[^\r\n]*").match(text, after)
-    end = line.end() if line else after
+    end = _line_end(text, after)
     return f"{text[:end]}{newline}{entry}{text[end:]}"
 
 
-def _assigned(parts: list[str], format: str) -> str:
+def _left_side(parts: list[str], format: str) -> str:
     """The left side of an assignment, with the sign."""
     if format == "env":
         if len(parts) > 1:
@@ -258,19 +255,15 @@ def _assigned(parts: list[str], format: str) -> str:
     return ".".join(key_text(part, format) for part in parts) + " = "
 
 
-def _newline(text: str) -> str:
-    found = re.search(r"\r\n|\r|\n", text)
-    return found.group() if found else "\n"
-
-
 def _line_start(text: str, offset: int) -> int:
     return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
+
+
+def _line_end(text: str, offset: int) -> int:
+    line = re.compile(r"[^\r\n]*").match(text, offset)
+    return line.end() if line else offset
 
 
 def _column(text: str, offset: int) -> int:
     start = _line_start(text, offset)
     return offset - start - (1 if start == 0 and text.startswith("\ufeff") else 0)
-
-
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

@@ -25,6 +25,11 @@ def key_text(name: str, format: str) -> str:
     return name if format == "yaml" and _reads_as_itself(name) else literal(name, format)
 
 
+def assigned(name: str, value: Any, format: str) -> str:
+    """A key with its value, as it stands between braces."""
+    return f"{key_text(name, format)}{' =' if format == 'toml' else ':'} {literal(value, format)}"
+
+
 def _reads_as_itself(text: str) -> bool:
     if not _PLAIN.fullmatch(text):
         return False
@@ -36,26 +41,34 @@ def literal(value: Any, format: str = "yaml", *, plain: bool = False) -> str:
     """A value as config text. Text with a backslash or a quote is single-quoted in YAML."""
     if format == "json":
         return json.dumps(value, ensure_ascii=False)
-    if format == "toml":
-        return _toml(value)
     if format == "env":
-        return _shell(value)
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, float):
-        if math.isnan(value) or math.isinf(value):
-            return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
-        shown = repr(value)
-        return shown.replace("e", ".0e", 1) if "e" in shown and "." not in shown else shown
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(literal(entry) for entry in value) + "]"
-    if isinstance(value, dict):
-        return (
-            "{" + ", ".join(f"{key_text(str(name), format)}: {literal(entry)}" for name, entry in value.items()) + "}"
-        )
-    text = str(value)
+        text = plain_text(value)
+        return f'"{text}"' if "'" in text else f"'{text}'"
+    match value:
+        case list() | tuple():
+            return "[" + ", ".join(literal(entry, format) for entry in value) + "]"
+        case dict():
+            return "{" + ", ".join(assigned(str(name), inner, format) for name, inner in value.items()) + "}"
+        case None if format == "toml":
+            raise EditError("TOML has no way to write nothing")
+        case None | bool() | int():
+            return json.dumps(value)
+        case float():
+            return repr(value) if format == "toml" else _yaml_number(value)
+    if format == "toml":
+        # a JSON string is a TOML string, but for the one control character that JSON leaves as it is
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return _yaml_text(str(value), plain)
+
+
+def _yaml_number(value: float) -> str:
+    if not math.isfinite(value):
+        return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
+    shown = repr(value)
+    return shown.replace("e", ".0e", 1) if "e" in shown and "." not in shown else shown
+
+
+def _yaml_text(text: str, plain: bool) -> str:
     if plain and _reads_as_itself(text):
         return text
     if _UNPRINTABLE.search(text):
@@ -76,33 +89,8 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _toml(value: Any) -> str:
-    match value:
-        case None:
-            raise EditError("TOML has no way to write nothing")
-        case bool() | int():
-            return json.dumps(value)
-        case float():
-            return repr(value)
-        case list() | tuple():
-            return "[" + ", ".join(map(_toml, value)) + "]"
-        case dict():
-            return (
-                "{"
-                + ", ".join(f"{key_text(str(name), 'toml')} = {_toml(inner)}" for name, inner in value.items())
-                + "}"
-            )
-    # a JSON string is a TOML string, but for the one control character that JSON leaves as it is
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 def plain_text(value: Any) -> str:
     """A value as a variable holds it: text."""
     if isinstance(value, list | tuple | dict):
         raise EditError("a variable holds no list")
     return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
-
-
-def _shell(value: Any) -> str:
-    text = plain_text(value)
-    return f'"{text}"' if "'" in text else f"'{text}'"

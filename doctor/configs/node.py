@@ -41,6 +41,11 @@ class Node:
             yield from ((str(index), child) for index, child in enumerate(self.children))
 
 
+def escaped(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 def overwritten(last: Node | None) -> tuple[Node, ...]:
     """The nodes of a key that one more of the same name replaces."""
     return () if last is None else (*last.earlier, replace(last, earlier=()))

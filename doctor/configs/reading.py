@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ..model import Config, Problem, Run, Value, Where
 from ..model.record import dataclass, replace
-from .node import MOST_VALUES, TOO_MANY, Node
+from .node import MOST_VALUES, TOO_MANY, Node, escaped
 from .text import Expanded, Lines, decode, expand, format_of
 from .tree import parse
 
@@ -82,7 +82,7 @@ def values_of(root: Node, lines: Lines) -> dict[str, Value]:
         made[pointer] = (
             replace(_value(pointer, node, lines), earlier=earlier) if earlier else _value(pointer, node, lines)
         )
-        stack.extend(reversed([(f"{pointer}/{_escape(key)}", child) for key, child in node.items()]))
+        stack.extend(reversed([(f"{pointer}/{escaped(key)}", child) for key, child in node.items()]))
     del made[""]
     return made
 
@@ -99,7 +99,3 @@ def _too_many(root: Node) -> bool:
         stack.extend(child for _, child in stack.pop().items())
         seen += 1
     return seen > MOST_VALUES
-
-
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

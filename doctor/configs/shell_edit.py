@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import pairwise
 
-from ..model import ReplaceText, SetValue
+from ..model import SetValue
 from .command_line import Command, Shell, Word, commands, shell_of
+from .literals import EditError
 from .node import Unreadable
 
 _SCRIPT = re.compile(r"(?:^|[/\\.])(?:\w*train\w*\.py|(?:\w+_)?train(?:_network)?)$")
 _SAFE = re.compile(r"[\w./:=,+-]+")
 
 
-class ShellEditError(Exception):
-    """The edit cannot be made without changing something else; nothing was changed."""
-
-
-def edit_commands(path: str, text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
-    """The script with the edits made, each of them looked at again by reading the result. Raises ShellEditError."""
-    done = text
-    replacements = [edit for edit in edits if isinstance(edit, ReplaceText)]
-    for edit in sorted(replacements, key=lambda e: e.start, reverse=True):
-        if text[edit.start : edit.end] != edit.old:
-            raise ShellEditError(f"the text at {edit.start} is no longer {edit.old!r}")
-        done = done[: edit.start] + edit.new + done[edit.end :]
-    if len(_read(path, done)) != len(_read(path, text)):
-        raise ShellEditError("the script would hold other commands")
-    for setting in (edit for edit in edits if isinstance(edit, SetValue)):
-        done = _set(path, done, setting)
-    return done
+def same_commands(path: str, before: str, after: str) -> None:
+    """Raises EditError where a script holds more or fewer commands than it did."""
+    if len(_read(path, after)) != len(_read(path, before)):
+        raise EditError("the script would hold other commands")
 
 
 def _read(path: str, text: str) -> tuple[Command, ...]:
     try:
         return commands(path, text, {})
     except Unreadable as error:
-        raise ShellEditError(str(error)) from None
+        raise EditError(str(error)) from None
 
 
 def _training(path: str, text: str) -> Command:
     found = [c for c in _read(path, text) if any(_SCRIPT.search(word.text) for word in c.words)]
     if len(found) != 1:
-        raise ShellEditError(f"the script starts {len(found)} trainings")
+        raise EditError(f"the script starts {len(found)} trainings")
     return found[0]
 
 
-def _set(path: str, text: str, edit: SetValue) -> str:
+def set_option(path: str, text: str, edit: SetValue) -> str:
+    """The script with one option of its training command set. Raises EditError."""
     name = edit.pointer.removeprefix("/")
     value = edit.value
     if not re.fullmatch(r"[A-Za-z]\w*", name) or isinstance(value, list | dict) or value in (False, None):
-        raise ShellEditError(f"{edit.pointer} cannot be set on a command line")
+        raise EditError(f"{edit.pointer} cannot be set on a command line")
     before = _training(path, text)
     flag, shell = f"--{name}", shell_of(path, text)
     written = _quoted(str(value), shell)
@@ -65,7 +53,7 @@ def _set(path: str, text: str, edit: SetValue) -> str:
     else:
         word, start = _value(text, before.words, at, flag)
         if not word.plain:
-            raise ShellEditError(f"{flag} takes its value from a variable of the script")
+            raise EditError(f"{flag} takes its value from a variable of the script")
         done = text[:start] + written + text[word.end :]
     _verify(before, _training(path, done), flag, "" if value is True else str(value))
     return done
@@ -76,7 +64,7 @@ def _value(text: str, words: tuple[Word, ...], at: int, flag: str) -> tuple[Word
     if word.text != flag:
         return word, text.index("=", word.start) + 1
     if at + 1 == len(words) or words[at + 1].text.startswith("--"):
-        raise ShellEditError(f"{flag} has no value")
+        raise EditError(f"{flag} has no value")
     return words[at + 1], words[at + 1].start
 
 
@@ -104,4 +92,4 @@ def _verify(before: Command, after: Command, flag: str, value: str) -> None:
     texts = [word.text for word in after.words]
     now = f"{flag}={value}" in texts or any(pair == (flag, value) for pair in pairwise(texts))
     if rest(before) != rest(after) or not (now if value else flag in texts):
-        raise ShellEditError(f"setting {flag} would also change something else")
+        raise EditError(f"setting {flag} would also change something else")

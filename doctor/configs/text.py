@@ -69,7 +69,9 @@ def decode(path: str, data: bytes) -> Source:
                 'The file is saved as UTF-16 (Notepad\'s "Unicode"); the trainer reads UTF-8 only and would stop '
                 f"with: 'utf-8' codec can't decode byte 0x{data[0]:02x} in position 0: invalid start byte"
             )
-            return Source(path, text, encoding, _newline(text), True, Problem(message, Where(path, 1, 1), "encoding"))
+            return Source(
+                path, text, encoding, newline_of(text), True, Problem(message, Where(path, 1, 1), "encoding")
+            )
     text = data.decode("utf-8", "surrogateescape")
     marked = text.startswith("\ufeff")
     problem = None
@@ -88,11 +90,11 @@ def decode(path: str, data: bytes) -> Source:
             "the zero byte beside each letter."
         )
         text = data.decode(wide, "surrogateescape")
-        return Source(path, text, wide, _newline(text), False, Problem(message, Where(path, 1, 1), "encoding"))
+        return Source(path, text, wide, newline_of(text), False, Problem(message, Where(path, 1, 1), "encoding"))
     if "\0" in text:
         where = Lines(path, text).where(text.index("\0"))
         problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
-    return Source(path, text, "utf-8", _newline(text), marked, problem)
+    return Source(path, text, "utf-8", newline_of(text), marked, problem)
 
 
 def _unmarked(data: bytes) -> str:
@@ -104,7 +106,8 @@ def _unmarked(data: bytes) -> str:
     return ""
 
 
-def _newline(text: str) -> str:
+def newline_of(text: str) -> str:
+    """How the first line of a text ends, as a line feed where it has only one line."""
     found = _BREAK.search(text)
     return found.group() if found else "\n"
 

@@ -73,24 +73,26 @@ class _Places:
         root = table = _Table(0, 0, header=True)
         index = self.skip(_BLANK, 0)
         while index < len(text):
-            start = index
             if text[index] == "[":
-                several = text.startswith("[[", index)
+                start, several = index, text.startswith("[[", index)
                 path, index = self.path(index + 1 + several)
                 index += 1 + several
                 table = self.section(root, path, start, index, several)
             else:
-                path, index = self.path(index)
-                child, index = self.value(self.skip(_SPACE, index + 1), 0)
-                holder = table
-                for name, key in path[:-1]:
-                    holder = self.inner(holder, name, key)
-                    holder.end = child.end
-                name, key = path[-1]
-                holder.members[name] = replace(child, key=key)
-                table.end = child.end
+                index = table.end = self.assignment(table, index, 0)
             index = self.skip(_BLANK, index)
         return _valued(_nodes(root), value)
+
+    def assignment(self, table: _Table, index: int, depth: int) -> int:
+        """Put `a.b = value` into a table; gives where it ends."""
+        path, index = self.path(index)
+        child = self.value(self.skip(_SPACE, index + 1), depth)
+        for name, key in path[:-1]:
+            table = self.inner(table, name, key)
+            table.end = child.end
+        name, key = path[-1]
+        table.members[name] = replace(child, key=key)
+        return child.end
 
     def skip(self, pattern: re.Pattern[str], index: int) -> int:
         found = pattern.match(self.text, index)
@@ -133,43 +135,34 @@ class _Places:
         assert isinstance(found, _Table)
         return found
 
-    def value(self, index: int, depth: int) -> tuple[Node, int]:
+    def value(self, start: int, depth: int) -> Node:
         """A value without its meaning, which comes from the parser."""
         if depth > DEEPEST:
-            raise Unreadable(TOO_DEEP, index)
-        text, start = self.text, index
-        if text[index] == "[":
+            raise Unreadable(TOO_DEEP, start)
+        text, flow = self.text, depth > 0
+        index = self.skip(_BLANK, start + 1)
+        if text[start] == "[":
             entries: list[Node] = []
-            index = self.skip(_BLANK, index + 1)
             while text[index] != "]":
-                child, index = self.value(index, depth + 1)
-                entries.append(child)
-                index = self.skip(_BLANK, index)
-                index = self.skip(_BLANK, index + 1) if text[index] == "," else index
-            return Node(None, start, index + 1, None, children=entries, flow=depth > 0), index + 1
-        if text[index] == "{":
+                entries.append(self.value(index, depth + 1))
+                index = self.next_entry(entries[-1].end)
+            return Node(None, start, index + 1, None, children=entries, flow=flow)
+        if text[start] == "{":
             table = _Table(start, start)
-            index = self.skip(_BLANK, index + 1)
             while text[index] != "}":
-                path, index = self.path(index)
-                child, index = self.value(self.skip(_SPACE, index + 1), depth + 1)
-                holder = table
-                for name, key in path[:-1]:
-                    holder = self.inner(holder, name, key)
-                name, key = path[-1]
-                holder.members[name] = replace(child, key=key)
-                index = self.skip(_BLANK, index)
-                index = self.skip(_BLANK, index + 1) if text[index] == "," else index
-            table.end = index + 1
-            return replace(_nodes(table), block=False, flow=depth > 0), index + 1
-        found = _TEXT.match(text, index)
-        if found:
+                index = self.next_entry(self.assignment(table, index, depth + 1))
+            return replace(_nodes(table), end=index + 1, block=False, flow=flow)
+        if found := _TEXT.match(text, start):
             quote = found.group()[0]
             style = quote * 3 if found.group().startswith(quote * 3) else quote
-            return Node(None, start, found.end(), style, flow=depth > 0), found.end()
-        bare = _BARE.match(text, index)
-        end = index + len(bare.group().rstrip()) if bare else index
-        return Node(None, start, end, "", flow=depth > 0), end
+            return Node(None, start, found.end(), style, flow=flow)
+        bare = _BARE.match(text, start)
+        return Node(None, start, start + len(bare.group().rstrip() if bare else ""), "", flow=flow)
+
+    def next_entry(self, index: int) -> int:
+        """Where the next entry or the bracket that closes stands."""
+        index = self.skip(_BLANK, index)
+        return self.skip(_BLANK, index + 1) if self.text[index] == "," else index
 
 
 def _nodes(table: _Table) -> Node:

@@ -60,8 +60,8 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
 
         reasons = kohya.refusals(run, schema)
         made = run if reasons else kohya.as_trained(run, folders)
-        if not made.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.datasets):
-            reasons = [f"{run.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
+        if not made.recipe.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.recipe.datasets):
+            reasons = [f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
     else:
         from ..trainers.simpletuner import recipe as simpletuner
 

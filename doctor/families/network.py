@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import isqrt
 
 from ..model import Run
-from .loading import NEVER_OFFLOADED
+from . import family_of
 
 
 def lokr_factor(run: Run, name: str = "") -> int:
@@ -28,7 +28,7 @@ def _factors(run: Run) -> Mapping[str, int]:
 
 def lokr_rank(run: Run) -> int | None:
     """The rank of the larger factor of a LoKr, or None for full matrices, which is ai-toolkit's default."""
-    return None if run.setting("network/lokr_full_rank", True) else run.rank
+    return None if run.setting("network/lokr_full_rank", True) else run.recipe.network.rank
 
 
 def scale(run: Run) -> float:
@@ -53,14 +53,15 @@ def plus(run: Run) -> float:
 
 def described(run: Run) -> str:
     """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
-    if run.network_type != "lokr":
+    recipe = run.recipe
+    if recipe.network.type != "lokr":
         words = {
-            f"alpha {scale(run) * run.rank:g}": scale(run) != 1.0,
+            f"alpha {scale(run) * recipe.network.rank:g}": scale(run) != 1.0,
             f"LoRA+ {plus(run):g}": plus(run) != 1.0,
             f"without {left_out(run)}": bool(left_out(run)),
             "with the refiners": refiners(run),
         }
-        return ", ".join([str(run.rank), *(word for word, said in words.items() if said)])
+        return ", ".join([str(recipe.network.rank), *(word for word, said in words.items() if said)])
     rank = lokr_rank(run)
     factors = "".join(f", {part} of {factor}" for part, factor in _factors(run).items())
     without = f", without {left_out(run)}" if left_out(run) else ""
@@ -70,7 +71,7 @@ def described(run: Run) -> str:
 
 def offloaded_share(run: Run) -> float:
     """Which share of the blocks' frozen weights stays in host memory: ai-toolkit's layer_offloading."""
-    never = run.trainer == "ai-toolkit" and run.architecture in NEVER_OFFLOADED
+    never = run.trainer == "ai-toolkit" and not family_of(run.recipe.architecture).ai_toolkit.offloads
     if never or not run.setting("model/layer_offloading"):
         return 0.0
     share = run.setting("model/layer_offloading_transformer_percent", 1.0)
@@ -103,8 +104,8 @@ def trained_weights(run: Run, linears: Mapping[str, tuple[int, int]]) -> int:
     """How many numbers are trained on those of these Linears, name -> (inputs, outputs), that are not left out."""
     without = re.compile(left_out(run) or r"(?!)")
     covered = {name: sides for name, sides in linears.items() if not without.search(name)}
-    if run.network_type != "lokr":
-        return run.rank * sum(sum(sides) for sides in covered.values())
+    if run.recipe.network.type != "lokr":
+        return run.recipe.network.rank * sum(sum(sides) for sides in covered.values())
     shapes = (
         lokr_shapes(out, inputs, lokr_factor(run, name), lokr_rank(run)) for name, (inputs, out) in covered.items()
     )

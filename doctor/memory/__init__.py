@@ -45,7 +45,14 @@ def predict(
     reason = _not_covered(run)
     if reason:
         return Unknown(reason)
-    run = replace(run, batch_size=max(1, run.batch_size), rank=max(0, run.rank))
+    run = replace(
+        run,
+        recipe=replace(
+            run.recipe,
+            batch_size=max(1, run.recipe.batch_size),
+            network=replace(run.recipe.network, rank=max(0, run.recipe.network.rank)),
+        ),
+    )
     candidates, seen = taken(run, gpus, system.environment), visible(gpus, system.environment)
     if isinstance(candidates, Unknown):
         return candidates
@@ -106,11 +113,15 @@ def _elsewhere(
 
 
 def _not_covered(run: Run) -> str:
-    if run.kind != "lora" or run.network_type not in ("lora", "dora", "locon", "lokr"):
+    recipe = run.recipe
+    if run.kind != "lora" or recipe.network.type not in ("lora", "dora", "locon", "lokr"):
         return "memory is predicted for the training of a LoRA or LoKr only"
-    if run.dtype not in WIDTHS:
-        return f"dtype {run.dtype} has no known size"
-    for qtype in (run.quantization, None if run.trainer == OWN else run.text_encoder_quantization):
+    if recipe.precision.dtype not in WIDTHS:
+        return f"dtype {recipe.precision.dtype} has no known size"
+    for qtype in (
+        recipe.precision.quantization,
+        None if run.trainer == OWN else recipe.precision.text_encoder_quantization,
+    ):
         if qtype not in (None, "none") and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
     if run.trainer == OWN:  # these are not its settings
@@ -127,20 +138,21 @@ def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     Weights stored in another dtype are converted, merged ones rewritten, quantized ones built anew: all of them are
     then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
     """
+    recipe = run.recipe
     if run.trainer == OWN:
         return host_peak(run, sizes, card)
-    width = WIDTHS[run.dtype]
+    width = WIDTHS[recipe.precision.dtype]
     whole = width * (sizes.blocks + sizes.rest)
     waiting = int(offloaded_share(run) * blocks_of(sizes, run))
-    if run.adapter or sizes.stored != width:
+    if recipe.adapter or sizes.stored != width:
         return HOST_BASE + max(whole, waiting)
-    return HOST_BASE + (weights_of(sizes, run) if run.quantization else waiting)
+    return HOST_BASE + (weights_of(sizes, run) if recipe.precision.quantization else waiting)
 
 
 def _assumptions(
     sizes: Sizes, card: Gpu | None, is_one_of_several: bool, datasets: tuple[DatasetFolder, ...] | Unknown
 ) -> str:
-    parts = [f"captions of up to {sizes.kind.text} tokens"]
+    parts = [f"captions of up to {sizes.figures.text} tokens"]
     if card:
         parts.append("a CUDA context of 0.25 to 0.65 GiB")
     if card and is_one_of_several:

@@ -8,17 +8,17 @@ count as nothing, and so does everything that an earlier run has written already
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import sqrt
 
+from ..families import family_of
 from ..families.loading import OWN
 from ..families.network import lokr_rank, trained_weights
-from ..model import DatasetFolder, Hub, ModelFolder, Run, Unknown
-from ..model.buckets import Buckets, bucket_size
+from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
+from ..model.buckets import bucket_size, buckets_at
 from ..model.record import dataclass
 from .bytes import WIDTHS, state_bytes
 from .sizes import sizes_of
 
-BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8
+LATENT_CHANNELS, LATENT_SCALE = 16, 8
 TEMPLATE_TOKENS = 8  # what the chat template of Qwen3 puts around a caption
 
 
@@ -43,7 +43,8 @@ def needs(
     if not isinstance(hub, Unknown) and not hub.offline and run.trainer != OWN:
         yield from _downloads(hub)
     # of the others, the size or the place of the caches is not known
-    own = run.architecture in ("zimage", "z_image") and run.trainer == "ai-toolkit"
+    figures = family_of(run.recipe.architecture).memory
+    own = figures is not None and figures.caches and run.trainer == "ai-toolkit"
     if not isinstance(datasets, Unknown) and own:
         for folder in datasets:
             yield from _caches(run, folder, model)
@@ -63,20 +64,20 @@ def _downloads(hub: Hub) -> Iterator[Need]:
 
 def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> Iterator[Need]:
     """Latents per picture and size, text embeddings per caption. Caches that are there already are used again."""
-    dataset = next((d for d in run.datasets if d.key == folder.key), None)
+    recipe = run.recipe
+    dataset = next((d for d in recipe.datasets if d.key == folder.key), None)
     if dataset is None or ".safetensors" in folder.others:
         return
     key = f"{folder.key}/folder_path"
-    width = min(2, WIDTHS.get(run.dtype, 0))
+    width = min(2, WIDTHS.get(recipe.precision.dtype, 0))
     if dataset.cache_latents_to_disk:
         # a picture that is smaller than two resolutions is cached once
-        sizes = [{_cut(image.width, image.height, r) for r in dataset.resolutions} for image in folder.images]
-        pixels = sum(w * h for of_one in sizes for w, h in of_one) * 2 ** (dataset.flip_x + dataset.flip_y)
+        pixels = _pixels(run, dataset, folder)
         size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * width
         yield Need("the latents of the pictures", folder.path, size, key)
     encoder = model.components.get("text_encoder") if isinstance(model, ModelFolder) else None
     hidden = encoder.config.get("hidden_size") if encoder is not None and encoder.config is not None else None
-    if run.cache_text_embeddings and isinstance(hidden, int):
+    if recipe.cache_text_embeddings and isinstance(hidden, int):
         size = len(folder.images) * TEMPLATE_TOKENS * hidden * width
         yield Need("the text embeddings of the captions", folder.path, size, key)
 
@@ -85,47 +86,45 @@ def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iter
     """Those of zdoctor's runner, in 32 bits: one per picture, resolution and mirroring."""
     pixels = 0
     for folder in datasets:
-        dataset = next((d for d in run.datasets if d.key == folder.key), None)
+        dataset = next((d for d in run.recipe.datasets if d.key == folder.key), None)
         if dataset is not None:
-            own = run.setting(f"{dataset.key}/bucket_sizes")
-            how = None if own is None else Buckets(**own)
-            sizes = {
-                (i.path, _cut(i.width, i.height, r) if how is None else bucket_size(how, i.width, i.height))
-                for i in folder.images
-                for r in dataset.resolutions
-            }
-            turns = 2 ** (dataset.flip_x + dataset.flip_y)
-            pixels += turns * sum(width * height for _, (width, height) in sizes)
+            pixels += _pixels(run, dataset, folder)
     size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * 4
     yield Need("the latents of the pictures", output, size, "output_folder")
 
 
-def _cut(width: int, height: int, resolution: int) -> tuple[int, int]:
-    """The least a picture is shrunk and cut to: the trainer's bucket rounds one side up where that fits."""
-    scale = min(1.0, resolution / sqrt(width * height))
-    return int(width * scale) // BLOCK * BLOCK, int(height * scale) // BLOCK * BLOCK
+def _pixels(run: Run, dataset: Dataset, folder: DatasetFolder) -> int:
+    """Of every picture at its sizes, mirrored or not; the trainer may round one side up where that fits."""
+    hows = [buckets_at(run, dataset, resolution) for resolution in dataset.resolutions]
+    of_one = [{bucket_size(how, image.width, image.height) for how in hows} for image in folder.images]
+    turns: int = 2 ** (dataset.flip_x + dataset.flip_y)
+    return turns * sum(w * h for sizes in of_one for w, h in sizes)
 
 
 def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
+    recipe = run.recipe
     sizes = sizes_of(run, model)
     kinds = ("lora", "lokr") if run.trainer == OWN else ("lora",)
-    if isinstance(sizes, Unknown) or run.kind != "lora" or run.network_type not in kinds or run.narrowed:
+    if isinstance(sizes, Unknown) or run.kind != "lora" or recipe.network.type not in kinds or run.narrowed:
         return
     if run.trainer == "SimpleTuner":  # its checkpoints are folders, with more in them
         return
     parameters = max(0, trained_weights(run, sizes.linears))
-    during = max(0, run.steps - 1) // run.save_every if run.save_every > 0 else 0
-    kept = min(during, run.keep_saves) if run.keep_saves > 0 else during
-    width = WIDTHS.get(run.save_dtype, 0)
-    rank = lokr_rank(run) if run.network_type == "lokr" else run.rank
-    kind, of_rank = "LoKr" if run.network_type == "lokr" else "LoRA", "" if rank is None else f" of rank {rank}"
+    during = max(0, recipe.steps - 1) // recipe.checkpoints.every if recipe.checkpoints.every > 0 else 0
+    kept = min(during, recipe.checkpoints.keep) if recipe.checkpoints.keep > 0 else during
+    width = WIDTHS.get(recipe.checkpoints.dtype, 0)
+    rank = lokr_rank(run) if recipe.network.type == "lokr" else recipe.network.rank
+    kind, of_rank = (
+        "LoKr" if recipe.network.type == "lokr" else "LoRA",
+        "" if rank is None else f" of rank {rank}",
+    )
     what = f"{kept + 1} {kind} files{of_rank}" if kept else f"the {kind}{of_rank}"
     yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
-    moments = int(state_bytes(run.optimizer)) if run.optimizer.startswith("adam") else 0
+    moments = int(state_bytes(recipe.optimizer.name)) if recipe.optimizer.name.startswith("adam") else 0
     if run.trainer == OWN:  # with the weights in 32 bits; a new one is there as a whole before the old one goes
         what = "the old and the new state of the run" if during else "the state of the run"
-        size = (4 + 4 * run.use_ema + moments) * parameters
+        size = (4 + 4 * recipe.ema.use + moments) * parameters
         yield Need(what, output, 2 * size if during else size, "output_folder")
     elif moments:
         yield Need("the state of the optimizer", output, moments * parameters, "output_folder")

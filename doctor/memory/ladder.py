@@ -7,9 +7,10 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
-from ..families.loading import NEVER_OFFLOADED, OWN
+from ..families import family_of
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
 from ..model.record import replace
+from ..model.trainers import OWN
 from .peaks import highest_of, peak_of
 from .phases import on_mps
 from .sizes import Sizes
@@ -74,28 +75,50 @@ def _ladder(
 
 
 def _samples_of_ai_toolkit(run: Run) -> Iterator[Step]:
+    recipe = run.recipe
     size = (run.setting("sample/width", 512), run.setting("sample/height", 512))
     prompts = run.setting("sample/prompts", [])
     flagged = any("--" in str(prompt) for prompt in prompts) if isinstance(prompts, list) else True
-    painted = () if run.disable_sampling else run.samples
+    painted = () if recipe.validation.disabled else recipe.validation.prompts
     if painted and not flagged and all((sample.width, sample.height) == size for sample in painted):
         for limit in (768, 512):
             if (small := _shrunk(painted, limit)) != painted:
                 key = (("sample/width", small[0].width), ("sample/height", small[0].height))
                 written = {name: Value(value, run.where(name), 0, 0) for name, value in key}
-                yield key, "none", replace(run, samples=small, settings={**run.settings, **written})
+                yield (
+                    key,
+                    "none",
+                    replace(
+                        run,
+                        settings={**run.settings, **written},
+                        recipe=replace(recipe, validation=replace(recipe.validation, prompts=small)),
+                    ),
+                )
     if painted:
-        yield (("train/disable_sampling", True),), "none", replace(run, disable_sampling=True)
+        yield (
+            (("train/disable_sampling", True),),
+            "none",
+            replace(run, recipe=replace(recipe, validation=replace(recipe.validation, disabled=True))),
+        )
 
 
 def _samples_of_simpletuner(run: Run) -> Iterator[Step]:
-    painted = () if run.disable_sampling else run.samples
+    recipe = run.recipe
+    painted = () if recipe.validation.disabled else recipe.validation.prompts
     for limit in (768, 512):
         if (small := _shrunk(painted, limit)) != painted:
             sizes = dict.fromkeys(f"{sample.width}x{sample.height}" for sample in small)
-            yield (("validation_resolution", ",".join(sizes)),), "none", replace(run, samples=small)
+            yield (
+                (("validation_resolution", ",".join(sizes)),),
+                "none",
+                replace(run, recipe=replace(recipe, validation=replace(recipe.validation, prompts=small))),
+            )
     if painted:
-        yield (("validation_disable", True),), "none", replace(run, disable_sampling=True)
+        yield (
+            (("validation_disable", True),),
+            "none",
+            replace(run, recipe=replace(recipe, validation=replace(recipe.validation, disabled=True))),
+        )
 
 
 def _shrunk(samples: tuple[SamplePrompt, ...], limit: int) -> tuple[SamplePrompt, ...]:
@@ -114,15 +137,24 @@ def _side(length: int, sample: SamplePrompt, limit: int) -> int:
 
 def _again_and_smaller(run: Run) -> Iterator[Step]:
     """Blocks that are computed again, and batches taken one picture after the other."""
-    if not run.gradient_checkpointing:
-        yield ((run.keys["gradient_checkpointing"], True),), "equivalent", replace(run, gradient_checkpointing=True)
-    if run.batch_size > 1:
-        accumulate = run.batch_size * run.gradient_accumulation
+    recipe = run.recipe
+    if not recipe.offload.gradient_checkpointing:
+        yield (
+            ((run.keys["gradient_checkpointing"], True),),
+            "equivalent",
+            replace(run, recipe=replace(recipe, offload=replace(recipe.offload, gradient_checkpointing=True))),
+        )
+    if recipe.batch_size > 1:
+        accumulate = recipe.batch_size * recipe.gradient_accumulation
         key = (
             (run.keys.get("gradient_accumulation", "train/gradient_accumulation"), accumulate),
             (run.keys["batch_size"], 1),
         )
-        yield key, "equivalent", replace(run, batch_size=1, gradient_accumulation=accumulate)
+        yield (
+            key,
+            "equivalent",
+            replace(run, recipe=replace(recipe, batch_size=1, gradient_accumulation=accumulate)),
+        )
 
 
 def _of_simpletuner(run: Run, *, samples: bool) -> Iterator[Step]:
@@ -132,59 +164,73 @@ def _of_simpletuner(run: Run, *, samples: bool) -> Iterator[Step]:
 
 
 def _of_ai_toolkit(run: Run, *, samples: bool) -> Iterator[Step]:
+    recipe = run.recipe
     shuffled = any(
         run.setting(f"{dataset.key}/shuffle_tokens") is True or f"{dataset.key}/token_dropout_rate" in run.settings
-        for dataset in run.datasets
+        for dataset in recipe.datasets
     )
     if run.setting("model/low_vram") is not True:
         on = Value(True, run.where("model/low_vram"), 0, 0)
         key = (("model/low_vram", True),)
         yield key, "none", replace(run, settings={**run.settings, "model/low_vram": on})
-    if not run.cache_text_embeddings and not shuffled and run.setting("train/train_text_encoder") is not True:
+    if not recipe.cache_text_embeddings and not shuffled and run.setting("train/train_text_encoder") is not True:
         key = (("train/cache_text_embeddings", True),)
-        yield key, "equivalent", replace(run, cache_text_embeddings=True)
+        yield key, "equivalent", replace(run, recipe=replace(recipe, cache_text_embeddings=True))
     yield from _again_and_smaller(run)
     if samples:
         yield from _samples_of_ai_toolkit(run)
     kind = "qint8" if on_mps(run) else "qfloat8"  # MPS has no float8, which is ai-toolkit's default
     of_encoder = (("model/qtype_te", kind),) if on_mps(run) else ()
-    if run.quantization is None:
+    if recipe.precision.quantization is None:
         # ai-toolkit quantizes the text encoder along with the transformer unless quantize_te says otherwise
-        encoder = run.text_encoder_quantization if "model/quantize_te" in run.settings else kind
+        encoder = recipe.precision.text_encoder_quantization if "model/quantize_te" in run.settings else kind
         yield (
             (("model/quantize", True), ("model/qtype", kind), *of_encoder),
             "changes-result",
-            replace(run, quantization=kind, text_encoder_quantization=encoder),
+            replace(
+                run,
+                recipe=replace(
+                    recipe,
+                    precision=replace(recipe.precision, quantization=kind, text_encoder_quantization=encoder),
+                ),
+            ),
         )
-    if run.text_encoder_quantization is None:
+    if recipe.precision.text_encoder_quantization is None:
         key = (("model/quantize_te", True), *of_encoder)
-        yield key, "changes-result", replace(run, text_encoder_quantization=kind)
+        yield (
+            key,
+            "changes-result",
+            replace(
+                run,
+                recipe=replace(recipe, precision=replace(recipe.precision, text_encoder_quantization=kind)),
+            ),
+        )
     if _may_offload(run):
         away = Value(True, run.where("model/layer_offloading"), 0, 0)
         # ai-toolkit then takes float8 for qfloat8, which rounds in another way
         effect: TrainingEffect = (
-            "changes-result" if run.trainer != OWN and run.quantization == "qfloat8" else "equivalent"
+            "changes-result" if run.trainer != OWN and recipe.precision.quantization == "qfloat8" else "equivalent"
         )
         key = (("model/layer_offloading", True),)
         yield key, effect, replace(run, settings={**run.settings, "model/layer_offloading": away})
     for limit in (1024, 768, 512):
-        if not any(resolution > limit for dataset in run.datasets for resolution in dataset.resolutions):
+        if not any(resolution > limit for dataset in recipe.datasets for resolution in dataset.resolutions):
             continue
         lowered = tuple(
             replace(dataset, resolutions=tuple(dict.fromkeys(min(r, limit) for r in dataset.resolutions)))
-            for dataset in run.datasets
+            for dataset in recipe.datasets
         )
         settings = tuple(
             (f"{new.key}/resolution", list(new.resolutions))
-            for old, new in zip(run.datasets, lowered, strict=True)
+            for old, new in zip(recipe.datasets, lowered, strict=True)
             if old.resolutions != new.resolutions
         )
-        yield settings, "changes-result", replace(run, datasets=lowered)
+        yield settings, "changes-result", replace(run, recipe=replace(recipe, datasets=lowered))
 
 
 def _may_offload(run: Run) -> bool:
     """Whether blocks can wait in host memory and do not yet. It takes time in every step, but no picture less."""
-    loads = run.trainer == OWN or run.architecture not in NEVER_OFFLOADED
+    loads = run.trainer == OWN or family_of(run.recipe.architecture).ai_toolkit.offloads
     together = not any(run.setting(f"model/{name}") for name in ("layer_offloading", "compile", "block_compile"))
     every = run.setting("train/gradient_checkpointing_interval", 1) == 1
-    return loads and together and every and run.gradient_checkpointing
+    return loads and together and every and run.recipe.offload.gradient_checkpointing

@@ -23,7 +23,9 @@ def peak_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
 def highest_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
     """The high end of the estimate: context, allocator and LoRA copies at their worst."""
     # float32 where the processor has no bfloat16
-    is_wider = run.trainer == OWN and not card and not on_mps(run) and run.dtype in ("bf16", "bfloat16")
+    is_wider = (
+        run.trainer == OWN and not card and not on_mps(run) and run.recipe.precision.dtype in ("bf16", "bfloat16")
+    )
     phases = phases_without_bfloat16(run, sizes, datasets) if is_wider else phases_of(run, sizes, datasets, card)
     return _highest(run, sizes, datasets, card, phases)
 
@@ -40,7 +42,7 @@ def _highest(
     context = CONTEXT_RANGE if card else HOST_BASE // 2
     if run.trainer == OWN:  # its LoRA was part of the traces
         return int(1.03 * max(phase.total for phase in phases)) + context
-    copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.batch_size)
+    copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.recipe.batch_size)
     return max(
         int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
         + context

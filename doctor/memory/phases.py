@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod, sqrt
+from math import prod
 
-from ..families.loading import EDITING
+from ..families import family_of
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
-from ..model.buckets import Buckets, bucket_size
+from ..model.buckets import bucket_size, buckets_at
 from ..model.record import replace
 from .bytes import QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes
@@ -30,13 +30,14 @@ TEXT_ENCODER_WORK = 0.12 * GIB / 4.02e9
 
 
 def weights_of(sizes: Sizes, run: Run) -> int:
-    return blocks_of(sizes, run) + WIDTHS[run.dtype] * sizes.rest
+    return blocks_of(sizes, run) + WIDTHS[run.recipe.precision.dtype] * sizes.rest
 
 
 def blocks_of(sizes: Sizes, run: Run) -> int:
-    if run.quantization is None:
-        return WIDTHS[run.dtype] * sizes.blocks
-    return int(QUANTIZED[run.quantization.partition("|")[0]] * sizes.blocks + 2 * sizes.block_rows)
+    recipe = run.recipe
+    if recipe.precision.quantization is None:
+        return WIDTHS[recipe.precision.dtype] * sizes.blocks
+    return int(QUANTIZED[recipe.precision.quantization.partition("|")[0]] * sizes.blocks + 2 * sizes.block_rows)
 
 
 def on_card(sizes: Sizes, run: Run, weights: int) -> int:
@@ -46,13 +47,14 @@ def on_card(sizes: Sizes, run: Run, weights: int) -> int:
 
 
 def _text_encoder(sizes: Sizes, run: Run) -> int:
-    if run.text_encoder_quantization is None:
-        return WIDTHS[run.dtype] * sizes.text_encoder
-    return int(QUANTIZED[run.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
+    recipe = run.recipe
+    if recipe.precision.text_encoder_quantization is None:
+        return WIDTHS[recipe.precision.dtype] * sizes.text_encoder
+    return int(QUANTIZED[recipe.precision.text_encoder_quantization.partition("|")[0]] * sizes.text_encoder * 1.03)
 
 
 def tokens_of(sizes: Sizes, width: int, height: int) -> int:
-    return _up(max(1, width // 16) * max(1, height // 16), sizes.kind.padding)
+    return _up(max(1, width // 16) * max(1, height // 16), sizes.figures.padding)
 
 
 def _up(tokens: int, padding: int) -> int:
@@ -62,8 +64,10 @@ def _up(tokens: int, padding: int) -> int:
 def sequence_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
     """(image, text) tokens of the largest sample; a control image has as many as its picture."""
     image = max(tokens_of(sizes, *picture) for picture in buckets(run, datasets))
-    edits = run.architecture in EDITING and any(dataset.control_folders for dataset in run.datasets)
-    return image * (2 if edits else 1), _up(sizes.kind.text, sizes.kind.padding)
+    edits = family_of(run.recipe.architecture).edits and any(
+        dataset.control_folders for dataset in run.recipe.datasets
+    )
+    return image * (2 if edits else 1), _up(sizes.figures.text, sizes.figures.padding)
 
 
 def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
@@ -73,25 +77,14 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
     """
     found: list[tuple[int, int]] = []
     read = {folder.key: folder for folder in datasets}
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         folder = read.get(dataset.key)
         read_whole = folder.images if folder and not folder.more else ()
         pictures = [(image.width, image.height) for image in read_whole if dataset.takes(image.width, image.height)]
-        if (sizes := run.setting(f"{dataset.key}/bucket_sizes")) is not None:
-            how = Buckets(**sizes)
-            of_pictures = [bucket_size(how, *size) for size in pictures]
-            found.append(max(of_pictures, key=prod, default=(how.width, how.height)))
-            continue
-        for resolution in dataset.resolutions or (512,):
-            square = run.setting(f"{dataset.key}/square_crop") is True  # enlarges what is smaller
-            shrunk = [] if square else [_shrink(width, height, resolution) for width, height in pictures]
-            found.append(max(shrunk, key=prod, default=(resolution, resolution)))
+        for how in (buckets_at(run, dataset, resolution) for resolution in dataset.resolutions or (512,)):
+            sizes = [bucket_size(how, *size) for size in pictures]
+            found.append(max(sizes, key=prod, default=(how.width, how.height)))
     return found or [(512, 512)]
-
-
-def _shrink(width: int, height: int, resolution: int) -> tuple[int, int]:
-    scale = min(1.0, sqrt(resolution * resolution / (width * height)))
-    return max(16, int(width * scale) // 16 * 16), max(16, int(height * scale) // 16 * 16)
 
 
 def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool = False) -> int:
@@ -99,20 +92,21 @@ def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool 
 
     `half`: as zdoctor's runner computes in float16.
     """
-    wide = 1.0 if WIDTHS[run.dtype] <= 2 else 1.6
-    of_block, moment = sizes.kind.kept * wide, sizes.kind.moment * wide
+    recipe = run.recipe
+    wide = 1.0 if WIDTHS[recipe.precision.dtype] <= 2 else 1.6
+    of_block, moment = sizes.figures.kept * wide, sizes.figures.moment * wide
     if half:
-        of_block, moment = sizes.kind.half_kept, sizes.kind.half_moment
+        of_block, moment = sizes.figures.half_kept, sizes.figures.half_moment
     together = image + text
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
-    if run.gradient_checkpointing:
-        kept = (4 if half else max(2, WIDTHS[run.dtype])) * through + together * (of_block + moment)
+    if recipe.offload.gradient_checkpointing:
+        kept = (4 if half else max(2, WIDTHS[recipe.precision.dtype])) * through + together * (of_block + moment)
         interval = run.setting("train/gradient_checkpointing_interval")
         interval = interval if type(interval) is int else 1
         kept += of_block * together * (sizes.layers - -(-sizes.layers // max(1, interval)))
     else:
         kept = of_block * through
-    return int(run.batch_size * sizes.width * kept)
+    return int(recipe.batch_size * sizes.width * kept)
 
 
 def on_mps(run: Run) -> bool:
@@ -122,26 +116,27 @@ def on_mps(run: Run) -> bool:
 def scores_of(run: Run, sizes: Sizes, tokens: int, card: Gpu | None) -> int:
     """Attention scores in full: neither MPS nor, for bf16, cards before Ampere have a fused kernel to train with."""
     old = card is not None and card.capability is not None and card.capability < (8, 0)
-    if not (old and run.dtype in ("bf16", "bfloat16")) and (card or not on_mps(run)):
+    if not (old and run.recipe.precision.dtype in ("bf16", "bfloat16")) and (card or not on_mps(run)):
         return 0
-    return sizes.heads * tokens * tokens * 4 * run.batch_size
+    return sizes.heads * tokens * tokens * 4 * run.recipe.batch_size
 
 
 def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
-    width = WIDTHS[run.dtype]
+    recipe = run.recipe
+    width = WIDTHS[recipe.precision.dtype]
     base = {"CUDA context (assumed)": CONTEXT} if card else {"Python and its libraries": HOST_BASE}
     transformer = on_card(sizes, run, weights_of(sizes, run)) if card else weights_of(sizes, run)
     encoder = _text_encoder(sizes, run)
     vae = width * sizes.vae
     trained = trained_weights(run, sizes.linears)
     lora = {
-        "LoRA weights": 4 * trained * (2 if run.use_ema else 1),
-        "optimizer": int(state_bytes(run.optimizer) * trained),
+        "LoRA weights": 4 * trained * (2 if recipe.ema.use else 1),
+        "optimizer": int(state_bytes(recipe.optimizer.name) * trained),
     }
-    adapter = {"adapter kept for sampling": 2 * run.rank * sizes.lora_sides} if run.adapter else {}
-    text_gone = run.cache_text_embeddings or run.setting("train/unload_text_encoder") is True
+    adapter = {"adapter kept for sampling": 2 * recipe.network.rank * sizes.lora_sides} if recipe.adapter else {}
+    text_gone = recipe.cache_text_embeddings or run.setting("train/unload_text_encoder") is True
     resident_text = {} if text_gone else {"text encoder": encoder}
-    cached = bool(run.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in run.datasets)
+    cached = bool(recipe.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in recipe.datasets)
     resident_vae = {} if cached else {"VAE": vae}
     pictures = buckets(run, datasets)
     pixels = max(prod(picture) for picture in pictures)
@@ -151,16 +146,16 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     whole = width * sizes.text_encoder
     alone = run.trainer == "SimpleTuner"  # it encodes everything before it loads the transformer
     beside = {} if card or alone else {"transformer": transformer}
-    crowded = sizes.kind.beside and run.trainer == "ai-toolkit"
+    crowded = sizes.figures.beside and run.trainer == "ai-toolkit"
     crowd = {"transformer": transformer} if crowded else beside
-    if card and crowded and run.quantization and run.setting("model/low_vram") is not True:
+    if card and crowded and recipe.precision.quantization and run.setting("model/low_vram") is not True:
         unquantized = width * (sizes.blocks + sizes.rest)
         yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized})
     yield Phase("loading the text encoder", {**base, **crowd, "text encoder before quantizing": whole})
     if card and not alone and run.setting("model/low_vram") is not True:
         together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
         yield Phase("loading the models side by side", {**base, **together})
-    if run.cache_text_embeddings:
+    if recipe.cache_text_embeddings:
         work = {"text encoder": encoder, "encoding": int(TEXT_ENCODER_WORK * sizes.text_encoder)}
         yield Phase("caching the text embeddings", {**base, **beside, **work})
     encode = int(VAE_ENCODE * pixels * vae_scale)
@@ -168,19 +163,19 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
         yield Phase("caching the latents", {**base, **beside, "VAE": vae, "encoding": encode})
     else:
         held = {"transformer": transformer, **lora, **resident_text, "VAE": vae}
-        yield Phase("encoding a batch", {**base, **held, "encoding": encode * run.batch_size})
+        yield Phase("encoding a batch", {**base, **held, "encoding": encode * recipe.batch_size})
     step = {"transformer": transformer, **lora, "gradients": 4 * trained, **resident_text, **resident_vae}
     step["activations"] = activations_of(run, sizes, image, text)
     scores = scores_of(run, sizes, image + text, card)
     if scores:
         step["attention scores"] = scores
     yield Phase("training step", {**base, **step})
-    if run.samples and not run.disable_sampling:
-        wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
+    if recipe.validation.prompts and not recipe.validation.disabled:
+        wide, high = max(((max(16, s.width), max(16, s.height)) for s in recipe.validation.prompts), key=prod)
         area = wide * high
         tokens = tokens_of(sizes, wide, high) + text
-        drawing = int(2 * sizes.kind.moment * width / 2 * sizes.width * tokens) + scores_of(
-            replace(run, batch_size=1), sizes, tokens, card
+        drawing = int(2 * sizes.figures.moment * width / 2 * sizes.width * tokens) + scores_of(
+            replace(run, recipe=replace(recipe, batch_size=1)), sizes, tokens, card
         )
         decode = int(VAE_DECODE * area * vae_scale)
         held = {"transformer": transformer, **lora, **adapter, **resident_text, "VAE": vae}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from ..families import family_of
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.record import replace
@@ -45,6 +46,7 @@ _BYTES = {
 
 def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
     """The phases in their order; those of the encoders that the card may have no room for are left out."""
+    recipe = run.recipe
     base = _base(card)
     width = width_of(run, card)
     weights = runner_weights(run, sizes, card)
@@ -52,24 +54,24 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     trained = trained_weights(run, sizes.linears)
     held = {
         "transformer": transformer,
-        "LoRA weights": 4 * trained * (2 if run.use_ema else 1),
-        "optimizer": int(state_bytes(run.optimizer) * trained),
+        "LoRA weights": 4 * trained * (2 if recipe.ema.use else 1),
+        "optimizer": int(state_bytes(recipe.optimizer.name) * trained),
     }
-    paints = bool(run.samples) and not run.disable_sampling
-    if run.adapter and paints:
-        held["adapter kept for previews"] = width * run.rank * sizes.lora_sides
+    paints = bool(recipe.validation.prompts) and not recipe.validation.disabled
+    if recipe.adapter and paints:
+        held["adapter kept for previews"] = width * recipe.network.rank * sizes.lora_sides
     vae = {"VAE": 4 * sizes.vae}
     vae_scale = sizes.vae_width / 128
     pixels = max(prod(picture) for picture in buckets(run, datasets))
     image, text = sequence_of(run, sizes, datasets)
 
     encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
-    adapter = {"adapter": _adapter(run, sizes)} if run.adapter and not card else {}
+    adapter = {"adapter": _adapter(run, sizes)} if recipe.adapter and not card else {}
     pictures = Phase("encoding the pictures", {**base, **adapter, **vae, "encoding": encode})
     yield from (phase for phase in (_captions(run, sizes, card), pictures) if _fits(phase, card))
     arriving = min(_largest(sizes), PIECE) * 4 * COPIES if card else _largest(sizes) * sizes.stored
     loaded = transformer if not offloaded_share(run) else 0
-    mapped = weights if not card and not on_mps(run) and _kind(run.quantization) else 0
+    mapped = weights if not card and not on_mps(run) and _kind(recipe.precision.quantization) else 0
     yield Phase(
         "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}, mapped
     )
@@ -82,13 +84,14 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     yield Phase("training step", {**base, **step}, mapped)
     if not paints:
         return
-    wide, high = max(((max(16, s.width), max(16, s.height)) for s in run.samples), key=prod)
-    # Flux takes the guidance itself; of Z-Image two pictures are drawn
-    guided = 2 if run.architecture == "zimage" and any(s.guidance > 1 for s in run.samples) else 1
+    wide, high = max(((max(16, s.width), max(16, s.height)) for s in recipe.validation.prompts), key=prod)
+    # what takes no guidance itself draws two pictures
+    twice = not family_of(recipe.architecture).guided and any(s.guidance > 1 for s in recipe.validation.prompts)
+    guided = 2 if twice else 1
     tokens = guided * (tokens_of(sizes, wide, high) + text)
-    drawing = int(sizes.kind.moment * width * sizes.width * tokens)
+    drawing = int(sizes.figures.moment * width * sizes.width * tokens)
     if on_mps(run) and not card:
-        drawing += scores_of(replace(run, batch_size=guided), sizes, tokens // guided, card)
+        drawing += scores_of(replace(run, recipe=replace(recipe, batch_size=guided)), sizes, tokens // guided, card)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)
     strips = DECODE_STRIPS if card or wide * high > LARGE else DECODE
     painted = {"decoding": int(strips * vae_scale * wide * high)}
@@ -99,8 +102,16 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
 
 def phases_without_bfloat16(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> Iterator[Phase]:
     """The same of a bfloat16 run on a processor that lacks it: float32, and a text encoder kept in 16 bits."""
-    whole = _captions(replace(run, dtype="fp16"), sizes, None)
-    for phase in phases_of_runner(replace(run, dtype="fp32"), sizes, datasets, None):
+    recipe = run.recipe
+    whole = _captions(
+        replace(run, recipe=replace(recipe, precision=replace(recipe.precision, dtype="fp16"))), sizes, None
+    )
+    for phase in phases_of_runner(
+        replace(run, recipe=replace(recipe, precision=replace(recipe.precision, dtype="fp32"))),
+        sizes,
+        datasets,
+        None,
+    ):
         yield whole if phase.name == whole.name else phase
 
 
@@ -108,7 +119,12 @@ def _keeps_matrices(run: Run) -> bool:
     """Whether the Linears of a block keep what they multiplied by for its backward (transformer_blocks.py)."""
     compiled = any(run.setting(f"model/{name}") for name in ("compile", "block_compile"))
     every = run.setting("train/gradient_checkpointing_interval", 1) == 1
-    return run.gradient_checkpointing and every and not compiled and run.dtype not in _HALF
+    return (
+        run.recipe.offload.gradient_checkpointing
+        and every
+        and not compiled
+        and run.recipe.precision.dtype not in _HALF
+    )
 
 
 def runner_weights(run: Run, sizes: Sizes, card: Gpu | None) -> int:
@@ -117,7 +133,7 @@ def runner_weights(run: Run, sizes: Sizes, card: Gpu | None) -> int:
 
 
 def runner_blocks(run: Run, sizes: Sizes, card: Gpu | None) -> int:
-    kind = _kind(run.quantization)
+    kind = _kind(run.recipe.precision.quantization)
     if kind is not None:
         return int(_BYTES[kind] * sizes.blocks) + 4 * sizes.block_rows * (kind not in _FOUR_BITS)
     if is_half(run, card):  # float16, with a float32 scale a row
@@ -127,17 +143,17 @@ def runner_blocks(run: Run, sizes: Sizes, card: Gpu | None) -> int:
 
 def width_of(run: Run, card: Gpu | None) -> int:
     """Bytes of a number outside the quantized weights."""
-    return 4 if is_half(run, card) else WIDTHS[run.dtype]
+    return 4 if is_half(run, card) else WIDTHS[run.recipe.precision.dtype]
 
 
 def is_half(run: Run, card: Gpu | None) -> bool:
     """Whether the Linears multiply in float16 and the rest is float32 (doctor/train/runtime/precision.py)."""
     old = card is not None and card.capability is not None and card.capability < (8, 0)
-    return run.dtype in _HALF or (run.dtype in _BRAIN and old)
+    return run.recipe.precision.dtype in _HALF or (run.recipe.precision.dtype in _BRAIN and old)
 
 
 def text_encoder(run: Run, sizes: Sizes, card: Gpu | None) -> int:
-    width, kind = width_of(run, card), _kind(run.text_encoder_quantization)
+    width, kind = width_of(run, card), _kind(run.recipe.precision.text_encoder_quantization)
     if not _is_streamed(run, card):
         return width * sizes.text_encoder
     linears = (2 if kind is None else _BYTES[kind]) * 1.002 * sizes.text_linears
@@ -146,7 +162,7 @@ def text_encoder(run: Run, sizes: Sizes, card: Gpu | None) -> int:
 
 def _is_streamed(run: Run, card: Gpu | None) -> bool:
     """Whether the Linears of the text encoder are quantized, or float16, as they arrive."""
-    return _kind(run.text_encoder_quantization) is not None or is_half(run, card)
+    return _kind(run.recipe.precision.text_encoder_quantization) is not None or is_half(run, card)
 
 
 def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
@@ -165,7 +181,7 @@ def host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
 
 def _adapter(run: Run, sizes: Sizes) -> int:
     """Bytes of a training adapter of the LoRA's rank, in host memory until it is merged."""
-    return 4 * run.rank * sizes.lora_sides if run.adapter else 0
+    return 4 * run.recipe.network.rank * sizes.lora_sides if run.recipe.adapter else 0
 
 
 def _base(card: Gpu | None) -> dict[str, int]:
@@ -175,7 +191,7 @@ def _base(card: Gpu | None) -> dict[str, int]:
 def _captions(run: Run, sizes: Sizes, card: Gpu | None) -> Phase:
     work = int(TEXT_ENCODER_WORK * width_of(run, card) / 2 * sizes.text_encoder)
     items = {"text encoder": text_encoder(run, sizes, card), "encoding": work}
-    if run.adapter and not card:
+    if run.recipe.adapter and not card:
         items["adapter"] = _adapter(run, sizes)
     is_mapped = (
         not card and not on_mps(run) and not _is_streamed(run, card) and sizes.text_stored == width_of(run, card)

@@ -24,7 +24,8 @@ from .plans import (
     TrainingEffect,
     WriteText,
 )
-from .run import Config, Dataset, Problem, Run, SamplePrompt, Value, Where
+from .recipe import Dataset, SamplePrompt
+from .run import Config, Problem, Run, Value, Where
 from .schema import Key, Schema
 from .script import Script
 from .storage import Place, Room, Speed, Storage

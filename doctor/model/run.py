@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from .recipe import Recipe
 from .record import dataclass, field
 
 Settings = Mapping[str, "Value"]
@@ -77,72 +78,6 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0".
-
-    `captions` says whether a picture is described by the file beside it, by its own name, or by `default_caption`.
-    `suffixes` are those of its pictures, `recursive` says whether these may lie in folders inside, `first_line`
-    whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken.
-    Pictures with a side below `least_side` or fewer pixels than `least_area` are left out.
-    """
-
-    key: str
-    folder: str | None
-    caption_extension: str
-    resolutions: tuple[int, ...]
-    default_caption: str = ""
-    caption_dropout: float = 0.0
-    repeats: int = 1
-    cache_latents_to_disk: bool = False
-    cache_latents: bool = False
-    flip_x: bool = False
-    flip_y: bool = False
-    controls: tuple[str, ...] = ()
-    control_folders: tuple[str, ...] = ()
-    is_regularisation: bool = False
-    captions: Literal["files", "names", "default"] = "files"
-    suffixes: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".webp")
-    recursive: bool = True
-    first_line: bool = False
-    captionless: bool = True
-    least_side: float = 0.0
-    least_area: float = 0.0
-
-    def takes(self, width: int, height: int) -> bool:
-        """Whether a picture of this size in pixels is large enough."""
-        return min(width, height) >= self.least_side and width * height >= self.least_area
-
-
-@dataclass(frozen=True)
-class SamplePrompt:
-    prompt: str
-    width: int
-    height: int
-    seed: int
-    steps: int
-    guidance: float
-    negative: str = ""
-    control: str | None = None
-
-
-@dataclass(frozen=True)
-class PartFile:
-    """One part of a model in a file of its own: the option that names the file, its class, and the config that a
-    trainer has for it in its source.
-
-    `when` is the option without which the training itself does not need it, "" for a part that is always opened;
-    `loose` says that a folder or a hub id will do as well.
-    """
-
-    name: str
-    option: str
-    class_name: str
-    config: Mapping[str, Any]
-    when: str = ""
-    loose: bool = False
-
-
-@dataclass(frozen=True)
 class Run:
     """One training run in words that every trainer shares; what was not written holds the trainer's own default.
 
@@ -161,48 +96,10 @@ class Run:
     kind: Literal["lora", "finetune", "other"]
     process_type: str
     name: str
-    architecture: str | None
-    variant: str | None = None
+    recipe: Recipe = Recipe()
     device: str = "cuda"
-    base_model: str | None = None
-    extras_model: str | None = None
-    adapter: str | None = None
     output_folder: str | None = None
-    datasets: tuple[Dataset, ...] = ()
-    trigger_word: str | None = None
-    dtype: str = "fp32"
-    quantization: str | None = None
-    text_encoder_quantization: str | None = None
-    rank: int = 4
-    alpha: float = 4.0
-    network_type: str = "lora"
-    steps: int = 1000
-    batch_size: int = 1
-    gradient_accumulation: int = 1
-    gradient_checkpointing: bool = True
-    max_grad_norm: float = 1.0
-    learning_rate: float = 1e-6
-    optimizer: str = "adamw"
-    optimizer_settings: Mapping[str, Any] = field(default_factory=dict)
-    scheduler: str = "constant"
-    scheduler_settings: Mapping[str, Any] = field(default_factory=dict)
-    noise_scheduler: str = "ddpm"
-    timestep_type: str = "sigmoid"
-    content_or_style: str = "balanced"
-    loss_type: str = "mse"
-    use_ema: bool = False
-    ema_decay: float = 0.999
-    cache_text_embeddings: bool = False
-    seed: int | None = None
-    save_every: int = 1000
-    save_dtype: str = "float16"
-    keep_saves: int = 5
-    disable_sampling: bool = False
-    skip_first_sample: bool = False
-    sample_every: int = 100
-    samples: tuple[SamplePrompt, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    parts: tuple[PartFile, ...] = ()
     settings: Settings = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     homes: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -30,7 +30,7 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
     """
     found: list[DatasetFolder] = []
     paths = Paths(world.system)
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         if not dataset.folder or "\0" in dataset.folder:
             continue
         root = paths.absolute(dataset.folder)

@@ -11,11 +11,12 @@ CHILDREN = 2000
 
 def probe_files(world: World, run: Run) -> Files:
     """An Entry for every path-like setting, by its text in the config."""
+    recipe = run.recipe
     paths = Paths(world.system)
-    written = [run.base_model, run.extras_model, run.adapter, run.output_folder]
-    written += [dataset.folder for dataset in run.datasets]
-    written += [folder for dataset in run.datasets for folder in dataset.control_folders]
-    written += [sample.control for sample in run.samples]
+    written = [recipe.base_model, recipe.extras_model, recipe.adapter, run.output_folder]
+    written += [dataset.folder for dataset in recipe.datasets]
+    written += [folder for dataset in recipe.datasets for folder in dataset.control_folders]
+    written += [sample.control for sample in recipe.validation.prompts]
     written += [
         value.value
         for key, value in run.settings.items()

@@ -67,11 +67,12 @@ def _identity(world: World, path: str) -> Mapping[str, str]:
 
 def _ours(run: Run, theirs: Mapping[str, str]) -> Mapping[str, str]:
     """The same of this run. Two adapters are told apart by their contents only, which are not read here."""
+    recipe = run.recipe
     ours = {"rank": described(run)}
-    if run.quantization in KINDS:
-        ours["quantization"] = KINDS[run.quantization]
-    if not run.adapter:
+    if recipe.precision.quantization in KINDS:
+        ours["quantization"] = KINDS[recipe.precision.quantization]
+    if not recipe.adapter:
         ours["adapter"] = "none"
     elif theirs.get("adapter") == "none":
-        ours["adapter"] = run.adapter
+        ours["adapter"] = recipe.adapter
     return ours

@@ -24,7 +24,7 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
     if run.output_folder:
         add("the run folder", paths.absolute(run.output_folder), "output_folder", "at its start")
     # SimpleTuner has folders of its own for its caches, zdoctor's runner one in the run folder
-    for dataset in () if run.trainer in ("SimpleTuner", OWN) else run.datasets:
+    for dataset in () if run.trainer in ("SimpleTuner", OWN) else run.recipe.datasets:
         entry = files.at(dataset.folder)
         if entry is None or entry.kind not in ("folder", "file"):
             continue
@@ -37,7 +37,7 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
                 add("the text embeddings (.npz)", folder, key, "when it caches text embeddings")
             continue
         add(SIZES, folder, key, "when it reads the dataset")
-        if run.cache_text_embeddings:
+        if run.recipe.cache_text_embeddings:
             add("_t_e_cache", folder, key, "when it caches text embeddings")
         if dataset.cache_latents_to_disk:
             add("_latent_cache", folder, key, "when it caches latents")

@@ -62,7 +62,7 @@ def open_base(job: Job) -> Base:
     texts = family_of(model).TEXT_PARTS
     parts = {name: job.parts.get(name) or component(name, job.model, job.extras) for name in ("vae", *texts)}
     check_parts(parts, texts)
-    kind: Any = KINDS[job.run.quantization]
+    kind: Any = KINDS[job.run.recipe.precision.quantization]
     return Base(model, config, weights, parts, adapter, kind)
 
 

@@ -41,15 +41,16 @@ def place_of(job: Job) -> Place:
 
     Of a card that is there and cannot be used it raises what PyTorch says, RuntimeError.
     """
+    recipe = job.run.recipe
     note, sharded = job.progress.note, job.ranks.sharded
     device = _device(job)
-    quantizations = (job.run.quantization, job.run.text_encoder_quantization)
+    quantizations = (recipe.precision.quantization, recipe.precision.text_encoder_quantization)
     if device.type == "mps" and "float8" in (KINDS.get(name) for name in quantizations):
         raise TrainError(
             "PyTorch keeps no float8 weights on MPS. Write qtype: int8 (and qtype_te: int8), which is as large and "
             "more exact."
         )
-    arithmetic = numerics(job.run.dtype, device)
+    arithmetic = numerics(recipe.precision.dtype, device)
     if arithmetic.note:
         note(arithmetic.note)
     compiled = wants_compile(job.run)

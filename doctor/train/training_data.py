@@ -82,7 +82,7 @@ def encode_examples(job: Job, place: Place, base: Base, examples: Examples) -> E
     Raises TrainError.
     """
     cache, run, progress = Cache(job.output / CACHE), job.run, job.progress
-    kind: Any = KINDS.get(run.text_encoder_quantization, "none")
+    kind: Any = KINDS.get(run.recipe.precision.text_encoder_quantization, "none")
     latents = Latents(cache, base.parts["vae"], middle=bool(run.setting("train/latent_middle")))
     masked = bool(job.run.setting("train/masked_prompts"))
     texts = Texts(cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process, masked=masked)

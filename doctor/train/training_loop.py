@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 
+from ..families import family_of as record_of
 from ..model.run import Run
 from .dataset.training_items import Item
 from .distributed.ranks import Lost
@@ -82,10 +83,10 @@ class Steps:
         run, trainer, stop = self.run, self.trainer, self.stop
         self.folder.keep_peak("loading", peak_memory(trainer.device))
         count_anew(trainer.device)
-        self.progress.phase(f"Training {run.steps} steps")
+        self.progress.phase(f"Training {run.recipe.steps} steps")
         if trainer.step == 0:
             self._evaluate()
-            if not run.skip_first_sample:
+            if not run.recipe.validation.skip_first:
                 painted(trainer, self.preview, stop)
         elif due(run, trainer.step)[1] and not trainer.ranks.sharded and self.preview.lacks():
             painted(trainer, self.preview, stop)  # the run was stopped before that
@@ -98,16 +99,16 @@ class Steps:
                 else "The limit of --max-minutes was over before a step of this start began; give it more minutes."
             )
         self._save(saved(run, self.output, trainer.step))
-        if trainer.step >= run.steps:
+        if trainer.step >= run.recipe.steps:
             self._tell("Finished")  # the next start trains nothing, and would not write it
             painted(trainer, self.preview, stop)
-        self._tell("Finished" if trainer.step >= run.steps else "Stopped")
+        self._tell("Finished" if trainer.step >= run.recipe.steps else "Stopped")
         return "interrupted" if self.halted or stop.is_set() else "finished"
 
     def _train(self) -> None:
         run, trainer, stop = self.run, self.trainer, self.stop
         rate = 0.0
-        while trainer.step < run.steps:
+        while trainer.step < run.recipe.steps:
             self.halted = trainer.ranks.any(stop.is_set())
             if self.halted:
                 return
@@ -115,10 +116,10 @@ class Steps:
             loss = trainer.advance()
             took = time.monotonic() - begin
             stop.step = max(stop.step, took)
-            if stop.until is not None and stop.save == 0.0 and trainer.step < run.steps:
+            if stop.until is not None and stop.save == 0.0 and trainer.step < run.recipe.steps:
                 self._time_a_save()
             rate = 1.0 / took if rate == 0.0 else 1.0 / (0.8 / rate + 0.2 * took)
-            self.progress.step(trainer.step, run.steps, loss, rate)
+            self.progress.step(trainer.step, run.recipe.steps, loss, rate)
             self.journal.step(trainer.step, loss, trainer.rate, took)
             self.trackers.log(trainer.step, {"loss": loss, "lr": trainer.rate})
             saves, samples, evaluates = due(run, trainer.step)
@@ -126,7 +127,7 @@ class Steps:
                 self._evaluate()
             if saves:
                 self._save(step_file(self.output, run.name, trainer.step))
-                prune(self.output, run.name, run.keep_saves)
+                prune(self.output, run.name, run.recipe.checkpoints.keep)
                 self._tell("Saved")
             if samples:
                 painted(trainer, self.preview, stop)
@@ -157,7 +158,7 @@ class Steps:
 
     def _tell(self, status: str) -> None:
         trainer = self.trainer
-        status = f"{status} at step {trainer.step} of {self.run.steps}"
+        status = f"{status} at step {trainer.step} of {self.run.recipe.steps}"
         self.folder.keep_peak("training", peak_memory(trainer.device))
         self.folder.write(status, trainer.losses, self.journal.evaluations)
 
@@ -179,10 +180,12 @@ class Steps:
 
 def due(run: Run, step: int) -> tuple[bool, bool, bool]:
     """Whether a checkpoint, samples, and an evaluation come after `step` and before the next one."""
-    last = step == run.steps
+    recipe = run.recipe
+    last = step == recipe.steps
     also = run.setting("save/also_every", 0)
     saves, also, samples = (
-        every > 0 and step % every == 0 and not last for every in (run.save_every, also, run.sample_every)
+        every > 0 and step % every == 0 and not last
+        for every in (recipe.checkpoints.every, also, recipe.validation.every)
     )
     saves = saves or also
     return saves, samples, saves or samples or last
@@ -212,16 +215,16 @@ def follow(
     try:
         if sharded and trainer.step == 0:
             measured(trainer, held, stop)
-            if not run.skip_first_sample:
+            if not run.recipe.validation.skip_first:
                 painted(trainer, preview, stop)
-        while trainer.step < run.steps and not trainer.ranks.any(stop.is_set()):
+        while trainer.step < run.recipe.steps and not trainer.ranks.any(stop.is_set()):
             trainer.advance()
             _, samples, evaluates = due(run, trainer.step)
             if sharded and evaluates:
                 measured(trainer, held, stop)
             if sharded and samples:
                 painted(trainer, preview, stop)
-        if sharded and trainer.step >= run.steps:
+        if sharded and trainer.step >= run.recipe.steps:
             painted(trainer, preview, stop)
     except Lost as error:
         for _ in range(LOOKS):
@@ -241,8 +244,8 @@ def _saved_words(run: Run, output: Path, kept: int, step: int) -> str:
     """What is there of a run that has ended after `step` steps, of which `kept` are saved."""
     if kept == 0:
         return "No step was done, so nothing is saved." if step == 0 else "No earlier step is saved."
-    if kept >= run.steps:
-        return f"All {run.steps} steps are done and saved in {saved(run, output, kept)}."
+    if kept >= run.recipe.steps:
+        return f"All {run.recipe.steps} steps are done and saved in {saved(run, output, kept)}."
     if kept == step:
         return f"The run is saved at step {step}; the same command goes on from there."
     lora = saved(run, output, kept)
@@ -254,12 +257,12 @@ def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, 
     if trainer.step == 0:  # a LoRA of zeros, or of the numbers that it was to begin with
         return
     run = trainer.run
-    dtype = getattr(torch, DTYPES[run.save_dtype])
-    base = trainer.objective.family.VERSIONS[run.architecture or ""]
+    dtype = getattr(torch, DTYPES[run.recipe.checkpoints.dtype])
+    base = record_of(run.recipe.architecture).base_version
     write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, base))
     write_state(state_file(output, run.name), trainer.state(identity, held))
 
 
 def saved(run: Run, output: Path, step: int) -> Path:
     """The LoRA that is written when a run ends after `step` steps."""
-    return final_file(output, run.name) if step >= run.steps else step_file(output, run.name, step)
+    return final_file(output, run.name) if step >= run.recipe.steps else step_file(output, run.name, step)

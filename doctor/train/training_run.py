@@ -56,7 +56,7 @@ def run_training(job: Job) -> TrainResult:
     identity = identity_of(job, base)
     job.ranks.same(identity)
     state, there = job.ranks.share(_earlier(job, identity))
-    if state and there and job.run.steps and (done := _finished(job, state, began)):
+    if state and there and job.run.recipe.steps and (done := _finished(job, state, began)):
         return done
     for note in explain(job.run):
         job.progress.note(note)
@@ -100,12 +100,12 @@ def _earlier(job: Job, identity: dict[str, str]) -> tuple[State | None, bool]:
 
 def _finished(job: Job, state: State, began: float) -> TrainResult | None:
     """The result of a run that has all its steps, None of any other."""
-    if state.step < job.run.steps:
+    if state.step < job.run.recipe.steps:
         return None
     final = final_file(job.output, job.run.name)
     job.progress.note(
-        f"This run is finished: {state.step} steps of {job.run.steps} are done, and {final} is there. Nothing was "
-        "trained. For more, raise steps; to start again, give the run another name."
+        f"This run is finished: {state.step} steps of {job.run.recipe.steps} are done, and {final} is there. "
+        "Nothing was trained. For more, raise steps; to start again, give the run another name."
     )
     return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
 
@@ -113,11 +113,11 @@ def _finished(job: Job, state: State, began: float) -> TrainResult | None:
 def _seed(job: Job, state: State | None) -> int:
     """That of the earlier start, else the config's, else any; the same in all processes."""
     run = job.run
-    seed = state.seed if state else run.seed if run.seed is not None else secrets.randbelow(1 << 31)
+    seed = state.seed if state else run.recipe.seed if run.recipe.seed is not None else secrets.randbelow(1 << 31)
     seed = job.ranks.share(seed)
-    if state and run.seed not in (None, seed):
+    if state and run.recipe.seed not in (None, seed):
         job.progress.note(
-            f"The run goes on with its seed {seed}; the seed {run.seed} of the config starts with a new run."
+            f"The run goes on with its seed {seed}; the seed {run.recipe.seed} of the config starts with a new run."
         )
     return seed
 
@@ -139,7 +139,9 @@ def _made(
     if place.arithmetic.half:
         use_half(model)
     elif place.device.type == "cpu" and not place.compiled:
-        suit_cpu(model, all_again=run.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1)
+        suit_cpu(
+            model, all_again=run.recipe.offload.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1
+        )
     removal = add_removal(model, base.adapter, place.dtype) if base.adapter and previews(run) else []
     network = add_network(model, shapes, run, seed)
     begin(network, start, base.family.PREFIX)

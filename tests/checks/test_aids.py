@@ -17,7 +17,7 @@ from PIL import Image
 from zdoctor.checks.aids import control_images_missing
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Files, Finding, Run
-from zdoctor.doctor.model.run import Dataset, SamplePrompt
+from zdoctor.doctor.model.recipe import Dataset, SamplePrompt
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
@@ -26,6 +26,7 @@ from zdoctor.doctor.train.encode.encoding_cache import Cache
 from zdoctor.doctor.train.encode.loss_masks import Masks
 from zdoctor.doctor.train.runtime.train_error import TrainError
 from zdoctor.doctor.train.sampling.sample_prompts import sample_controls
+from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import written
 from zdoctor.tests.models import healthy, run_of
 
@@ -42,10 +43,10 @@ def pictures(folder: Path, *names: str) -> str:
 def run_with(place: Path, architecture: str = "flux_kontext", **changes: Any) -> Run:
     data = pictures(place / "data", "a.png", "b.png")
     dataset = Dataset("datasets/0", data, ".txt", (32,), control_folders=changes.pop("controls", ()))
-    run = replace(
-        run_of(healthy()), architecture=architecture, trainer=OWN, datasets=(dataset,), disable_sampling=True
+    run = changed(
+        run_of(healthy()), architecture=architecture, datasets=(dataset,), validation={"disabled": True}, trainer=OWN
     )
-    return replace(run, **changes)
+    return changed(run, **changes)
 
 
 def findings(run: Run) -> list[Finding]:
@@ -59,7 +60,7 @@ def findings(run: Run) -> list[Finding]:
 def said(run: Run) -> str:
     """What the runner says of its pictures."""
     try:
-        read_items(run, {d.key: str(d.folder) for d in run.datasets}, 16)
+        read_items(run, {d.key: str(d.folder) for d in run.recipe.datasets}, 16)
         sample_controls(run, 16)
     except TrainError as error:
         return str(error)
@@ -147,4 +148,4 @@ def test_how_ai_toolkit_takes_a_mask_from_a_jpeg() -> None:
 def test_what_is_fine(tmp_path: Path, title: str, made: Made) -> None:
     run = run_with(tmp_path, **made(tmp_path))
     assert not findings(run), title
-    assert run.architecture == "flux" or not said(run)
+    assert run.recipe.architecture == "flux" or not said(run)

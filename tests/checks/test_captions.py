@@ -26,6 +26,7 @@ from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.train.dataset.images import read_pictures
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.fixes.captions import name_the_ending, save_as_utf8
+from zdoctor.tests.changes import changed
 from zdoctor.tests.checks.test_dataset import picture
 
 
@@ -199,15 +200,15 @@ def test_pictures_without_captions(
 def test_the_runner_takes_an_empty_caption_without_a_word_as_well(captionless: bool, tmp_path: Path) -> None:
     text = config(pictures(tmp_path, a="x", b=None))
     run, folders = seen(text)
-    dataset = replace(run.datasets[0], captionless=captionless)
-    own = replace(run, trainer=OWN, datasets=(dataset,))
+    dataset = replace(run.recipe.datasets[0], captionless=captionless)
+    own = changed(run, datasets=(dataset,), trainer=OWN)
     assert OWN in next(rule for rule in all_rules() if rule.id == "DAT004").trainers
     (found,) = captions_missing(own, folders)
     taken = {picture.file.stem: picture.caption for picture in read_pictures(tmp_path, dataset, {}, None)}
     assert taken == ({"a": "x", "b": ""} if captionless else {"a": "x"})
     assert ("empty caption" if captionless else "left out") in found.consequence()
     for captions in ("names", "default"):
-        other = replace(own, datasets=(replace(dataset, captions=captions),))
+        other = changed(own, datasets=(replace(dataset, captions=captions),))
         assert not list(captions_missing(other, folders))
 
 
@@ -234,7 +235,7 @@ def test_captions_in_json_are_trained_as_they_stand(
         found = list(captions_in_json(replace(run, trainer=trainer), folders, None))
         assert [says.format(folder=tmp_path) in one.text() for one in found] == ([True] if says else [])
         assert [len(list(name_the_ending(one, read))) for one in found] == ([fixes] if says else [])
-    (picture,) = read_pictures(tmp_path, run.datasets[0], {}, None)
+    (picture,) = read_pictures(tmp_path, run.recipe.datasets[0], {}, None)
     assert ("{" in picture.caption) is bool(says)
 
 
@@ -244,9 +245,9 @@ def test_captions_in_json_that_are_meant_so(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"caption": "a cat"}')
     run, folders = seen(config(tmp_path, caption_ext="json"))
     for architecture in ("ideogram4", "flux2"):
-        other = replace(run, architecture=architecture)
+        other = changed(run, architecture=architecture)
         assert not list(captions_in_json(other, folders, None))
-    dropped = replace(run, datasets=(replace(run.datasets[0], caption_dropout=1.0),))
+    dropped = changed(run, datasets=(replace(run.recipe.datasets[0], caption_dropout=1.0),))
     assert not list(captions_in_json(dropped, folders, None))
     old, new = (Checkout("/x", "", "B", json_captions=looked) for looked in (True, False))
     assert not list(captions_in_json(run, folders, old)) and list(captions_in_json(run, folders, new))

@@ -23,6 +23,7 @@ from zdoctor.doctor.model import DatasetFolder, Finding, Image, Run, Unknown, Va
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import run_of
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
@@ -87,9 +88,9 @@ def trained(folder: Path) -> tuple[list[str], list[str]]:
 
 def run(folder: Path, **values: object) -> Run:
     base = run_of("m")
-    data = replace(base.datasets[0], folder=str(folder), cache_latents_to_disk=True)
+    data = replace(base.recipe.datasets[0], folder=str(folder), cache_latents_to_disk=True)
     written = {f"datasets/0/{key}": Value(value, Where("c"), 0, 0) for key, value in values.items()}
-    return replace(base, datasets=(data,), settings={**base.settings, **written})
+    return changed(base, datasets=(data,), settings={**base.settings, **written})
 
 
 def seen(folder: Path) -> tuple[DatasetFolder, ...]:
@@ -239,7 +240,7 @@ def test_folders_of_videos_are_left_to_video_runs(values: dict[str, object], tmp
 
 def test_other_models_and_missing_folders_are_none_of_its_business(tmp_path: Path) -> None:
     asked, folders = run(tmp_path), seen(tmp_path)
-    assert list(no_images(replace(asked, architecture="ace_step_15"), folders)) == []
+    assert list(no_images(changed(asked, architecture="ace_step_15"), folders)) == []
     assert list(no_images(replace(asked, kind="other"), folders)) == []
     assert list(no_images(asked, seen(tmp_path / "absent"))) == []
 
@@ -292,10 +293,10 @@ def test_a_file_in_place_of_a_folder_must_be_a_list(name: str, content: bytes, t
 )
 def test_pictures_that_are_all_too_small(sizes: list[tuple[int, int]], more: int, said: str) -> None:
     run = run_of("model")
-    asked = replace(run.datasets[0], least_area=128 * 128)
+    asked = replace(run.recipe.datasets[0], least_area=128 * 128)
     images = tuple(Image(f"/p/{number}.png", *size, caption=True) for number, size in enumerate(sizes))
     folder = DatasetFolder(asked.key, "/p", images, more=more)
     for trainer in ("ai-toolkit", OWN):
-        found = list(no_images(replace(run, trainer=trainer, datasets=(asked,)), (folder,)))
+        found = list(no_images(changed(run, datasets=(asked,), trainer=trainer), (folder,)))
         assert [finding.text().startswith(said) for finding in found] == ([True] if said else [])
     assert not list(no_images(run, (folder,)))

@@ -17,6 +17,7 @@ from zdoctor.doctor.model.cards import CHOSEN
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.memory import choose_another_card, lower_the_peak
+from zdoctor.tests.changes import changed
 from zdoctor.tests.machines import gpu, load
 from zdoctor.tests.models import probed, run_of
 
@@ -29,8 +30,8 @@ def card(gib: float, capability: tuple[int, int] = (8, 6)) -> Gpu:
 
 def zimage(**changes: Any) -> Run:
     run = run_of("Tongyi-MAI/Z-Image-Turbo")
-    datasets = tuple(replace(d, resolutions=(1024,), cache_latents=True) for d in run.datasets)
-    return replace(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+    datasets = tuple(replace(d, resolutions=(1024,), cache_latents=True) for d in run.recipe.datasets)
+    return changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
 
 
 def memory(run: Run, gpu: Gpu, system: System = SYSTEM) -> Memory:
@@ -260,7 +261,7 @@ def test_the_fix_is_the_shortest_ladder_that_fits() -> None:
         "train/gradient_checkpointing"
     ]
     assert fix.training_effect == "equivalent"
-    cured = replace(run, gradient_checkpointing=True)
+    cured = changed(run, offload={"gradient_checkpointing": True})
     assert list(vram_over_budget(cured, memory(cured, card(24)))) == []
 
 
@@ -303,7 +304,7 @@ def test_ram() -> None:
     (finding,) = ram_over_budget(run, memory(run, card(24), busy), busy)
     assert finding.severity is None
     # without an adapter nothing but the quantized weights must be held: what lies on disk as it is used gives way
-    bare = replace(run, adapter=None)
+    bare = changed(run, adapter=None)
     assert list(ram_over_budget(bare, memory(bare, card(24), busy), busy)) == []
 
 

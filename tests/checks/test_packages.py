@@ -22,6 +22,7 @@ from zdoctor.doctor.model.environment import Environment, release
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.packages import NAMES, build, named, probe_environment
 from zdoctor.fixes.packages import install_the_package, install_torch_for_this_card, update_the_package
+from zdoctor.tests.changes import changed
 from zdoctor.tests.checks.config_cases import LINUX
 from zdoctor.tests.models import run_of
 
@@ -222,7 +223,7 @@ def test_a_cpu_build_really_says_what_the_rule_says() -> None:
 def test_packages_older_than_the_model(
     architecture: str, trainer: str, versions: dict[str, str | None], old: list[str], tmp_path: Path
 ) -> None:
-    run = replace(run_of("m"), architecture=architecture, trainer=trainer)
+    run = changed(run_of("m"), architecture=architecture, trainer=trainer)
     found = list(packages.package_too_old(run, at(tmp_path, **versions)))
     assert [finding.evidence["package"] for finding in found] == old
     for finding in found:
@@ -253,7 +254,7 @@ def test_the_classes_are_in_the_installed_versions(name: str) -> None:
     ],
 )
 def test_an_optimizer_and_its_package(optimizer: str, trainer: str, package: str | None, tmp_path: Path) -> None:
-    run = replace(run_of("m"), optimizer=optimizer, trainer=trainer)
+    run = changed(run_of("m"), optimizer={"name": optimizer}, trainer=trainer)
     bare = at(tmp_path / "bare", bitsandbytes=None, prodigyopt=None)
     found = list(missing.package_not_installed(run, bare))
     assert [finding.evidence["package"] for finding in found] == ([package] if package else [])
@@ -274,7 +275,7 @@ def test_an_optimizer_and_its_package(optimizer: str, trainer: str, package: str
 )
 def test_what_zdoctors_own_runner_needs(without: tuple[str, ...], said: str, tmp_path: Path) -> None:
     versions = {name: version for name, version in VERSIONS.items() if name not in without}
-    own = replace(run_of("m"), trainer="zdoctor", optimizer="adamw8bit")
+    own = changed(run_of("m"), optimizer={"name": "adamw8bit"}, trainer="zdoctor")
     found = list(missing.package_not_installed(own, Environment("/usr/bin/python3", versions)))
     assert bool(found) is bool(said)
     for finding in found:

@@ -19,11 +19,13 @@ from zdoctor.doctor.apply import apply
 from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Dataset, Entry, Files, Plan, Run, System, Unknown, WritePlace, Writes
+from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.paths import mirror_dataset, name_the_file
+from zdoctor.tests.changes import changed
 from zdoctor.tests.configs_on_disk import write_config
 
 LINUX = System("linux", "Linux 6", "3.11", "/w", "/home/x", 2, 8 << 30, 4 << 30)
@@ -35,9 +37,15 @@ KEYS = {
 
 
 def run(**fields: Any) -> Run:
-    given = {"trainer": "ai-toolkit", "config": "c.yaml", "root": "/config/process/0", "index": 0, "kind": "lora"}
-    given |= {"process_type": "sd_trainer", "name": "n", "architecture": "zimage", "keys": KEYS}
-    return Run(**{**given, **fields})
+    given: dict[str, Any] = {
+        "trainer": "ai-toolkit",
+        "config": "c.yaml",
+        "root": "/config/process/0",
+        "index": 0,
+        "kind": "lora",
+    }
+    given |= {"process_type": "sd_trainer", "name": "n", "recipe": Recipe("zimage"), "keys": KEYS}
+    return changed(Run(**given), **fields)
 
 
 def entry(kind: str, *children: str) -> Entry:

@@ -17,12 +17,13 @@ from safetensors.torch import load_file, save_file
 from zdoctor.checks import remains as rules
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Finding, Run, Unknown
+from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.model.remains import Remains, own_identity, own_lock, own_state
-from zdoctor.doctor.model.run import Dataset
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.remains import probe_remains
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.runtime.run_lock import alone
+from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import go
 from zdoctor.tests.models import healthy, run_of
 
@@ -47,7 +48,7 @@ def run_in(output: Path, **changes: Any) -> Run:
     run = run_of(healthy())
     kept: dict[str, Any] = {"trainer": OWN, "output_folder": str(output), "device": "cpu", "steps": 1, "rank": 4}
     kept |= {"datasets": (Dataset("datasets/0", "images", ".txt", (64,)),), "disable_sampling": True}
-    return replace(run, **{**kept, "quantization": "int8", **changes})
+    return changed(run, **{**kept, "quantization": "int8", **changes})
 
 
 def findings(run: Run) -> list[Finding]:
@@ -151,9 +152,9 @@ def earlier(state: Path, output: Path) -> Iterator[Path]:
 )
 def test_the_state_of_another_run(earlier: Path, picture: Path, changes: dict[str, Any], key: str) -> None:
     run = run_in(earlier, steps=2)
-    changed = replace(run, **changes)
-    (finding,) = findings(changed)
-    assert finding.text() == trained(changed, picture) and f"this run has {key} " in finding.text()
+    other = changed(run, **changes)
+    (finding,) = findings(other)
+    assert finding.text() == trained(other, picture) and f"this run has {key} " in finding.text()
     assert not findings(run) and not trained(run, picture)
 
 

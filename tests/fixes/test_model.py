@@ -126,7 +126,7 @@ def test_a_damaged_copy_of_one_cached_repository_is_replaced_safely(tmp_path: Pa
     run = run_of(truncated(tmp_path / "my-Z-Tiny"))
     finding, model = seen(run)
     with pytest.raises(OSError, match="Unable to load weights"):
-        ZImageTransformer2DModel.from_pretrained(run.base_model, subfolder="transformer")
+        ZImageTransformer2DModel.from_pretrained(run.recipe.base_model, subfolder="transformer")
     before = sorted((f, f.stat().st_mtime_ns) for f in (tmp_path / "my-Z-Tiny").rglob("*"))
     hub = Hub(("/hub",), (cached(healthy()),))
     fix = next(replace_by_a_complete_copy(finding, run, model, hub, storage(tmp_path)))
@@ -138,7 +138,7 @@ def test_a_damaged_copy_of_one_cached_repository_is_replaced_safely(tmp_path: Pa
     assert all(item.digest for item in extract.items)
     assert "README.md" not in {item.name for item in extract.items}
     cured = run_of(carried_out(fix))
-    ZImageTransformer2DModel.from_pretrained(cured.base_model, subfolder="transformer").to("cpu")
+    ZImageTransformer2DModel.from_pretrained(cured.recipe.base_model, subfolder="transformer").to("cpu")
     with pytest.raises(AssertionError, match="nothing"):
         seen(cured)
     assert before == sorted((f, f.stat().st_mtime_ns) for f in (tmp_path / "my-Z-Tiny").rglob("*"))
@@ -197,7 +197,7 @@ def test_no_room_no_extraction(tmp_path: Path) -> None:
 
 
 def on_the_hub(run: Run) -> ModelFolder:
-    return replace(probed(run_of(healthy())), source=run.base_model or "", repo="acme/Z-Tiny", commit="0" * 40)
+    return replace(probed(run_of(healthy())), source=run.recipe.base_model or "", repo="acme/Z-Tiny", commit="0" * 40)
 
 
 def test_slow_storage_is_left_for_a_faster_place_only(tmp_path: Path) -> None:

@@ -109,6 +109,10 @@ def _possible_sources(
 
 def _local_folders(world: World, paths: Paths, run: Run) -> list[str]:
     """Plain model folders that the run names: they may hold a good copy of a cached file."""
-    written = [paths.absolute(value) for value in (run.base_model, run.extras_model) if value and "\0" not in value]
+    written = [
+        paths.absolute(value)
+        for value in (run.recipe.base_model, run.recipe.extras_model)
+        if value and "\0" not in value
+    ]
     stats = [(folder, world.stat(folder)) for folder in written]
     return [folder for folder, stat in stats if isinstance(stat, Stat) and stat.kind == "folder"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...model import Hub, HubRepo, Run, Unknown
 from ...model.caches import CachedRepo, Inventory, Revision
+from ...model.recipe import Recipe
 from ..world import Paths, World
 from .caches import Use, offline
 from .content import Unreadable, kind_of
@@ -14,7 +15,7 @@ from .repos import look
 
 def run_of(repo: str) -> Run:
     """The least of a run that the rules of the hub need: which model it names."""
-    return Run("", repo, "", 0, "lora", "", "", None, base_model=repo)
+    return Run("", repo, "", 0, "lora", "", "", recipe=Recipe(base_model=repo))
 
 
 def probe_faults(world: World, inventory: Inventory) -> Hub | Unknown:

@@ -48,7 +48,7 @@ def local_uses(world: World, run: Run) -> Iterator[Use]:
     """The downloaded folders that the run names, or names something inside of: no `cache`, `repo` is the folder."""
     paths = Paths(world.system)
     for key in ("base_model", "extras_model", "adapter"):
-        value = getattr(run, key)
+        value = getattr(run.recipe, key)
         if not value or "\0" in value:
             continue
         named = paths.absolute(value)

@@ -124,9 +124,10 @@ def _ref(world: World, path: str, pinned: str | None) -> tuple[RefState, str, st
 
 def from_elsewhere(used_by: Collection[str], run: Run) -> str:
     """Components the run takes from another repository, so that nobody misses them here."""
+    recipe = run.recipe
     if set(used_by) == {"extras_model"}:
         return "transformer.*|unet"
-    if run.extras_model is not None and run.extras_model != run.base_model:
+    if recipe.extras_model is not None and recipe.extras_model != recipe.base_model:
         return "text_encoder.*|tokenizer.*|vae"
     return ""
 

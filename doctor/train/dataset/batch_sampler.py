@@ -14,23 +14,24 @@ class Order:
     def __init__(self, run: Run, items: Sequence[Item], seed: int) -> None:
         self.run = run
         self.seed = seed
-        self.plain = _Turns([item for item in items if not item.regular], run.batch_size, seed)
+        self.plain = _Turns([item for item in items if not item.regular], run.recipe.batch_size, seed)
         regular = [item for item in items if item.regular]
-        self.regular = _Turns(regular, run.batch_size, seed) if regular else None
+        self.regular = _Turns(regular, run.recipe.batch_size, seed) if regular else None
         # how many of the steps before each step are the regularisation items'
         self.before = [0]
 
     def epoch(self, step: int) -> int:
         """How often the items were gone through before `step`, regularisation items apart."""
-        return (step - self._before(step)) * self.run.gradient_accumulation // self.plain.length
+        return (step - self._before(step)) * self.run.recipe.gradient_accumulation // self.plain.length
 
     def batch(self, index: int) -> list[Item]:
         """The items of batch `index`, counted from 0 over the whole run."""
-        step, part = divmod(index, self.run.gradient_accumulation)
+        recipe = self.run.recipe
+        step, part = divmod(index, recipe.gradient_accumulation)
         theirs = self._before(step)
         if self.regular is not None and self._before(step + 1) > theirs:
-            return self.regular.get(theirs * self.run.gradient_accumulation + part)
-        return self.plain.get((step - theirs) * self.run.gradient_accumulation + part)
+            return self.regular.get(theirs * recipe.gradient_accumulation + part)
+        return self.plain.get((step - theirs) * recipe.gradient_accumulation + part)
 
     def _before(self, step: int) -> int:
         while len(self.before) <= step:
@@ -42,7 +43,10 @@ class Order:
         run = self.run
         written = run.setting("sample/sample_start_step")
         first = written if isinstance(written, int) else 0
-        busy = [run.save_every, 0 if run.disable_sampling or step < first else run.sample_every]
+        busy = [
+            run.recipe.checkpoints.every,
+            0 if run.recipe.validation.disabled or step < first else run.recipe.validation.every,
+        ]
         return self.regular is not None and step % 2 == 0 and not any(n > 0 and step % n == 0 for n in busy)
 
 

@@ -21,7 +21,7 @@ def steps_of_epoch(run: Run, items: Sequence[Item]) -> int:
     for item in seen:
         sets[item.apart][item.regular].append(item)
     made = [one for plain, regular in sets.values() for one in (*plain, *_as_many(regular, len(plain)))]
-    return math.ceil(len(batches(made, run.batch_size, 0, 0)) / run.gradient_accumulation)
+    return math.ceil(len(batches(made, run.recipe.batch_size, 0, 0)) / run.recipe.gradient_accumulation)
 
 
 def _as_many(regular: Sequence[Item], count: int) -> list[Item]:
@@ -39,6 +39,7 @@ def _as_many(regular: Sequence[Item], count: int) -> list[Item]:
 
 def counted(run: Run, items: Sequence[Item]) -> Run:
     """The run with steps in place of epochs, of which it has steps, saves and samples."""
+    recipe = run.recipe
     epochs, saves, samples = (
         run.setting(key, 0) for key in ("train/epochs", "save/save_every_epochs", "sample/sample_every_epochs")
     )
@@ -46,12 +47,18 @@ def counted(run: Run, items: Sequence[Item]) -> Run:
         return run
     length = steps_of_epoch(run, items)
     settings = dict(run.settings)
-    if saves and run.save_every > 0:  # of both kinds
+    if saves and recipe.checkpoints.every > 0:  # of both kinds
         settings["save/also_every"] = replace(settings["save/save_every_epochs"], value=saves * length)
     return replace(
         run,
-        steps=epochs * length or run.steps,
-        save_every=run.save_every if run.save_every > 0 else saves * length,
-        sample_every=samples * length or run.sample_every,
         settings=settings,
+        recipe=replace(
+            recipe,
+            steps=epochs * length or recipe.steps,
+            checkpoints=replace(
+                recipe.checkpoints,
+                every=recipe.checkpoints.every if recipe.checkpoints.every > 0 else saves * length,
+            ),
+            validation=replace(recipe.validation, every=samples * length or recipe.validation.every),
+        ),
     )

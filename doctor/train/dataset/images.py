@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...model.run import Dataset
+from ...model.recipe import Dataset
 from ..runtime.train_error import TrainError
 
 if TYPE_CHECKING:

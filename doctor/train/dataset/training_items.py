@@ -6,15 +6,15 @@ Everything here is a pure function of the folders and the seed, so a resumed run
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...model.buckets import Buckets, bucket_size, scaled_size
-from ...model.run import Dataset, Run
+from ...model.buckets import bucket_size, buckets_at, scaled_size
+from ...model.recipe import Dataset
+from ...model.run import Run
 from ..runtime.train_error import TrainError
 from .images import (
     SUFFIXES,
@@ -102,7 +102,7 @@ def read_items(
     """
     known = {} if known is None else known
     items: list[Item] = []
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         place = Path(folders[dataset.key])
         pictures = large_enough(read_pictures(place, dataset, known, skip), place, dataset, tell)
         pictures = with_controls(pictures, dataset, known, skip)
@@ -132,30 +132,24 @@ def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
 
 
 def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
-    own = run.setting(f"{dataset.key}/trigger_word") or run.trigger_word
+    recipe = run.recipe
+    own = run.setting(f"{dataset.key}/trigger_word") or recipe.trigger_word
     regular = dataset.is_regularisation
     literal = bool(run.setting("train/literal_captions"))  # other trainers know no [trigger]
     caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
     if (
-        not run.cache_text_embeddings and not literal
+        not recipe.cache_text_embeddings and not literal
     ):  # ai-toolkit puts in the run's word too, but has none when it caches
-        caption = with_trigger(caption, run.trigger_word, add=not regular)
-    side = max(divisor, resolution // divisor * divisor)
-    square = bool(run.setting(f"{dataset.key}/square_crop"))
-    sizes = run.setting(f"{dataset.key}/bucket_sizes")
-    scaled = None
-    if sizes is not None:
-        how = Buckets(**sizes)
-        width, height = bucket_size(how, picture.width, picture.height)
-        scaled = scaled_size(how, picture.width, picture.height)
-    else:
-        width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
+        caption = with_trigger(caption, recipe.trigger_word, add=not regular)
+    how = buckets_at(run, dataset, resolution, divisor)
+    width, height = bucket_size(how, picture.width, picture.height)
+    scaled = scaled_size(how, picture.width, picture.height)
     return Item(
         picture,
         width,
         height,
         caption,
-        with_trigger("", own if run.cache_text_embeddings else run.trigger_word, add=not regular),
+        with_trigger("", own if recipe.cache_text_embeddings else recipe.trigger_word, add=not regular),
         dataset.caption_dropout,
         scaled=scaled,
         weight=float(run.setting(f"{dataset.key}/loss_multiplier", 1.0)),
@@ -191,12 +185,6 @@ def _place(picture: Picture, item: Item, copy: int) -> tuple[float, float]:
     """Where a random crop lies: another for each repeat and size, but the same at every start of the run."""
     draw = random.Random(f"{picture.digest} {item.crop} {copy}")
     return draw.random(), draw.random()
-
-
-def bucket(width: int, height: int, resolution: int, divisor: int) -> tuple[int, int]:
-    """The size to train an image at: its shape, at most resolution² pixels, sides divisible, never enlarged."""
-    shrink = min(1.0, math.sqrt(resolution * resolution / (width * height)))
-    return tuple(max(divisor, int(side * shrink / divisor + 1e-6) * divisor) for side in (width, height))  # type: ignore[return-value]
 
 
 def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ...families import family_with
 from ...families.network import lokr_factor, lokr_rank, plus, scale
-from ...families.zimage.tensors import REFINERS
 from ...model.run import Run
 from ..families import family_of
 from ..kernels.quantized_linear import QuantizedLinear
@@ -113,7 +113,7 @@ def targets(model: nn.Module, left_out: str = "", *, refiners: bool = False) -> 
         if isinstance(module, QuantizedLinear)
     )
     without = re.compile(left_out or r"(?!)")
-    more = REFINERS if refiners else ()
+    more = family_with(family.CLASS_NAME).refiners if refiners else ()
     return {
         name: shape
         for name, shape in found.items()
@@ -127,10 +127,10 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, 
     network: dict[str, nn.Module] = {}
     for name, shape in shapes.items():
         base = model.get_submodule(name)
-        if run.network_type == "lokr":
+        if run.recipe.network.type == "lokr":
             network[name] = LokrLinear(base, shape, lokr_factor(run, name), lokr_rank(run), generator)
         else:
-            network[name] = LoraLinear(base, shape, run.rank, dropout(run), generator, scale(run))
+            network[name] = LoraLinear(base, shape, run.recipe.network.rank, dropout(run), generator, scale(run))
         replace(model, name, network[name])
     return network
 

@@ -46,6 +46,7 @@ def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, me
 
 def metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
     """The header metadata of a LoRA: JSON texts, in the fields that others read; `base` names the model."""
+    recipe = run.recipe
     try:
         release = version("zdoctor")
     except PackageNotFoundError:
@@ -58,11 +59,11 @@ def metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
         "ss_base_model_version": base,
         "ss_output_name": run.name,
     }
-    rank = lokr_rank(run) if run.network_type == "lokr" else run.rank
+    rank = lokr_rank(run) if recipe.network.type == "lokr" else recipe.network.rank
     if rank is not None:
         fields.update(ss_network_dim=rank, ss_network_alpha=rank)
-    if run.trigger_word:
-        fields["ss_tag_frequency"] = {f"1_{run.trigger_word}": {run.trigger_word: 1}}
+    if recipe.trigger_word:
+        fields["ss_tag_frequency"] = {f"1_{recipe.trigger_word}": {recipe.trigger_word: 1}}
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in fields.items()}
 
 

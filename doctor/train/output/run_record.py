@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import redacted
+from ...model.recipe import by_name
 from ...model.run import Run
 from ..runtime.atomic_files import write_atomic
 from .html_report import Sample, page
@@ -33,7 +34,9 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
         "step": step,
         "command": redacted(" ".join(sys.argv), os.path.expanduser("~")),
     }
-    hidden = ("settings", "keys", "metadata")
+    hidden = ("settings", "keys", "metadata", "recipe")
+    own = {field.name: getattr(run, field.name) for field in fields(run) if field.name not in hidden}
+    settings = {**own, **by_name(run.recipe)}
     written = {key: _told(key, value.value) for key, value in run.settings.items() if _is_leaf(value.value)}
     if isinstance(old := before.get("written"), dict) and old != written:
         keys = sorted(key for key in {**old, **written} if old.get(key) != written.get(key))
@@ -47,9 +50,7 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
         "packages": _packages(),
         "computed_in": dtype,
         "seed": seed,
-        "settings": {
-            field.name: _plain(getattr(run, field.name)) for field in fields(run) if field.name not in hidden
-        },
+        "settings": {key: _plain(value) for key, value in settings.items()},
         "written": written,
     }
 
@@ -136,7 +137,11 @@ class Folder:
         samples = []
         for step, number, file in sorted(found):
             if step in steps:
-                prompt = self.run.samples[number].prompt if number < len(self.run.samples) else ""
+                prompt = (
+                    self.run.recipe.validation.prompts[number].prompt
+                    if number < len(self.run.recipe.validation.prompts)
+                    else ""
+                )
                 samples.append(Sample(step, number, prompt, f"samples/{file.name}", self._small(file)))
         return samples
 

@@ -70,12 +70,13 @@ def is_card_lost(error: BaseException) -> bool:
 
 def less_of(run: Run, error: BaseException) -> str:
     """What of a run with a state can be set so that a step needs less memory; quantizing makes it another run."""
-    every = run.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1
+    recipe = run.recipe
+    every = recipe.offload.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1
     offloads = run.trainer in ("ai-toolkit", OWN) and every and not wants_compile(run) and not offloaded_share(run)
-    words = [] if run.gradient_checkpointing else ["gradient_checkpointing: true"]
-    if run.batch_size > 1:
+    words = [] if recipe.offload.gradient_checkpointing else ["gradient_checkpointing: true"]
+    if recipe.batch_size > 1:
         names = (run.keys.get(name, name).rpartition("/")[2] for name in ("batch_size", "gradient_accumulation"))
-        words.append("{}: 1 with {}: {}".format(*names, run.batch_size * run.gradient_accumulation))
+        words.append("{}: 1 with {}: {}".format(*names, recipe.batch_size * recipe.gradient_accumulation))
     if offloads and run.device.startswith("cuda") and _no_room(error):
         words.append("layer_offloading: true")
     return f"Set {', or '.join([*words, 'a lower resolution'])}."

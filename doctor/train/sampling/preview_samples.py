@@ -56,7 +56,7 @@ class Preview:
             part.active = True
         try:
             with trainer.averaged():
-                for prompt, edited in zip(self.run.samples, self.controls, strict=True):
+                for prompt, edited in zip(self.run.recipe.validation.prompts, self.controls, strict=True):
                     control = None if edited is None else trainer.objective.latents.get(edited).unsqueeze(0)
                     latent = denoise(
                         model,
@@ -82,7 +82,9 @@ class Preview:
 
     def lacks(self) -> bool:
         """Whether a preview of this step is still to be painted."""
-        return previews(self.run) and not all(self._file(n).is_file() for n in range(len(self.run.samples)))
+        return previews(self.run) and not all(
+            self._file(n).is_file() for n in range(len(self.run.recipe.validation.prompts))
+        )
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{self.run.name}_{self.trainer.step:09d}_{number}.png"

@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...families.loading import EDITING
-from ...model.run import Run, SamplePrompt
+from ...families import family_of
+from ...model.recipe import SamplePrompt
+from ...model.run import Run
 from ..dataset.images import Picture
 from ..dataset.training_items import Item, with_trigger
 from ..runtime.train_error import TrainError
@@ -17,8 +18,10 @@ from ..step.output_preservation import preserved_prompt
 
 def sample_controls(run: Run, divisor: int) -> list[Item | None]:
     """For each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = previews(run) and run.architecture in EDITING
-    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in run.samples]
+    edits = previews(run) and family_of(run.recipe.architecture).edits
+    return [
+        _control(prompt, divisor) if edits and prompt.control else None for prompt in run.recipe.validation.prompts
+    ]
 
 
 def _control(prompt: SamplePrompt, divisor: int) -> Item:
@@ -41,8 +44,8 @@ def prompts(run: Run, items: Sequence[Item]) -> list[str]:
     if (blank := guidance(run)) is not None:
         texts.append(blank.prompt)
     if previews(run):
-        texts += [sample_text(run, prompt.prompt) for prompt in run.samples]
-        texts += [prompt.negative for prompt in run.samples]
+        texts += [sample_text(run, prompt.prompt) for prompt in run.recipe.validation.prompts]
+        texts += [prompt.negative for prompt in run.recipe.validation.prompts]
     return texts
 
 
@@ -50,8 +53,8 @@ def sample_text(run: Run, text: str) -> str:
     """A sample prompt: the trigger word only where the prompt asks for it."""
     if run.setting("train/literal_captions"):
         return text
-    return with_trigger(text, run.trigger_word) if "[trigger]" in text or "[name]" in text else text
+    return with_trigger(text, run.recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
 
 
 def previews(run: Run) -> bool:
-    return not run.disable_sampling and bool(run.samples)
+    return not run.recipe.validation.disabled and bool(run.recipe.validation.prompts)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...model.run import SamplePrompt
+from ...model.recipe import SamplePrompt
 from ..components.vae_strips import LARGE, in_strips
 from ..families import Embedding, family_of
 from ..runtime.allocator import free_memory

@@ -18,19 +18,22 @@ LONGEST = 200
 
 def limits(run: Run) -> Iterator[tuple[str, str]]:
     """The key or field that is at fault, and a sentence about it without its full stop."""
+    recipe = run.recipe
     if "/" in run.name or "\\" in run.name:
         yield "name", f"The name {run.name} has a slash, and files are named after it; write a name without"
     if len(run.name.encode()) > LONGEST:
         yield "name", f"The name has {len(run.name.encode())} bytes, and files named after it would be too long"
-    if run.use_ema and not 0 <= run.ema_decay < 1:
-        yield "ema_decay", f"The ema_decay {run.ema_decay:g} is not a number from 0 to below 1"
+    if recipe.ema.use and not 0 <= recipe.ema.decay < 1:
+        yield "ema_decay", f"The ema_decay {recipe.ema.decay:g} is not a number from 0 to below 1"
     rank = run.setting("network/linear")
     if isinstance(rank, float) and not rank.is_integer():
         yield "rank", f"The rank {rank:g} is not a whole number"
     prompts = run.setting("sample/prompts", [])
-    if not run.disable_sampling and not (isinstance(prompts, list) and all(isinstance(one, str) for one in prompts)):
+    if not recipe.validation.disabled and not (
+        isinstance(prompts, list) and all(isinstance(one, str) for one in prompts)
+    ):
         yield "sample/prompts", "sample.prompts is not a list of texts; write each prompt behind a dash"
-    for key in (*TEXTS, *(f"{dataset.key}/{name}" for dataset in run.datasets for name in TEXTS_OF_DATASETS)):
+    for key in (*TEXTS, *(f"{dataset.key}/{name}" for dataset in recipe.datasets for name in TEXTS_OF_DATASETS)):
         text = run.setting(key)
         if text and not isinstance(text, str):
             yield key, f"{key.rpartition('/')[2]} {text!r} is not a text; write it in quotes"
@@ -38,7 +41,7 @@ def limits(run: Run) -> Iterator[tuple[str, str]]:
         section = run.setting(key)
         if section and not isinstance(section, dict):
             yield key, f"{key.rpartition('/')[2]} {section!r} holds no settings; write them as name: value"
-    for dataset in run.datasets:
+    for dataset in recipe.datasets:
         repeats = run.setting(f"{dataset.key}/num_repeats")
         if isinstance(repeats, float) and not repeats.is_integer():
             yield f"{dataset.key}/num_repeats", f"num_repeats {repeats:g} is not a whole number"
@@ -52,6 +55,6 @@ def limits(run: Run) -> Iterator[tuple[str, str]]:
                 f"{dataset.key}/resolution",
                 f"The resolution {small[0]} is below {CELL} pixels, the smallest picture",
             )
-    for sample in () if run.disable_sampling else run.samples:
+    for sample in () if recipe.validation.disabled else recipe.validation.prompts:
         if min(sample.width, sample.height) < CELL:
             yield "samples", f"A sample of {sample.width} x {sample.height} pixels is smaller than {CELL} x {CELL}"

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...configs.defaults import short
-from ...families.loading import EDITING, TRAINED
+from ...families import family_of, trained
 from ...families.network import lokr_factor, lokr_rank
-from ...model.run import Dataset, Run
+from ...model.recipe import Dataset
+from ...model.run import Run
 from .limits import limits
 from .names import (
     BLANK,
@@ -36,8 +37,6 @@ from .neutral import (
     CONTROL_PATHS,
     CONTROL_SETTINGS,
     DATASET_SWITCHES,
-    FLUX,
-    FLUX_SWITCHES,
     NEUTRAL,
     OF_DATASETS,
     SWITCHES,
@@ -62,33 +61,41 @@ def _line(run: Run, name: str) -> str:
 def _model(run: Run) -> Iterator[Reason]:
     if run.kind != "lora":
         yield "kind", f"This runner trains LoRAs, but the config asks for {_kind(run)}"
-    if run.architecture not in TRAINED:
-        known = ", ".join(TRAINED)
-        yield "architecture", f"The architecture {run.architecture or 'unknown'} is not supported; these are: {known}"
+    if run.recipe.architecture not in trained():
+        known = ", ".join(trained())
+        yield (
+            "architecture",
+            f"The architecture {run.recipe.architecture or 'unknown'} is not supported; these are: {known}",
+        )
 
 
 def _network(run: Run) -> Iterator[Reason]:
-    if run.network_type not in NETWORKS:
-        yield "network_type", f"The network type {run.network_type} is not supported; use {', '.join(NETWORKS)}"
+    recipe = run.recipe
+    if recipe.network.type not in NETWORKS:
+        yield (
+            "network_type",
+            f"The network type {recipe.network.type} is not supported; use {', '.join(NETWORKS)}",
+        )
     factor = run.setting("network/lokr_factor")
-    if run.network_type == "lokr" and factor not in (None, lokr_factor(run)):
+    if recipe.network.type == "lokr" and factor not in (None, lokr_factor(run)):
         yield "network/lokr_factor", f"lokr_factor {factor!r} is neither -1 nor a whole number above 0"
-    if run.rank < 1 and (run.network_type != "lokr" or lokr_rank(run) is not None):
-        yield "rank", f"A LoRA of rank {run.rank} has nothing to train"
+    if recipe.network.rank < 1 and (recipe.network.type != "lokr" or lokr_rank(run) is not None):
+        yield "rank", f"A LoRA of rank {recipe.network.rank} has nothing to train"
     if run.narrowed:
         yield "network/network_kwargs", "network_kwargs is not supported"
     dropout = run.setting("network/dropout")
     if dropout:
         if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
             yield "network/dropout", f"The dropout {dropout!r} is not a number from 0 to below 1"
-        elif run.network_type == "lokr":
+        elif recipe.network.type == "lokr":
             yield "network/dropout", "Dropout of a LoKr is not supported"
 
 
 def _updates(run: Run) -> Iterator[Reason]:
     """How many updates there are, from how many pictures, and how large."""
-    if run.steps < 1 and not run.setting("train/epochs"):
-        yield "steps", f"{run.steps} steps train nothing"
+    recipe = run.recipe
+    if recipe.steps < 1 and not run.setting("train/epochs"):
+        yield "steps", f"{recipe.steps} steps train nothing"
     apart = run.setting("train/gradient_accumulation_steps")
     if isinstance(apart, int) and apart not in (0, 1):
         yield (
@@ -96,27 +103,32 @@ def _updates(run: Run) -> Iterator[Reason]:
             f"gradient_accumulation_steps {apart} is not supported (ai-toolkit counts each batch as a step and "
             "forgets the gradients of all but the last); write gradient_accumulation, which counts updates",
         )
-    elif run.batch_size < 1 or run.gradient_accumulation < 1:
+    elif recipe.batch_size < 1 or recipe.gradient_accumulation < 1:
         yield "batch_size", "The batch size and gradient accumulation must be at least 1"
     clips = run.setting("train/grad_clip_method", CLIPS[0])
     if clips not in CLIPS:
         yield "train/grad_clip_method", f"grad_clip_method {clips} is not supported; use {' or '.join(CLIPS)}"
-    if not isinstance(run.learning_rate, (int, float)) or not 0 < run.learning_rate < math.inf:
-        yield "learning_rate", f"The learning rate {run.learning_rate!r} is not a number above 0"
+    if not isinstance(recipe.learning_rate, (int, float)) or not 0 < recipe.learning_rate < math.inf:
+        yield "learning_rate", f"The learning rate {recipe.learning_rate!r} is not a number above 0"
 
 
 def _storage(run: Run) -> Iterator[Reason]:
     """As what numbers are computed, saved and kept."""
-    if run.dtype not in DTYPES:
-        yield "dtype", f"The dtype {run.dtype} is not supported; use bf16, fp16 or fp32"
-    if run.save_dtype not in DTYPES:
-        yield "save_dtype", f"The save dtype {run.save_dtype} is not supported; use bf16, float16 or float32"
-    if run.quantization not in KINDS:
+    recipe = run.recipe
+    if recipe.precision.dtype not in DTYPES:
+        yield "dtype", f"The dtype {recipe.precision.dtype} is not supported; use bf16, fp16 or fp32"
+    if recipe.checkpoints.dtype not in DTYPES:
+        yield (
+            "save_dtype",
+            f"The save dtype {recipe.checkpoints.dtype} is not supported; use bf16, float16 or float32",
+        )
+    if recipe.precision.quantization not in KINDS:
         yield (
             "quantization",
-            f"The quantization {run.quantization} is not supported; use qfloat8, float8, qint8, int8, uint4 or none",
+            f"The quantization {recipe.precision.quantization} is not supported; "
+            "use qfloat8, float8, qint8, int8, uint4 or none",
         )
-    elif run.quantization is not None and "|" in str(run.setting("model/qtype", "")):
+    elif recipe.precision.quantization is not None and "|" in str(run.setting("model/qtype", "")):
         yield (
             "quantization",
             "An accuracy recovery adapter is not supported; write qtype without | and what follows it",
@@ -130,7 +142,7 @@ def _levers(run: Run) -> Iterator[Reason]:
     wanted = run.setting(key, 1)
     if offloaded and not (type(wanted) in (int, float) and 0 <= wanted <= 1):
         yield key, f"layer_offloading_transformer_percent {wanted!r} is not a number from 0 to 1"
-    if offloaded and not run.gradient_checkpointing:
+    if offloaded and not run.recipe.offload.gradient_checkpointing:
         yield "model/layer_offloading", "layer_offloading needs gradient_checkpointing: true"
     interval = run.setting(f"train/{INTERVAL}", 1)
     if type(interval) is not int or interval < 1:
@@ -146,14 +158,15 @@ def _levers(run: Run) -> Iterator[Reason]:
 
 
 def _optimizer(run: Run) -> Iterator[Reason]:
-    if run.optimizer not in OPTIMIZERS:
-        yield "optimizer", f"The optimizer {run.optimizer} is not supported; use {', '.join(OPTIMIZERS)}"
+    recipe = run.recipe
+    if recipe.optimizer.name not in OPTIMIZERS:
+        yield "optimizer", f"The optimizer {recipe.optimizer.name} is not supported; use {', '.join(OPTIMIZERS)}"
         return
-    for key, value in run.optimizer_settings.items():
-        what = f"The setting {key} of the optimizer {run.optimizer}"
-        several = key == "betas" or (key == "eps" and run.optimizer == "adafactor")
+    for key, value in recipe.optimizer.settings.items():
+        what = f"The setting {key} of the optimizer {recipe.optimizer.name}"
+        several = key == "betas" or (key == "eps" and recipe.optimizer.name == "adafactor")
         parts: list[Any] = [*value] if isinstance(value, list | tuple) and several else [value]
-        if key not in OPTIMIZERS[run.optimizer]:
+        if key not in OPTIMIZERS[recipe.optimizer.name]:
             yield "optimizer_settings", f"{what} is not supported"
         elif not all(isinstance(part, int | float) for part in parts):
             yield "optimizer_settings", f"{what} is {value!r}, which is no number"
@@ -163,21 +176,23 @@ def _optimizer(run: Run) -> Iterator[Reason]:
             yield "optimizer_settings", f"{what} is {value!r}, which is below 0"
         elif key in ("relative_step", "warmup_init") and value:
             yield "optimizer_settings", f"{what} sets a rate of its own, which cannot be combined with lr"
-    if run.optimizer in PACKAGES:
-        module, package = PACKAGES[run.optimizer]
+    if recipe.optimizer.name in PACKAGES:
+        module, package = PACKAGES[recipe.optimizer.name]
         if importlib.util.find_spec(module) is None:
             yield (
                 "optimizer",
-                f"The optimizer {run.optimizer} needs a package that is not here; type: pip install {package}",
+                f"The optimizer {recipe.optimizer.name} needs a package that is not here; "
+                f"type: pip install {package}",
             )
 
 
 def _schedule(run: Run) -> Iterator[Reason]:
-    name, known = run.scheduler, {**SCHEDULERS, **WAVES}
+    recipe = run.recipe
+    name, known = recipe.lr_scheduler.name, {**SCHEDULERS, **WAVES}
     if name not in known:
         yield "scheduler", f"The learning-rate schedule {name} is not supported; use {', '.join(SCHEDULERS)}"
         return
-    for key, value in run.scheduler_settings.items():
+    for key, value in recipe.lr_scheduler.settings.items():
         what = f"The setting {key} of the schedule {name}"
         if key not in known[name]:
             yield "scheduler_settings", f"{what} is not supported"
@@ -185,17 +200,24 @@ def _schedule(run: Run) -> Iterator[Reason]:
             yield "scheduler_settings", f"{what} is {value!r}, which is no number"
         elif key in COUNTS and (value < 1 or value != int(value)):
             yield "scheduler_settings", f"{what} is {value}, but must be a whole number above 0"
-    if name == "step" and "step_size" not in run.scheduler_settings:
+    if name == "step" and "step_size" not in recipe.lr_scheduler.settings:
         yield "scheduler", "The learning-rate schedule step needs lr_scheduler_params: {step_size: …}"
 
 
 def _loss(run: Run) -> Iterator[Reason]:
-    if run.timestep_type not in SCHEMES and not (run.timestep_type == DRAWN and _drawn(run)):
-        yield "timestep_type", f"The timestep type {run.timestep_type} is not supported; use {', '.join(SCHEMES)}"
-    if run.content_or_style not in FAVOURS:
-        yield "content_or_style", f"content_or_style {run.content_or_style} is not one of {', '.join(FAVOURS)}"
-    if run.loss_type not in LOSSES:
-        yield "loss_type", f"The loss {run.loss_type} is not supported; use {', '.join(LOSSES)}"
+    recipe = run.recipe
+    if recipe.timestep_sampling.type not in SCHEMES and not (recipe.timestep_sampling.type == DRAWN and _drawn(run)):
+        yield (
+            "timestep_type",
+            f"The timestep type {recipe.timestep_sampling.type} is not supported; use {', '.join(SCHEMES)}",
+        )
+    if recipe.timestep_sampling.content_or_style not in FAVOURS:
+        yield (
+            "content_or_style",
+            f"content_or_style {recipe.timestep_sampling.content_or_style} is not one of {', '.join(FAVOURS)}",
+        )
+    if recipe.loss.type not in LOSSES:
+        yield "loss_type", f"The loss {recipe.loss.type} is not supported; use {', '.join(LOSSES)}"
 
 
 def _drawn(run: Run) -> bool:
@@ -203,18 +225,20 @@ def _drawn(run: Run) -> bool:
 
 
 def _datasets(run: Run) -> Iterator[Reason]:
+    recipe = run.recipe
     if not run.output_folder:
         yield "output_folder", "The config names no output folder"
-    if not run.datasets:
+    if not recipe.datasets:
         yield "datasets", "The config names no dataset"
-    elif all(dataset.is_regularisation for dataset in run.datasets):
+    elif all(dataset.is_regularisation for dataset in recipe.datasets):
         yield "datasets", "Every dataset is one of regularisation images, so there is nothing to learn"
-    for dataset in run.datasets:
+    for dataset in recipe.datasets:
         yield from _dataset(run, dataset)
 
 
 def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
-    edits = run.architecture in EDITING
+    recipe = run.recipe
+    edits = family_of(recipe.architecture).edits
     if dataset.controls:
         yield dataset.key, "Making control images (controls) is not supported"
     if edits and len(dataset.control_folders) > 1:
@@ -223,7 +247,7 @@ def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
         value = run.setting(f"{dataset.key}/{key}")
         if not harmless(value, plain):
             yield f"{dataset.key}/{key}", f"{key} {short(value)} is not supported; leave it out"
-    if run.setting(f"{dataset.key}/batch_size", run.batch_size) != run.batch_size:
+    if run.setting(f"{dataset.key}/batch_size", recipe.batch_size) != recipe.batch_size:
         yield f"{dataset.key}/batch_size", "A batch size of one dataset is not supported; set train.batch_size"
     for name in (
         f"{dataset.key}/loss_multiplier",
@@ -243,14 +267,15 @@ def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
 
 def _lacking(run: Run) -> Iterator[Reason]:
     """What the runner does not have, by the tables."""
-    switches = {**SWITCHES, **(FLUX_SWITCHES if run.architecture in FLUX else {})}
+    recipe = run.recipe
+    switches = {**SWITCHES, **family_of(recipe.architecture).ai_toolkit.switches}
     for key, what in switches.items():
         if run.setting(key):
             yield key, f"{_capital(what)} is not supported"
     unloaded = "train/unload_text_encoder"
-    if run.setting(unloaded) and not run.cache_text_embeddings:  # else each caption counts, from the cache
+    if run.setting(unloaded) and not recipe.cache_text_embeddings:  # else each caption counts, from the cache
         yield unloaded, "unload_text_encoder without cache_text_embeddings, which ignores captions, is not supported"
-    of_datasets = {f"{d.key}/{name}": plain for d in run.datasets for name, plain in OF_DATASETS.items()}
+    of_datasets = {f"{d.key}/{name}": plain for d in recipe.datasets for name, plain in OF_DATASETS.items()}
     for key, plain in {**NEUTRAL, **of_datasets}.items():
         value = run.setting(key)
         if not harmless(value, plain):
@@ -262,7 +287,10 @@ def _preservation(run: Run) -> Iterator[Reason]:
     preserved = [f"train/{name}" for name in (CLASS, BLANK) if run.setting(f"train/{name}")]
     if len(preserved) == 2:
         yield preserved[1], f"{BLANK} beside {CLASS} is not supported; ai-toolkit mixes up their prompts"
-    words = [run.trigger_word, *(run.setting(f"{dataset.key}/trigger_word") for dataset in run.datasets)]
+    words = [
+        run.recipe.trigger_word,
+        *(run.setting(f"{dataset.key}/trigger_word") for dataset in run.recipe.datasets),
+    ]
     if f"train/{CLASS}" in preserved and not any(words):
         yield preserved[0], f"{CLASS} needs a trigger_word"
 

@@ -17,14 +17,15 @@ DIVERGED = 1e3
 
 def not_finite(run: Run, model: nn.Module, parameters: Mapping[str, Tensor]) -> str:
     """What is wrong and what to do, in a sentence or two. `parameters` are the trained ones by their key."""
+    recipe = run.recipe
     broken = [key for key, value in parameters.items() if not torch.isfinite(value).all()]
     if broken:
-        return f"The LoRA has diverged ({broken[0]}): lower the learning rate {run.learning_rate}."
+        return f"The LoRA has diverged ({broken[0]}): lower the learning rate {recipe.learning_rate}."
     sizes = {key: float(value.detach().abs().max()) for key, value in parameters.items()}
     key, largest = max(sizes.items(), key=itemgetter(1))
     if largest > DIVERGED:
         return (
-            f"The LoRA has diverged ({key} holds {largest:.1e}): lower the learning rate {run.learning_rate}, or "
+            f"The LoRA has diverged ({key} holds {largest:.1e}): lower the learning rate {recipe.learning_rate}, or "
             "keep max_grad_norm at 1."
         )
     tensors = [*model.named_parameters(), *model.named_buffers()]
@@ -32,8 +33,8 @@ def not_finite(run: Run, model: nn.Module, parameters: Mapping[str, Tensor]) -> 
     bad = [name for name, value in floats if not torch.isfinite(value.float()).all()]
     if bad:
         return f"The base model holds non-finite weights ({bad[0]}): fetch its files again."
-    instead = "" if DTYPES[run.dtype] == "float32" else ", or set dtype to fp32 to find out"
+    instead = "" if DTYPES[recipe.precision.dtype] == "float32" else ", or set dtype to fp32 to find out"
     return (
-        f"Weights, latents and captions are finite, so the model overflows in {run.dtype} on them: lower the "
-        f"learning rate {run.learning_rate}{instead}."
+        f"Weights, latents and captions are finite, so the model overflows in {recipe.precision.dtype} on them: "
+        f"lower the learning rate {recipe.learning_rate}{instead}."
     )

@@ -14,11 +14,12 @@ def kept(run: Run, updates: int) -> float | None:
     Always ema_decay, as in ai-toolkit, or as SimpleTuner has it (training/ema.py of bc8e6ab7): the weights themselves
     as long as its warm-up lasts, then ema_decay; without a warm-up the share rises to it, from 0, 2/11, 3/12, ….
     """
+    recipe = run.recipe
     ramp = run.setting(RAMP)
     if not isinstance(ramp, dict):
-        return run.ema_decay
+        return recipe.ema.decay
     if updates % int(ramp["interval"]):
         return None
     if ramp["warmup"] > 0:
-        return 0.0 if updates < ramp["warmup"] else run.ema_decay
-    return min(updates / (9 + updates), run.ema_decay) if updates > 1 else 0.0
+        return 0.0 if updates < ramp["warmup"] else recipe.ema.decay
+    return min(updates / (9 + updates), recipe.ema.decay) if updates > 1 else 0.0

@@ -82,7 +82,7 @@ class Objective:
         share = (self.regular_weight if items[0].regular else 1.0) / len(items)
         scales = None if self.guidance is None else self.guidance.scales(len(items), generator)
         masks = [self.masks.get(item) for item in items] if any(item.mask is not None for item in items) else None
-        mine = self.ranks.mine(index % run.gradient_accumulation * run.batch_size, len(items))
+        mine = self.ranks.mine(index % run.recipe.gradient_accumulation * run.recipe.batch_size, len(items))
         if not mine:
             if not self.ranks.sharded:
                 return

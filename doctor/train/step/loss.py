@@ -73,7 +73,7 @@ def differential(run: Run) -> float:
 
 def miss(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
     """The mean loss of each sample, b; of what a mask (b x 1 x h x w) weighs, by its weights."""
-    value = LOSSES[run.loss_type](guess - target)
+    value = LOSSES[run.recipe.loss.type](guess - target)
     return (value if mask is None else value * mask).mean(dim=(1, 2, 3))
 
 
@@ -89,5 +89,5 @@ def background(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
     rest = 1.0 - mask
     rest = rest / rest.mean().clamp_min(1e-6)
     change = guess - before
-    value = change.abs() if run.loss_type == "mae" else change.square()
+    value = change.abs() if run.recipe.loss.type == "mae" else change.square()
     return (value * rest).mean(dim=(1, 2, 3))

@@ -77,14 +77,17 @@ class Levels(NamedTuple):
 
 def levels(run: Run) -> Levels:
     """What a config asks for. linear_timesteps and linear_timesteps2 take the even table and weigh it by a bell."""
-    if run.timestep_type == DRAWN:
+    recipe = run.recipe
+    if recipe.timestep_sampling.type == DRAWN:
         return Levels(scheme=DRAWN, drawn=Drawn(**run.setting(f"train/{DRAWN}")))
     bell, half = bool(run.setting("train/linear_timesteps")), bool(run.setting("train/linear_timesteps2"))
     weighting = "half bell" if half else "bell" if bell else "none"
     return Levels(
-        scheme="linear" if (bell or half) and run.timestep_type not in FEW_STEPS else run.timestep_type,
-        favour=run.content_or_style,
-        weighting="weighted" if run.timestep_type == "weighted" else weighting,
+        scheme="linear"
+        if (bell or half) and recipe.timestep_sampling.type not in FEW_STEPS
+        else recipe.timestep_sampling.type,
+        favour=recipe.timestep_sampling.content_or_style,
+        weighting="weighted" if recipe.timestep_sampling.type == "weighted" else weighting,
         first=run.setting("train/min_denoising_steps", 0),
         last=min(run.setting("train/max_denoising_steps", COUNT - 1), COUNT - 1),
     )

@@ -36,6 +36,7 @@ class Trainer:
     """The trained weights and what moves them. What step n does follows from the seed and n alone."""
 
     def __init__(self, run: Run, objective: Objective, items: Sequence[Item], progress: Progress) -> None:
+        recipe = run.recipe
         self.run = run
         self.objective = objective
         self.network = objective.network
@@ -50,16 +51,16 @@ class Trainer:
         self.note = progress.note
         self.parameters = trainable(self.network, objective.family.PREFIX)
         self.optimizer = make_optimizer(
-            run.optimizer,
-            run.optimizer_settings,
-            run.learning_rate,
+            recipe.optimizer.name,
+            recipe.optimizer.settings,
+            recipe.learning_rate,
             groups(run, self.parameters),
             self.device,
             progress.note,
         )
-        self.ema = {key: value.detach().clone() for key, value in self.parameters.items()} if run.use_ema else None
+        self.ema = {key: value.detach().clone() for key, value in self.parameters.items()} if recipe.ema.use else None
         self.order = Order(run, items, objective.seed)
-        if run.gradient_checkpointing:
+        if recipe.offload.gradient_checkpointing:
             model: Any = objective.model
             again = checkpointing(model, self.network, run.setting(f"train/{INTERVAL}", 1), random=any(dropout(run)))
             model.enable_gradient_checkpointing(gradient_checkpointing_func=again)
@@ -75,12 +76,19 @@ class Trainer:
 
     def advance(self) -> float:
         """One optimizer step; returns its mean loss. Raises TrainError when too many lately are not finite."""
-        rate = self.run.learning_rate
-        factor = rate_factor(self.run.scheduler, self.run.scheduler_settings, rate, self.step, self.run.steps)
+        recipe = self.run.recipe
+        rate = recipe.learning_rate
+        factor = rate_factor(
+            recipe.lr_scheduler.name,
+            recipe.lr_scheduler.settings,
+            rate,
+            self.step,
+            recipe.steps,
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = rate * factor * group.get("times", 1.0)
         total = 0.0
-        count = self.run.gradient_accumulation
+        count = recipe.gradient_accumulation
         for index in range(self.step * count, (self.step + 1) * count):
             with self.ranks.noticing():
                 for part in self.objective.parts(index, self.order.batch(index)):
@@ -166,7 +174,7 @@ class Trainer:
                 "without the averages of earlier gradients; the LoRA goes on."
             )
             return
-        own = OPTIMIZERS[self.run.optimizer]
+        own = OPTIMIZERS[self.run.recipe.optimizer.name]
         settings = [{key: group[key] for key in own if key in group} for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state.optimizer)
         for group, values in zip(self.optimizer.param_groups, settings, strict=True):
@@ -192,7 +200,7 @@ class Trainer:
 
     def _pictures(self) -> str:
         """Of the steps without a finite loss."""
-        count = self.run.gradient_accumulation
+        count = self.run.recipe.gradient_accumulation
         batches = (self.order.batch(step * count + part) for step in self.bad for part in range(count))
         names = list(dict.fromkeys(item.picture.file.name for batch in batches for item in batch))
         return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")

@@ -8,6 +8,19 @@ from typing import Any, Literal
 
 from ...configs.written import Written
 from ...model import Dataset, Run, SamplePrompt, Value
+from ...model.recipe import (
+    Checkpoints,
+    Ema,
+    Loss,
+    LrScheduler,
+    Network,
+    Offload,
+    Optimizer,
+    Precision,
+    Recipe,
+    TimestepSampling,
+    Validation,
+)
 from ...model.record import replace
 
 JOBS = ("extension", "train", "extract", "generate", "mod")
@@ -154,52 +167,65 @@ def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
         kind=_kind(w),
         process_type=w.text("type", ""),
         name=name,
-        architecture=architecture,
-        variant=variant,
         device=w.text("device", "cuda"),
-        base_model=base,
-        extras_model=w.maybe("model/extras_name_or_path"),
-        adapter=w.maybe("model/assistant_lora_path"),
         output_folder=None if folder is None else _joined(folder, name),
-        datasets=datasets,
-        trigger_word=w.maybe("trigger_word"),
-        dtype=w.text("train/dtype", "fp32"),
-        quantization=qtype if quantize else None,
-        text_encoder_quantization=(
-            w.text("model/qtype_te", "qfloat8") if w.flag("model/quantize_te", quantize) else None
-        ),
-        rank=w.whole(keys["rank"], 4),
-        alpha=w.number("network/linear_alpha", w.number("network/alpha", 1.0)),
-        network_type=w.text("network/type", "lora"),
-        steps=w.whole("train/steps", 1000),
-        batch_size=w.whole("train/batch_size", 1),
-        gradient_accumulation=accumulation,
-        gradient_checkpointing=w.flag("train/gradient_checkpointing", True),
-        max_grad_norm=w.number("train/max_grad_norm", 1.0),
-        learning_rate=w.number("train/lr", 1e-6),
-        optimizer=w.text("train/optimizer", "adamw").lower(),
-        optimizer_settings=w.mapping("train/optimizer_params"),
-        scheduler=w.text("train/lr_scheduler", "constant"),
-        scheduler_settings=w.mapping("train/lr_scheduler_params"),
-        noise_scheduler=w.text("train/noise_scheduler", "ddpm"),
-        timestep_type=w.text("train/timestep_type", "sigmoid"),
-        content_or_style=w.text("train/content_or_style", "balanced"),
-        loss_type=w.text("train/loss_type", "mse"),
-        use_ema=w.flag("train/ema_config/use_ema"),
-        ema_decay=w.number("train/ema_config/ema_decay", 0.999),
-        cache_text_embeddings=w.flag("train/cache_text_embeddings")
-        or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
-        seed=w.whole("training_seed", 0) if w.raw("training_seed") is not None else None,
-        save_every=w.whole("save/save_every", 1000),
-        save_dtype=w.text("save/dtype", "float16"),
-        keep_saves=w.whole("save/max_step_saves_to_keep", 5),
-        disable_sampling=w.flag("train/disable_sampling"),
-        skip_first_sample=w.flag("train/skip_first_sample"),
-        sample_every=w.whole("sample/sample_every", 100),
-        samples=_samples(w),
         metadata=whole.mapping("/meta"),
         settings=settings,
         keys=keys,
+        recipe=Recipe(
+            architecture=architecture,
+            variant=variant,
+            base_model=base,
+            extras_model=w.maybe("model/extras_name_or_path"),
+            adapter=w.maybe("model/assistant_lora_path"),
+            datasets=datasets,
+            trigger_word=w.maybe("trigger_word"),
+            steps=w.whole("train/steps", 1000),
+            batch_size=w.whole("train/batch_size", 1),
+            gradient_accumulation=accumulation,
+            max_grad_norm=w.number("train/max_grad_norm", 1.0),
+            learning_rate=w.number("train/lr", 1e-6),
+            cache_text_embeddings=w.flag("train/cache_text_embeddings")
+            or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
+            seed=w.whole("training_seed", 0) if w.raw("training_seed") is not None else None,
+            precision=Precision(
+                dtype=w.text("train/dtype", "fp32"),
+                quantization=qtype if quantize else None,
+                text_encoder_quantization=w.text("model/qtype_te", "qfloat8")
+                if w.flag("model/quantize_te", quantize)
+                else None,
+            ),
+            network=Network(
+                rank=w.whole(keys["rank"], 4),
+                alpha=w.number("network/linear_alpha", w.number("network/alpha", 1.0)),
+                type=w.text("network/type", "lora"),
+            ),
+            offload=Offload(gradient_checkpointing=w.flag("train/gradient_checkpointing", True)),
+            optimizer=Optimizer(
+                name=w.text("train/optimizer", "adamw").lower(), settings=w.mapping("train/optimizer_params")
+            ),
+            lr_scheduler=LrScheduler(
+                name=w.text("train/lr_scheduler", "constant"), settings=w.mapping("train/lr_scheduler_params")
+            ),
+            timestep_sampling=TimestepSampling(
+                noise_scheduler=w.text("train/noise_scheduler", "ddpm"),
+                type=w.text("train/timestep_type", "sigmoid"),
+                content_or_style=w.text("train/content_or_style", "balanced"),
+            ),
+            loss=Loss(type=w.text("train/loss_type", "mse")),
+            ema=Ema(use=w.flag("train/ema_config/use_ema"), decay=w.number("train/ema_config/ema_decay", 0.999)),
+            checkpoints=Checkpoints(
+                every=w.whole("save/save_every", 1000),
+                dtype=w.text("save/dtype", "float16"),
+                keep=w.whole("save/max_step_saves_to_keep", 5),
+            ),
+            validation=Validation(
+                disabled=w.flag("train/disable_sampling"),
+                skip_first=w.flag("train/skip_first_sample"),
+                every=w.whole("sample/sample_every", 100),
+                prompts=_samples(w),
+            ),
+        ),
     )
 
 

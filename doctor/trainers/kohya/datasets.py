@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...configs.written import with_leaves
+from ...families import family_of
 from ...model import Dataset, Run, Value
 from ...model.record import replace
 from ...model.run import repeats_of
@@ -63,13 +64,14 @@ class Own:
 
 
 def refused_sets(run: Run) -> Iterator[Reason]:
-    sizes = {Own(run, dataset).whole("batch_size", 1) for dataset in run.datasets}
+    recipe = run.recipe
+    sizes = {Own(run, dataset).whole("batch_size", 1) for dataset in recipe.datasets}
     if len(sizes) > 1:
         first = next(
-            dataset for dataset in run.datasets if Own(run, dataset).whole("batch_size", 1) != run.batch_size
+            dataset for dataset in recipe.datasets if Own(run, dataset).whole("batch_size", 1) != recipe.batch_size
         )
         yield Own(run, first).key("batch_size"), "Datasets of different batch_size are not supported"
-    for dataset in run.datasets:
+    for dataset in recipe.datasets:
         own = Own(run, dataset)
         size = own.resolution()
         if size is None:
@@ -90,7 +92,7 @@ def _musubi(run: Run, own: Own) -> Iterator[Reason]:
         yield dataset.key, "A dataset without an image_directory is not supported"
     if not dataset.caption_extension:
         yield own.key("caption_extension"), "A dataset has no caption_extension"
-    if run.architecture == "flux_kontext" and not dataset.controls:
+    if family_of(run.recipe.architecture).edits and not dataset.controls:
         yield dataset.key, "Kontext needs the control_directory of each dataset"
 
 
@@ -105,7 +107,7 @@ def with_sets(run: Run, folders: Folders) -> Run:
     made: list[Dataset] = []
     keys = dict(run.keys)
     seen = set[tuple[str, str | None]]()
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         place = dataset.key.partition("/subsets/")[0], dataset.folder
         if dataset.repeats < 1 or place in seen:  # sd-scripts passes over a second subset of one folder
             continue
@@ -117,7 +119,7 @@ def with_sets(run: Run, folders: Folders) -> Run:
             for name, value in of_set.items():
                 settings |= with_leaves(f"{one.key}/{name}", value)
             keys[f"{one.key}/folder_path"] = run.keys.get(f"{dataset.key}/folder_path", dataset.key)
-    return replace(run, datasets=tuple(made), settings=settings, keys=keys)
+    return replace(run, settings=settings, keys=keys, recipe=replace(run.recipe, datasets=tuple(made)))
 
 
 def _words(run: Run, own: Own) -> Dataset:
@@ -131,7 +133,7 @@ def _words(run: Run, own: Own) -> Dataset:
         first_line=not musubi,
         captionless=not musubi,
         controls=(),
-        control_folders=own.dataset.controls if run.architecture == "flux_kontext" else (),
+        control_folders=own.dataset.controls if family_of(run.recipe.architecture).edits else (),
     )
 
 

@@ -7,6 +7,17 @@ from collections.abc import Mapping
 
 from ...configs.reading import Beside, Reading
 from ...model import Config, Dataset, Problem, Run
+from ...model.recipe import (
+    Checkpoints,
+    LrScheduler,
+    Network,
+    Offload,
+    Optimizer,
+    Precision,
+    Recipe,
+    TimestepSampling,
+    Validation,
+)
 from .read import Made, reading_of, starts_in_script, table_of, with_datasets
 from .samples import samples_of
 from .starts import Options, Start, datasets_of, flat, homes_of, is_datasets, keys_of
@@ -95,43 +106,49 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
         kind="finetune" if script.endswith("_train") else "lora",
         process_type=script,
         name=w.text("last", "output_name"),
-        architecture=architecture,
-        base_model=w.maybe("dit"),
-        adapter=weights[0]
-        if isinstance(weights, list) and weights
-        else weights
-        if isinstance(weights, str)
-        else None,
         output_folder=w.maybe("output_dir"),
-        datasets=datasets,
-        dtype={"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
-        quantization="float8" if fp8 else None,
-        text_encoder_quantization="float8" if w.flag("fp8_llm") or w.flag("fp8_t5") else None,
-        rank=w.whole(4, "network_dim"),
-        alpha=w.number(1.0, "network_alpha"),
-        network_type={"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("", "network_module"), "lora"),
-        steps=w.whole(1600, "max_train_steps"),
-        batch_size=w.whole(1, "datasets/0/batch_size", "general/batch_size"),
-        gradient_accumulation=w.whole(1, "gradient_accumulation_steps"),
-        gradient_checkpointing=w.flag("gradient_checkpointing"),
-        max_grad_norm=w.number(1.0, "max_grad_norm"),
-        learning_rate=w.number(2e-6, "learning_rate"),
-        optimizer=w.text("adamw", "optimizer_type").lower(),
-        optimizer_settings=w.pairs("optimizer_args"),
-        scheduler=w.text("constant", "lr_scheduler"),
-        scheduler_settings=w.pairs("lr_scheduler_args"),
-        noise_scheduler="flowmatch",
-        timestep_type=w.text("sigma", "timestep_sampling"),
-        cache_text_embeddings=True,
-        seed=w.whole(0, "seed") if w.raw("seed") is not None else None,
-        save_every=w.whole(0, "save_every_n_steps"),
-        save_dtype=w.text("float", "save_precision"),
-        disable_sampling=w.raw("sample_prompts") is None,
-        sample_every=w.whole(0, "sample_every_n_steps"),
-        samples=samples_of(w.text("", "sample_prompts"), "musubi-tuner", architecture, beside),
         settings=settings,
         keys=keys | keys_of(datasets, "image_directory"),
         homes=homes_of(described),
+        recipe=Recipe(
+            architecture=architecture,
+            base_model=w.maybe("dit"),
+            adapter=weights[0]
+            if isinstance(weights, list) and weights
+            else weights
+            if isinstance(weights, str)
+            else None,
+            datasets=datasets,
+            steps=w.whole(1600, "max_train_steps"),
+            batch_size=w.whole(1, "datasets/0/batch_size", "general/batch_size"),
+            gradient_accumulation=w.whole(1, "gradient_accumulation_steps"),
+            max_grad_norm=w.number(1.0, "max_grad_norm"),
+            learning_rate=w.number(2e-6, "learning_rate"),
+            cache_text_embeddings=True,
+            seed=w.whole(0, "seed") if w.raw("seed") is not None else None,
+            precision=Precision(
+                dtype={"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
+                quantization="float8" if fp8 else None,
+                text_encoder_quantization="float8" if w.flag("fp8_llm") or w.flag("fp8_t5") else None,
+            ),
+            network=Network(
+                rank=w.whole(4, "network_dim"),
+                alpha=w.number(1.0, "network_alpha"),
+                type={"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("", "network_module"), "lora"),
+            ),
+            offload=Offload(gradient_checkpointing=w.flag("gradient_checkpointing")),
+            optimizer=Optimizer(name=w.text("adamw", "optimizer_type").lower(), settings=w.pairs("optimizer_args")),
+            lr_scheduler=LrScheduler(name=w.text("constant", "lr_scheduler"), settings=w.pairs("lr_scheduler_args")),
+            timestep_sampling=TimestepSampling(
+                noise_scheduler="flowmatch", type=w.text("sigma", "timestep_sampling")
+            ),
+            checkpoints=Checkpoints(every=w.whole(0, "save_every_n_steps"), dtype=w.text("float", "save_precision")),
+            validation=Validation(
+                disabled=w.raw("sample_prompts") is None,
+                every=w.whole(0, "sample_every_n_steps"),
+                prompts=samples_of(w.text("", "sample_prompts"), "musubi-tuner", architecture, beside),
+            ),
+        ),
     )
     return made, described
 

@@ -29,13 +29,13 @@ def optimizer_of(run: Run) -> str:
     w = Options(run.settings)
     if w.flag("use_8bit_adam"):
         return "adamw8bit"
-    return "lion" if w.flag("use_lion_optimizer") else run.optimizer
+    return "lion" if w.flag("use_lion_optimizer") else run.recipe.optimizer.name
 
 
 def optimizer_settings(run: Run) -> dict[str, Any]:
     """With the defaults of the packages where those of the runner are others. Raises ValueError, SyntaxError."""
     name = OPTIMIZERS.get(optimizer_of(run), "")
-    written = {key: ast.literal_eval(value) for key, value in run.optimizer_settings.items()}
+    written = {key: ast.literal_eval(value) for key, value in run.recipe.optimizer.settings.items()}
     given: dict[str, Any] = {"eps": 1e-8} if name in WITH_EPS else {}
     if name == "adafactor":
         given = {"scale_parameter": True}
@@ -63,15 +63,19 @@ def refused_rates(run: Run) -> Iterator[Reason]:
 
 
 def _schedule(run: Run) -> Iterator[Reason]:
+    recipe = run.recipe
     w = Options(run.settings)
     if w.text("", "lr_scheduler_type"):
         yield "lr_scheduler_type", f"lr_scheduler_type {w.text('', 'lr_scheduler_type')} is not supported"
-    if run.scheduler_settings or w.raw("lr_scheduler_args"):
+    if recipe.lr_scheduler.settings or w.raw("lr_scheduler_args"):
         yield "scheduler_settings", "lr_scheduler_args are not supported"
     cycles = w.number(1, "lr_scheduler_num_cycles")
-    if run.scheduler not in _SCHEDULES and not (run.scheduler == _MIN_LR and cycles == 1):
-        yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join((*_SCHEDULES, _MIN_LR))}"
-    if run.scheduler == _MIN_LR and w.raw("lr_scheduler_min_lr_ratio") is None:
+    if recipe.lr_scheduler.name not in _SCHEDULES and not (recipe.lr_scheduler.name == _MIN_LR and cycles == 1):
+        yield (
+            "scheduler",
+            f"lr_scheduler {recipe.lr_scheduler.name} is not supported; use {', '.join((*_SCHEDULES, _MIN_LR))}",
+        )
+    if recipe.lr_scheduler.name == _MIN_LR and w.raw("lr_scheduler_min_lr_ratio") is None:
         yield "scheduler", f"lr_scheduler {_MIN_LR} needs lr_scheduler_min_lr_ratio"
     warmup = _warmup(w)
     if warmup is None:
@@ -79,32 +83,38 @@ def _schedule(run: Run) -> Iterator[Reason]:
             "lr_warmup_steps",
             f"lr_warmup_steps {w.raw('lr_warmup_steps')} is neither a whole number nor a share below 1",
         )
-    elif warmup and run.scheduler == "constant":
+    elif warmup and recipe.lr_scheduler.name == "constant":
         yield "lr_warmup_steps", "lr_scheduler constant has no warm-up; write constant_with_warmup"
 
 
 def with_rates(run: Run) -> Run:
+    recipe = run.recipe
     w = Options(run.settings)
     name = OPTIMIZERS.get(optimizer_of(run), optimizer_of(run))
     warmup = _warmup(w) or 0
     if warmup >= 1:  # accelerate advances the schedule once for each process
         warmup = max(1, warmup / run.setting(PROCESSES, 1))
-    settings: dict[str, Any] = {"num_warmup_steps": warmup} if run.scheduler != "constant" else {}
-    if run.scheduler == "cosine_with_restarts":
+    settings: dict[str, Any] = {"num_warmup_steps": warmup} if recipe.lr_scheduler.name != "constant" else {}
+    if recipe.lr_scheduler.name == "cosine_with_restarts":
         settings["num_cycles"] = w.whole(1, "lr_scheduler_num_cycles")
-    if run.scheduler == "polynomial":
+    if recipe.lr_scheduler.name == "polynomial":
         settings["power"] = w.number(1.0, "lr_scheduler_power")
         whole = w.number(2e-6, "learning_rate")
-        if run.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
-            settings["lr_end"] = 1e-7 * run.learning_rate / whole
-    if run.scheduler == _MIN_LR:
-        settings["eta_min"] = run.learning_rate * w.number(0.0, "lr_scheduler_min_lr_ratio")
+        if recipe.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
+            settings["lr_end"] = 1e-7 * recipe.learning_rate / whole
+    if recipe.lr_scheduler.name == _MIN_LR:
+        settings["eta_min"] = recipe.learning_rate * w.number(0.0, "lr_scheduler_min_lr_ratio")
     return replace(
         run,
-        optimizer=name,
-        optimizer_settings=optimizer_settings(run),
-        scheduler="cosine" if run.scheduler == _MIN_LR else run.scheduler,
-        scheduler_settings=settings,
+        recipe=replace(
+            recipe,
+            optimizer=replace(recipe.optimizer, name=name, settings=optimizer_settings(run)),
+            lr_scheduler=replace(
+                recipe.lr_scheduler,
+                name="cosine" if recipe.lr_scheduler.name == _MIN_LR else recipe.lr_scheduler.name,
+                settings=settings,
+            ),
+        ),
     )
 
 

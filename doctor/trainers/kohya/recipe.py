@@ -8,6 +8,7 @@ from typing import Any
 
 from ...configs.defaults import same, short
 from ...configs.written import with_leaves
+from ...families import family_of
 from ...model import Run, Schema, Value
 from ...model.cards import CHOSEN
 from ...model.record import replace
@@ -18,8 +19,6 @@ from .optimizer import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rate
 from .starts import Options
 from .timesteps import drawn, embedded_guidance, loss_of, refused_noise
 
-# Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
-_BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
 _LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
 
 
@@ -45,7 +44,7 @@ def _line(run: Run, name: str) -> str:
 def _script(run: Run) -> Iterator[Reason]:
     if run.process_type == "datasets":
         yield "datasets", "This file holds datasets only; name the config or script that starts the training"
-    elif run.architecture == "chroma":
+    elif run.recipe.architecture == "chroma":
         yield "model_type", "Chroma is not supported"
     elif not run.process_type:
         module = Options(run.settings).text("that is not written", "network_module")
@@ -77,7 +76,7 @@ def _model(run: Run) -> Iterator[Reason]:
         )
     weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
     several = isinstance(weights, list) and len(weights) > 1
-    if weights and (run.architecture != "zimage" or several):
+    if weights and (run.recipe.architecture != "zimage" or several):
         yield "base_weights", "base_weights of Flux, or several of them, are not supported"
     elif weights and any(str(one) not in ("1", "1.0") for one in (factors if isinstance(factors, list) else [])):
         yield "base_weights_multiplier", "base_weights_multiplier is not supported; leave it at 1"
@@ -85,7 +84,7 @@ def _model(run: Run) -> Iterator[Reason]:
 
 def _updates(run: Run) -> Iterator[Reason]:
     w = Options(run.settings)
-    if not run.dtype:
+    if not run.recipe.precision.dtype:
         yield "dtype", "mixed_precision is not written, so accelerate's own settings would decide; write it"
     both = w.whole(0, "save_every_n_epochs", "save_n_epoch_ratio") and w.whole(0, "save_every_n_steps")
     if both and w.whole(0, "save_last_n_steps", "save_last_n_epochs"):
@@ -112,8 +111,8 @@ def as_trained(run: Run, folders: Folders) -> Run:
         made = Value(value, run.where(source), 0, 0) if written is None else replace(written, value=value)
         settings.update(with_leaves(key, made))
 
-    alpha = run.alpha or float(run.rank)  # no alpha is as much as the rank
-    put("network/scale", alpha / run.rank if run.rank else 1.0, "alpha")
+    alpha = run.recipe.network.alpha or float(run.recipe.network.rank)  # no alpha is as much as the rank
+    put("network/scale", alpha / run.recipe.network.rank if run.recipe.network.rank else 1.0, "alpha")
     if w.text("", "network_weights"):
         put("network/network_weights", w.text("", "network_weights"), "network_weights")
     put("network/left_out", left_out(run), "network_args")
@@ -129,10 +128,11 @@ def as_trained(run: Run, folders: Folders) -> Run:
     put("train/masked_prompts", w.flag("apply_t5_attn_mask"), "apply_t5_attn_mask")
     put("train/unbalanced_masks", True, "masked_loss")
     put("train/literal_captions", True, "datasets")
-    put("train/latent_middle", run.architecture == "zimage", "datasets")
+    put("train/latent_middle", run.recipe.architecture == "zimage", "datasets")
     swapped = w.whole(0, "blocks_to_swap")
     if swapped > 0:
-        share = min(1.0, swapped / _BLOCKS.get(run.architecture or "", 38))
+        of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+        share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
         put("model/layer_offloading", True, "blocks_to_swap")
         put("model/layer_offloading_transformer_percent", share, "blocks_to_swap")
     epochs = w.whole(0, "max_train_epochs")
@@ -151,21 +151,32 @@ def as_trained(run: Run, folders: Folders) -> Run:
     return replace(
         run,
         output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
-        alpha=alpha,
-        network_type="lora",
-        steps=0 if epochs > 0 else run.steps,
-        # each process of the trainer has a batch of its own
-        gradient_accumulation=run.gradient_accumulation * run.setting(PROCESSES, 1),
-        gradient_checkpointing=run.gradient_checkpointing or swapped > 0,
-        text_encoder_quantization=run.text_encoder_quantization if run.trainer == "musubi-tuner" else None,
-        timestep_type="drawn",
-        loss_type=loss_of(run),
-        cache_text_embeddings=True,
-        keep_saves=_kept(w, run.save_every, every),
-        disable_sampling=not (run.sample_every > 0 or painted > 0 or w.flag("sample_at_first")),
-        skip_first_sample=not w.flag("sample_at_first"),
         metadata={key: w.text("", name) for name, key in METADATA.items() if w.text("", name)},
         settings=settings,
+        recipe=replace(
+            run.recipe,
+            steps=0 if epochs > 0 else run.recipe.steps,
+            gradient_accumulation=run.recipe.gradient_accumulation * run.setting(PROCESSES, 1),
+            cache_text_embeddings=True,
+            network=replace(run.recipe.network, alpha=alpha, type="lora"),
+            offload=replace(
+                run.recipe.offload, gradient_checkpointing=run.recipe.offload.gradient_checkpointing or swapped > 0
+            ),
+            precision=replace(
+                run.recipe.precision,
+                text_encoder_quantization=run.recipe.precision.text_encoder_quantization
+                if run.trainer == "musubi-tuner"
+                else None,
+            ),
+            timestep_sampling=replace(run.recipe.timestep_sampling, type="drawn"),
+            loss=replace(run.recipe.loss, type=loss_of(run)),
+            checkpoints=replace(run.recipe.checkpoints, keep=_kept(w, run.recipe.checkpoints.every, every)),
+            validation=replace(
+                run.recipe.validation,
+                disabled=not (run.recipe.validation.every > 0 or painted > 0 or w.flag("sample_at_first")),
+                skip_first=not w.flag("sample_at_first"),
+            ),
+        ),
     )
 
 
@@ -188,45 +199,46 @@ def _kept(w: Options, steps: int, epochs: int) -> int:
 
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way, none of it written in the config; `run` is not refused."""
+    recipe = run.recipe
     w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
-    own = [Own(run, dataset) for dataset in run.datasets]
-    fused = "" if run.architecture == "zimage" else "covers query, key and value each on its own, and "
+    own = [Own(run, dataset) for dataset in recipe.datasets]
+    fused = "" if recipe.architecture == "zimage" else "covers query, key and value each on its own, and "
     made = [
         f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
         f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
         "pictures are turned as their EXIF data say, and made smaller by Lanczos",
     ]
-    if musubi and run.timestep_type != "sigma":
+    if musubi and recipe.timestep_sampling.type != "sigma":
         made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
-    if not musubi and run.dtype == "bf16":
+    if not musubi and recipe.precision.dtype == "bf16":
         made.append(
             "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
         )
-    if run.architecture == "zimage":
+    if recipe.architecture == "zimage":
         made.append("prompts and pictures are filled up to multiples of 32 tokens, as the model was published")
     if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
         made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
-    if run.architecture != "zimage":
+    if recipe.architecture != "zimage":
         made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
-    if run.adapter:
+    if recipe.adapter:
         made.append("samples are painted without base_weights")
-    if run.quantization is not None and not w.flag("fp8_scaled"):
+    if recipe.precision.quantization is not None and not w.flag("fp8_scaled"):
         made.append("float8 weights have a scale for each row")
-    if not musubi and "schnell" in (run.base_model or "").lower():
+    if not musubi and "schnell" in (recipe.base_model or "").lower():
         made.append("T5 gets 512 tokens (sd-scripts: 256 for schnell)")
     if w.flag("full_bf16") or w.flag("full_fp16"):
         made.append("the LoRA is trained in float32, which full_bf16 and full_fp16 would not")
     if w.flag("use_32bit_attention"):
         made.append("attention is computed as the rest is, not in 32 bits")
-    if run.batch_size > 1:
+    if recipe.batch_size > 1:
         made.append("a batch that its size cannot fill is filled up with pictures of that size")
     if (processes := run.setting(PROCESSES, 1)) > 1:
         made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
     if (cards := run.setting(CHOSEN)) is not None:
         made.append(f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})")
-    if run.gradient_accumulation * processes > 1:
+    if recipe.gradient_accumulation * processes > 1:
         made.append("accumulation goes on over the end of an epoch")
-    if any(dataset.is_regularisation for dataset in run.datasets):
+    if any(dataset.is_regularisation for dataset in recipe.datasets):
         made.append("every other step is one of regularisation pictures, all of them in turns")
     if any(one.flag("flip_aug") for one in own):
         made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
@@ -234,7 +246,7 @@ def differences(run: Run) -> list[str]:
         made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if run.architecture == "flux_kontext":
+    if family_of(recipe.architecture).edits:
         made.append("control images are stretched to their pictures' shape instead of cropped")
     name = optimizer_of(run)
     if name.startswith("paged"):

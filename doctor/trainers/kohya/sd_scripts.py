@@ -8,6 +8,17 @@ from typing import Literal
 
 from ...configs.reading import Beside, Reading
 from ...model import Config, Dataset, Problem, Run, Value
+from ...model.recipe import (
+    Checkpoints,
+    LrScheduler,
+    Network,
+    Offload,
+    Optimizer,
+    Precision,
+    Recipe,
+    TimestepSampling,
+    Validation,
+)
 from .gui import from_gui, is_gui
 from .read import LAUNCH, Made, reading_of, starts_in_script, table_of, with_datasets
 from .samples import samples_of
@@ -85,10 +96,9 @@ def _of_datasets(path: str, settings: dict[str, Value]) -> Run:
         kind="lora",
         process_type="datasets",
         name="",
-        architecture=None,
-        datasets=datasets,
         settings={key: value for key, value in settings.items() if key not in ("general", "datasets")},
         keys={"batch_size": "general/batch_size"} | keys_of(datasets, "image_dir"),
+        recipe=Recipe(architecture=None, datasets=datasets),
     )
 
 
@@ -120,38 +130,44 @@ def _run(path: str, start: Start, index: int, beside: Beside) -> Made:
         kind=_kind(script),
         process_type=script,
         name=w.text("last", "output_name"),
-        architecture=_architecture(script, w),
-        base_model=w.maybe("pretrained_model_name_or_path"),
         output_folder=w.maybe("output_dir"),
-        datasets=datasets,
-        dtype=_DTYPES.get(dtype, dtype),
-        quantization="float8" if fp8 else None,
-        text_encoder_quantization="float8" if fp8 and not w.flag("fp8_base_unet") else None,
-        rank=w.whole(4, "network_dim"),
-        alpha=w.number(1.0, "network_alpha"),
-        network_type=_network(module, w),
-        steps=w.whole(1600, "max_train_steps"),
-        batch_size=w.whole(1, "datasets/0/batch_size", "general/batch_size", "train_batch_size"),
-        gradient_accumulation=w.whole(1, "gradient_accumulation_steps"),
-        gradient_checkpointing=w.flag("gradient_checkpointing"),
-        max_grad_norm=w.number(1.0, "max_grad_norm"),
-        learning_rate=w.number(2e-6, "unet_lr", "learning_rate"),
-        optimizer=w.text("adamw", "optimizer_type").lower(),
-        optimizer_settings=w.pairs("optimizer_args"),
-        scheduler=w.text("constant", "lr_scheduler"),
-        scheduler_settings=w.pairs("lr_scheduler_args"),
-        noise_scheduler="flowmatch" if script.startswith(("flux", "sd3", "lumina", "anima")) else "ddpm",
-        timestep_type=w.text("sigma", "timestep_sampling"),
-        cache_text_embeddings=w.flag("cache_text_encoder_outputs") or w.flag("cache_text_encoder_outputs_to_disk"),
-        seed=w.whole(0, "seed") if w.raw("seed") is not None else None,
-        save_every=w.whole(0, "save_every_n_steps"),
-        save_dtype=w.text("float", "save_precision"),
-        disable_sampling=w.raw("sample_prompts") is None,
-        sample_every=w.whole(0, "sample_every_n_steps"),
-        samples=samples_of(w.text("", "sample_prompts"), "sd-scripts", _architecture(script, w), beside),
         settings=settings,
         keys=keys | keys_of(datasets, "image_dir", cache_latents_to_disk="cache_latents_to_disk"),
         homes=homes_of(described),
+        recipe=Recipe(
+            architecture=_architecture(script, w),
+            base_model=w.maybe("pretrained_model_name_or_path"),
+            datasets=datasets,
+            steps=w.whole(1600, "max_train_steps"),
+            batch_size=w.whole(1, "datasets/0/batch_size", "general/batch_size", "train_batch_size"),
+            gradient_accumulation=w.whole(1, "gradient_accumulation_steps"),
+            max_grad_norm=w.number(1.0, "max_grad_norm"),
+            learning_rate=w.number(2e-6, "unet_lr", "learning_rate"),
+            cache_text_embeddings=w.flag("cache_text_encoder_outputs")
+            or w.flag("cache_text_encoder_outputs_to_disk"),
+            seed=w.whole(0, "seed") if w.raw("seed") is not None else None,
+            precision=Precision(
+                dtype=_DTYPES.get(dtype, dtype),
+                quantization="float8" if fp8 else None,
+                text_encoder_quantization="float8" if fp8 and not w.flag("fp8_base_unet") else None,
+            ),
+            network=Network(
+                rank=w.whole(4, "network_dim"), alpha=w.number(1.0, "network_alpha"), type=_network(module, w)
+            ),
+            offload=Offload(gradient_checkpointing=w.flag("gradient_checkpointing")),
+            optimizer=Optimizer(name=w.text("adamw", "optimizer_type").lower(), settings=w.pairs("optimizer_args")),
+            lr_scheduler=LrScheduler(name=w.text("constant", "lr_scheduler"), settings=w.pairs("lr_scheduler_args")),
+            timestep_sampling=TimestepSampling(
+                noise_scheduler="flowmatch" if script.startswith(("flux", "sd3", "lumina", "anima")) else "ddpm",
+                type=w.text("sigma", "timestep_sampling"),
+            ),
+            checkpoints=Checkpoints(every=w.whole(0, "save_every_n_steps"), dtype=w.text("float", "save_precision")),
+            validation=Validation(
+                disabled=w.raw("sample_prompts") is None,
+                every=w.whole(0, "sample_every_n_steps"),
+                prompts=samples_of(w.text("", "sample_prompts"), "sd-scripts", _architecture(script, w), beside),
+            ),
+        ),
     )
     return made, described
 

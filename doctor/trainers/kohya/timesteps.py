@@ -22,8 +22,11 @@ _LOSSES = {"l2": "mse", "l1": "mae"}
 
 def refused_noise(run: Run) -> Iterator[Reason]:
     w = Options(run.settings)
-    if run.timestep_type not in _SAMPLINGS:
-        yield "timestep_type", f"timestep_sampling {run.timestep_type} is not supported; use {', '.join(_SAMPLINGS)}"
+    if run.recipe.timestep_sampling.type not in _SAMPLINGS:
+        yield (
+            "timestep_type",
+            f"timestep_sampling {run.recipe.timestep_sampling.type} is not supported; use {', '.join(_SAMPLINGS)}",
+        )
     if run.trainer == "sd-scripts":
         kind = w.text("sigma_scaled", "model_prediction_type")
         if kind != "raw":
@@ -44,13 +47,13 @@ def refused_noise(run: Run) -> Iterator[Reason]:
 
 
 def loss_of(run: Run) -> str:
-    return _LOSSES.get(Options(run.settings).text("l2", "loss_type"), run.loss_type)
+    return _LOSSES.get(Options(run.settings).text("l2", "loss_type"), run.recipe.loss.type)
 
 
 def drawn(run: Run) -> dict[str, Any]:
     """How noise levels are drawn: the fields of the runner's `Drawn`."""
     w = Options(run.settings)
-    sampling = run.timestep_type
+    sampling = run.recipe.timestep_sampling.type
     low, high = _range(run)
     made: dict[str, Any] = {"low": low, "high": high}
     if w.flag("preserve_distribution_shape") and sampling != "sigma":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...families import family_of
 from ...model import Run, Value
 from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
@@ -30,7 +31,7 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
     """The option that is at fault, and a sentence about it without its full stop."""
     options = Options(run.settings)
     kind = options.text("lora_type", "standard").lower()
-    if run.network_type == "dora":
+    if run.recipe.network.type == "dora":
         yield "use_dora", "use_dora true is not supported; leave it out"
     target = options.text("flux_lora_target", "all")
     if kind == "lycoris":
@@ -43,12 +44,13 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
 
 def network_of(run: Run) -> dict[str, Value]:
     """The settings of a LoRA; most of a LoKr's were put into the runner's words as its file was read."""
+    recipe = run.recipe
     options = Options(run.settings)
     place = run.settings.get("lora_dropout") or Value(0.1, run.where("rank"), 0, 0)
-    refiners = {"network/refiners": replace(place, value=True)} if run.architecture == "zimage" else {}
-    if run.network_type == "lokr":
+    refiners = {"network/refiners": replace(place, value=True)} if family_of(recipe.architecture).refiners else {}
+    if recipe.network.type == "lokr":
         return refiners
-    scale = run.alpha / run.rank if run.rank else 1.0
+    scale = recipe.network.alpha / recipe.network.rank if recipe.network.rank else 1.0
     return {
         **refiners,
         "network/dropout": replace(place, value=options.number("lora_dropout", 0.1)),
@@ -58,7 +60,7 @@ def network_of(run: Run) -> dict[str, Value]:
 
 def left_out(run: Run) -> dict[str, Value]:
     """The Linears that a LoRA leaves out: a pattern of their names."""
-    if run.network_type == "lokr" or run.kind != "lora":
+    if run.recipe.network.type == "lokr" or run.kind != "lora":
         return {}
     value = _left_out(run, Options(run.settings))
     return {"network/left_out": Value(value, run.where("rank"), 0, 0)}
@@ -69,7 +71,7 @@ def differences(run: Run) -> Iterator[str]:
     options = Options(run.settings)
     if options.flag("fuse_qkv_projections"):
         yield "query, key and value have a network each (SimpleTuner with fuse_qkv_projections: one for all three)"
-    if run.network_type != "lokr" and options.number("lora_dropout", 0.1) > 0:
+    if run.recipe.network.type != "lokr" and options.number("lora_dropout", 0.1) > 0:
         yield "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
 
 
@@ -81,4 +83,5 @@ def _left_out(run: Run, options: Options) -> str:
 
 
 def _of_flux(run: Run) -> bool:
-    return run.architecture in ("flux", "flux_kontext")
+    of_trainer = family_of(run.recipe.architecture).simpletuner
+    return of_trainer is not None and of_trainer.targets

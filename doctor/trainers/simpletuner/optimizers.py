@@ -37,8 +37,9 @@ _NUMBERS = ("weight_decay", "eps", "lr_decay", "d0", "d_coef")
 
 def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
     """The option that is at fault, and a sentence about it without its full stop."""
-    if run.optimizer not in OPTIMIZERS:
-        yield "optimizer", f"optimizer {run.optimizer} is not supported; use {', '.join(OPTIMIZERS)}"
+    recipe = run.recipe
+    if recipe.optimizer.name not in OPTIMIZERS:
+        yield "optimizer", f"optimizer {recipe.optimizer.name} is not supported; use {', '.join(OPTIMIZERS)}"
         return
     options = Options(run.settings)
     own = _own(run, options)[1]
@@ -47,7 +48,7 @@ def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
             continue
         if name not in _NUMBERS or name not in own:
             known = ", ".join(one for one in own if one in _NUMBERS)
-            instead = f"; {run.optimizer} takes {known} here" if known else ""
+            instead = f"; {recipe.optimizer.name} takes {known} here" if known else ""
             yield "optimizer_config", f"{name} in optimizer_config is not supported{instead}"
         elif _number(value) is None:
             yield "optimizer_config", f"{name} in optimizer_config is {value or 'empty'}, which is no number"
@@ -58,7 +59,7 @@ def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
             "optimizer_beta1 and optimizer_beta2 count only together; SimpleTuner stops otherwise",
         )
     elif betas and "betas" not in own:
-        yield betas[0], f"optimizer_beta1 and optimizer_beta2 are not supported for {run.optimizer}"
+        yield betas[0], f"optimizer_beta1 and optimizer_beta2 are not supported for {recipe.optimizer.name}"
     for name in betas:
         if not 0 <= options.number(name, -1.0) < 1:
             yield name, f"{name} {options.raw(name)} is not a number from 0 to below 1"
@@ -75,13 +76,14 @@ def optimizer_of(run: Run) -> tuple[str, dict[str, Any]]:
 
 def rate_of(run: Run) -> float:
     """The learning rate: SimpleTuner's settings for prodigy hold one of 1, which comes before that of the config."""
-    return 1.0 if run.optimizer == "prodigy" else run.learning_rate
+    return 1.0 if run.recipe.optimizer.name == "prodigy" else run.recipe.learning_rate
 
 
 def _own(run: Run, options: Options) -> tuple[str, Mapping[str, Any]]:
     """Beside a quantized model in 32 bits SimpleTuner takes optimi-adamw for adamw_bf16."""
-    wide = run.quantization is not None and options.text("base_model_default_dtype", "bf16") == "fp32"
-    name = "optimi-adamw" if wide and run.optimizer == "adamw_bf16" else run.optimizer
+    recipe = run.recipe
+    wide = recipe.precision.quantization is not None and options.text("base_model_default_dtype", "bf16") == "fp32"
+    name = "optimi-adamw" if wide and recipe.optimizer.name == "adamw_bf16" else recipe.optimizer.name
     return OPTIMIZERS.get(name, (name, {}))
 
 

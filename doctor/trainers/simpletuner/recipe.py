@@ -11,6 +11,7 @@ from typing import Any
 
 from ...configs.defaults import same, short
 from ...configs.written import with_leaves
+from ...families import family_of
 from ...model import Run, Schema, Value
 from ...model.record import replace
 from .dataset_recipe import own_of, refused_sets
@@ -98,24 +99,28 @@ def _options(run: Run, schema: Schema) -> Iterator[tuple[str, str]]:
 def _default(run: Run, name: str, value: Any) -> bool:
     """Whether it names the place where a part of the model is looked for anyway."""
     if name == "pretrained_vae_model_name_or_path":
-        return str(value) in (run.base_model, run.extras_model)
+        return str(value) in (run.recipe.base_model, run.recipe.extras_model)
     return name == "pretrained_transformer_subfolder" and str(value).lower() in ("none", "transformer")
 
 
 def _numbers(run: Run) -> Iterator[tuple[str, str]]:
+    recipe = run.recipe
     options = Options(run.settings)
-    if run.steps < 1 and _epochs(options) < 1:
+    if recipe.steps < 1 and _epochs(options) < 1:
         yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
-    warmup = run.scheduler_settings.get("warmup_steps", 0)
-    if run.scheduler == "cosine_with_restarts":
+    warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
+    if recipe.lr_scheduler.name == "cosine_with_restarts":
         what = "lr_scheduler cosine_with_restarts is not supported: SimpleTuner's stays at the learning rate"
         yield "scheduler", f"{what}; write constant for that"
-    elif run.scheduler not in _SCHEDULES:
-        yield "scheduler", f"lr_scheduler {run.scheduler} is not supported; use {', '.join(_SCHEDULES)}"
-    elif run.scheduler == "sine" and warmup < 1:
+    elif recipe.lr_scheduler.name not in _SCHEDULES:
+        yield (
+            "scheduler",
+            f"lr_scheduler {recipe.lr_scheduler.name} is not supported; use {', '.join(_SCHEDULES)}",
+        )
+    elif recipe.lr_scheduler.name == "sine" and warmup < 1:
         yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
-    if run.loss_type != "l2":
-        yield "loss_type", f"loss_type {run.loss_type} is not supported; use l2"
+    if recipe.loss.type != "l2":
+        yield "loss_type", f"loss_type {recipe.loss.type} is not supported; use l2"
     precision = options.text("base_model_precision", "no_change")
     if precision not in _FORMATS:
         yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
@@ -123,9 +128,9 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
         yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
     if options.whole("ema_update_interval", 1) < 1:
         yield "ema_update_interval", "ema_update_interval must be a whole number above 0"
-    if options.text("init_lora") and run.network_type == "lokr":
+    if options.text("init_lora") and recipe.network.type == "lokr":
         yield "init_lora", "init_lora with lora_type lycoris is not supported"
-    elif options.text("init_lora") and run.alpha != run.rank:
+    elif options.text("init_lora") and recipe.network.alpha != recipe.network.rank:
         yield "init_lora", "init_lora with a lora_alpha other than lora_rank is not supported"
     if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
@@ -133,30 +138,32 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
 
 def differences(run: Run) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
+    recipe = run.recipe
     made, options = list(differences_of_network(run)), Options(run.settings)
-    if run.batch_size > 1:
+    if recipe.batch_size > 1:
         made.append("a batch that pictures of one size cannot fill is filled with some of them again")
     name = optimizer_of(run)[0]
-    if run.optimizer == "prodigy":
+    if recipe.optimizer.name == "prodigy":
         made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
-    elif name != run.optimizer:
-        first = " (whose first twenty steps are smaller)" if run.optimizer == "adamw_bf16" else ""
-        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {run.optimizer}{first}")
-    if run.use_ema:
+    elif name != recipe.optimizer.name:
+        first = " (whose first twenty steps are smaller)" if recipe.optimizer.name == "adamw_bf16" else ""
+        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {recipe.optimizer.name}{first}")
+    if recipe.ema.use:
         made.append("the saved LoRA is the average (SimpleTuner saves both)")
     if options.text("init_lora") and options.raw("init_lora_step") is None:
         made.append(
             "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
         )
-    if any(dataset.control_folders for dataset in run.datasets):
+    if any(dataset.control_folders for dataset in recipe.datasets):
         made.append("the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)")
-    if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in run.datasets):
+    if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in recipe.datasets):
         made.append("a caption file is one caption, also where it has several lines")
     return made
 
 
 def as_trained(run: Run) -> Run:
     """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
+    recipe = run.recipe
     options = Options(run.settings)
     settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
     settings |= network_of(run)
@@ -165,10 +172,10 @@ def as_trained(run: Run) -> Run:
         settings["network/pretrained_lora_path"] = replace(start, value=options.text("init_lora"))
     place = Value(None, run.where("rank"), 0, 0)
     settings["train/literal_captions"] = replace(place, value=True)
-    if run.use_ema:
+    if recipe.ema.use:
         settings |= with_leaves("train/ema_ramp", replace(place, value=_ramp(options)))
     settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
-    if run.steps < 1:
+    if recipe.steps < 1:
         settings["train/epochs"] = replace(place, value=_epochs(options))
     settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
     if report := run.settings.get("report_to"):
@@ -177,7 +184,7 @@ def as_trained(run: Run) -> Run:
         settings["logging/log_every"] = replace(report, value=1)
         settings["logging/project_name"] = replace(report, value=project)
         settings["logging/run_name"] = replace(report, value=options.text("tracker_run_name", run.name))
-    for dataset in run.datasets:
+    for dataset in recipe.datasets:
         own = own_of(run, dataset.key)
         where = run.settings.get(f"{dataset.key}/crop", place)
         sizes = bucket_sizes(own, options, _step(run, options))
@@ -191,15 +198,20 @@ def as_trained(run: Run) -> Run:
     optimizer, optimizer_settings = optimizer_of(run)
     return replace(
         run,
-        optimizer=optimizer,
-        optimizer_settings=optimizer_settings,
-        learning_rate=rate_of(run),
-        scheduler=_SCHEDULES[run.scheduler],
-        scheduler_settings=_schedule(run, options),
-        timestep_type="drawn",
-        max_grad_norm=0.0 if run.optimizer in _UNCLIPPED else run.max_grad_norm,
-        loss_type="mse",
         settings=settings,
+        recipe=replace(
+            recipe,
+            learning_rate=rate_of(run),
+            max_grad_norm=0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
+            optimizer=replace(recipe.optimizer, name=optimizer, settings=optimizer_settings),
+            lr_scheduler=replace(
+                recipe.lr_scheduler,
+                name=_SCHEDULES[recipe.lr_scheduler.name],
+                settings=_schedule(run, options),
+            ),
+            timestep_sampling=replace(recipe.timestep_sampling, type="drawn"),
+            loss=replace(recipe.loss, type="mse"),
+        ),
     )
 
 
@@ -208,20 +220,22 @@ def _epochs(options: Options) -> int:
 
 
 def _schedule(run: Run, options: Options) -> dict[str, Any]:
-    if run.scheduler == "constant":  # which has no warm-up, whatever is written
+    recipe = run.recipe
+    if recipe.lr_scheduler.name == "constant":  # which has no warm-up, whatever is written
         return {}
-    warmup = run.scheduler_settings.get("warmup_steps", 0)
+    warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
     made: dict[str, Any] = {"num_warmup_steps": warmup}
-    if run.scheduler in ("cosine", "sine"):
+    if recipe.lr_scheduler.name in ("cosine", "sine"):
         return {"half_period": warmup if warmup > 0 else _HALF_PERIOD, "lr_end": options.number("lr_end", 4e-7)}
-    if run.scheduler == "polynomial":
+    if recipe.lr_scheduler.name == "polynomial":
         made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
     return made
 
 
 def _step(run: Run, options: Options) -> int:
     """The pixels between sizes; for Flux SimpleTuner takes no other than 64."""
-    return 64 if run.architecture != "zimage" else options.whole("aspect_bucket_alignment", 64)
+    of_trainer = family_of(run.recipe.architecture).simpletuner
+    return 64 if of_trainer is None or not of_trainer.any_step else options.whole("aspect_bucket_alignment", 64)
 
 
 def _ramp(options: Options) -> dict[str, Any]:

@@ -5,7 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ...families import families
+from ...families.record import Flavour
 from ...model import Config, Dataset, Run, SamplePrompt
+from ...model.recipe import (
+    Checkpoints,
+    Ema,
+    Loss,
+    LrScheduler,
+    Network,
+    Offload,
+    Optimizer,
+    Precision,
+    Recipe,
+    TimestepSampling,
+    Validation,
+)
 from ...model.record import replace
 from .datasets import settings
 from .lycoris import rank_of, words
@@ -53,33 +68,7 @@ KEYS: Mapping[str, str] = {
         )
     },
 }
-_ARCHITECTURES = {"z_image": "zimage", "z_image_omni": "zimage_omni", "chroma": "chroma"}
-# what a flavour stands for: variant, the repository, the repository that only the transformer comes from
-_FLAVOURS: Mapping[str, Mapping[str, tuple[str | None, str, str | None]]] = {
-    "z_image": {
-        "base": (None, "TONGYI-MAI/Z-Image", None),
-        "turbo": ("turbo", "TONGYI-MAI/Z-Image-Turbo", None),
-        "turbo-ostris-v2": ("turbo", "TONGYI-MAI/Z-Image-Turbo", None),
-        "ostris-de-turbo": ("deturbo", "TONGYI-MAI/Z-Image-Turbo", "ostris/Z-Image-De-Turbo"),
-    },
-    "flux": {
-        "dev": (None, "black-forest-labs/flux.1-dev", None),
-        "krea": (None, "black-forest-labs/flux.1-krea-dev", None),
-        "schnell": ("schnell", "black-forest-labs/flux.1-schnell", None),
-        "kontext": (None, "black-forest-labs/flux.1-kontext-dev", None),
-        "fluxbooru": (None, "terminusresearch/fluxbooru-v0.3", None),
-        "libreflux": (None, "jimmycarter/LibreFlux-SimpleTuner", None),
-    },
-}
-_DEFAULT_FLAVOURS = {"z_image": "turbo-ostris-v2", "flux": "krea"}
-_ADAPTERS = {
-    ("z_image", "turbo"): "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v1.safetensors",
-    (
-        "z_image",
-        "turbo-ostris-v2",
-    ): "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors",
-    ("flux", "schnell"): "ostris/FLUX.1-schnell-training-adapter",
-}
+_ARCHITECTURES = {"z_image_omni": "zimage_omni"}  # of those without a record
 _DTYPES = {"no": "fp32", "fp8": "bf16"}
 # the names that weights of the same kind have in every other place of zdoctor
 _PRECISIONS = {
@@ -102,11 +91,9 @@ def run(
     lycoris: Config | None,
 ) -> Run:
     """The one run of a config; `backend` and `lycoris` are the files beside it, where there are such."""
-    family = options.text("model_family").lower()
-    flavour = options.text("model_flavour") or _DEFAULT_FLAVOURS.get(family, "")
-    variant, repo, transformer = _FLAVOURS.get(family, {}).get(flavour, (flavour or None, "", None))
-    base = options.text("pretrained_model_name_or_path") or repo or None
-    transformer = options.text("pretrained_transformer_model_name_or_path") or transformer
+    architecture, flavour = _family(options)
+    base = options.text("pretrained_model_name_or_path") or flavour.repo or None
+    transformer = options.text("pretrained_transformer_model_name_or_path") or flavour.transformer
     output = options.text("output_dir", "simpletuner-results")
     lora = options.text("model_type", "full") == "lora"
     of_network = {} if lycoris is None else {f"lycoris{pointer}": value for pointer, value in lycoris.values.items()}
@@ -134,57 +121,68 @@ def run(
         kind="lora" if lora else "finetune",
         process_type=options.text("model_type", "full"),
         name=re.split(r"[/\\]", output.rstrip("/\\"))[-1] or "simpletuner-results",
-        architecture=_architecture(family, flavour),
-        variant=variant,
-        base_model=transformer or base,
-        extras_model=base if transformer else None,
-        adapter=_adapter(options, family, flavour) if lora else None,
         output_folder=output,
-        datasets=found,
-        dtype="bf16" if quantized else _DTYPES.get(precision, precision),
-        quantization=_PRECISIONS.get(quantization, quantization),
-        text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
-        rank=rank,
-        alpha=alpha,
-        network_type=_network(options, own) if lora else "",
-        steps=max(0, steps),
-        batch_size=options.whole("train_batch_size", 4),
-        gradient_accumulation=options.whole("gradient_accumulation_steps", 1),
-        gradient_checkpointing=options.flag("gradient_checkpointing", True),
-        max_grad_norm=options.number("max_grad_norm", 2.0),
-        learning_rate=options.number("learning_rate", 4e-7),
-        optimizer=options.text("optimizer", "adamw_bf16").lower(),
-        scheduler=options.text("lr_scheduler", "constant_with_warmup"),
-        scheduler_settings={"warmup_steps": warmup} if warmup else {},
-        noise_scheduler="flowmatch",
-        loss_type=options.text("loss_type", "l2"),
-        use_ema=options.flag("use_ema"),
-        ema_decay=options.number("ema_decay", 0.995),
-        cache_text_embeddings=not options.flag("text_cache_disable"),
-        seed=seed if seed > 0 else None,
-        save_every=options.whole("checkpoint_step_interval", 500),
-        save_dtype="bf16",
-        keep_saves=options.whole("checkpoints_total_limit", 5),
-        disable_sampling=options.flag("validation_disable") or not prompt,
-        sample_every=options.whole("validation_step_interval", 100),
-        samples=_samples(options, prompt),
         settings={**options.settings, **settings(backend), **of_network},
         keys={**KEYS, **{f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}},
         homes={name: (file.path, "") for name, file in files.items() if file is not None},
         spelled=options.spelled(names),
+        recipe=Recipe(
+            architecture=architecture,
+            variant=flavour.variant,
+            base_model=transformer or base,
+            extras_model=base if transformer else None,
+            adapter=_adapter(options, flavour.adapter) if lora else None,
+            datasets=found,
+            steps=max(0, steps),
+            batch_size=options.whole("train_batch_size", 4),
+            gradient_accumulation=options.whole("gradient_accumulation_steps", 1),
+            max_grad_norm=options.number("max_grad_norm", 2.0),
+            learning_rate=options.number("learning_rate", 4e-7),
+            cache_text_embeddings=not options.flag("text_cache_disable"),
+            seed=seed if seed > 0 else None,
+            precision=Precision(
+                dtype="bf16" if quantized else _DTYPES.get(precision, precision),
+                quantization=_PRECISIONS.get(quantization, quantization),
+                text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
+            ),
+            network=Network(rank=rank, alpha=alpha, type=_network(options, own) if lora else ""),
+            offload=Offload(gradient_checkpointing=options.flag("gradient_checkpointing", True)),
+            optimizer=Optimizer(name=options.text("optimizer", "adamw_bf16").lower()),
+            lr_scheduler=LrScheduler(
+                name=options.text("lr_scheduler", "constant_with_warmup"),
+                settings={"warmup_steps": warmup} if warmup else {},
+            ),
+            timestep_sampling=TimestepSampling(noise_scheduler="flowmatch"),
+            loss=Loss(type=options.text("loss_type", "l2")),
+            ema=Ema(use=options.flag("use_ema"), decay=options.number("ema_decay", 0.995)),
+            checkpoints=Checkpoints(
+                every=options.whole("checkpoint_step_interval", 500),
+                dtype="bf16",
+                keep=options.whole("checkpoints_total_limit", 5),
+            ),
+            validation=Validation(
+                disabled=options.flag("validation_disable") or not prompt,
+                every=options.whole("validation_step_interval", 100),
+                prompts=_samples(options, prompt),
+            ),
+        ),
     )
     return replace(made, settings={**made.settings, **left_out(made)})
 
 
-def _architecture(family: str, flavour: str) -> str | None:
-    if family == "flux" and flavour == "kontext":
-        return "flux_kontext"
-    return _ARCHITECTURES.get(family, family) or None
+def _family(options: Options) -> tuple[str | None, Flavour]:
+    """The architecture that is trained, and its flavour; what is not known is taken by its name."""
+    name = options.text("model_family").lower()
+    members = {f.name: f.simpletuner for f in families() if f.simpletuner and f.simpletuner.family == name}
+    flavour = options.text("model_flavour") or next((m.default for m in members.values()), "")
+    for architecture, member in members.items():
+        if flavour in member.flavours:
+            return architecture, member.flavours[flavour]
+    return next(iter(members), _ARCHITECTURES.get(name, name)) or None, Flavour("", flavour or None)
 
 
-def _adapter(options: Options, family: str, flavour: str) -> str | None:
+def _adapter(options: Options, own: str | None) -> str | None:
     """The adapter of a distilled model, which the trainer fetches unasked."""
-    own = _ADAPTERS.get((family, flavour))
     if own is None or options.flag("disable_assistant_lora"):
         return None
     written = options.text("assistant_lora_path")

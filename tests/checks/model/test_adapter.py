@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from zdoctor.doctor.model import Finding, Run, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.doctor.rules import Unestablished
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import NO_HUB, healthy, probed, rewrite, run_of
 
 KEY = "diffusion_model.layers.0.attention.to_k.lora_A.weight"
@@ -78,7 +78,7 @@ def test_a_damaged_adapter(adapter: Path) -> None:
 
 def test_what_cannot_be_known_is_not_passed(adapter: Path, tmp_path: Path) -> None:
     with pytest.raises(Unestablished):
-        findings(replace(run_with(adapter), architecture="chroma"))
+        findings(changed(run_with(adapter), architecture="chroma"))
     for written in (str(tmp_path), str(tmp_path / "absent.safetensors"), "ostris/zimage/adapter.safetensors"):
         seen = probe_adapter(LiveWorld(), run_with(written), NO_HUB)
         assert seen is not None and not isinstance(seen, WeightFile)

@@ -27,6 +27,7 @@ from zdoctor.doctor.train.network.initial_weights import read_start
 from zdoctor.doctor.train.network.lora import targets
 from zdoctor.doctor.train.runtime.train_error import TrainError
 from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.network.test_kohya_lora import RANK, kohya
 from zdoctor.tests.flux import healthy_flux
 from zdoctor.tests.models import healthy, probed, run_of
@@ -42,7 +43,7 @@ def run_with(architecture: str, output: Path, **network: Any) -> Run:
 
 
 def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], Family, str]:
-    model = build_empty(Path(run.base_model or "") / "transformer")
+    model = build_empty(Path(run.recipe.base_model or "") / "transformer")
     return targets(model, left_out(run)), family_of(model), type(model).__name__
 
 
@@ -89,11 +90,11 @@ def half(run: Run) -> Tensors:
 
 
 def other_rank(run: Run) -> Tensors:
-    return whole(replace(run, rank=RANK // 2))
+    return whole(changed(run, network={"rank": RANK // 2}))
 
 
 def lokr(run: Run) -> Tensors:
-    return whole(replace(run, network_type="lokr"))
+    return whole(changed(run, network={"type": "lokr"}))
 
 
 def wider(run: Run) -> Tensors:
@@ -166,7 +167,7 @@ def test_silent_where_no_file_is_opened(tmp_path: Path) -> None:
 
 def test_what_is_not_known_is_not_passed(tmp_path: Path) -> None:
     run = run_with("zimage", tmp_path, pretrained_lora_path=str(tmp_path / "a.safetensors"))
-    absent = probed(replace(run, base_model="acme/gone"))
+    absent = probed(changed(run, base_model="acme/gone"))
     assert isinstance(probe_start(LiveWorld(), run, absent), Unknown)
     assert isinstance(probe_start(LiveWorld(), run, Unknown("no model")), Unknown)
     assert probe_start(LiveWorld(), run_with("zimage", tmp_path), Unknown("no model")) is None

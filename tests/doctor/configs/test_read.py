@@ -10,6 +10,7 @@ import yaml
 
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Reading, read_config
+from zdoctor.tests.changes import value_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared"
@@ -42,12 +43,16 @@ def test_the_kaggle_config() -> None:
     path = ROOT / "tests" / "configs" / "kaggle_zimage.yaml"
     reading = read_config(str(path), path.read_bytes(), {})
     run = reading.runs[0]
-    assert (run.kind, run.architecture, run.variant) == ("lora", "zimage", "turbo")
-    assert (run.rank, run.quantization, run.text_encoder_quantization) == (32, "qfloat8", "qfloat8")
+    assert (run.kind, run.recipe.architecture, run.recipe.variant) == ("lora", "zimage", "turbo")
+    assert (
+        run.recipe.network.rank,
+        run.recipe.precision.quantization,
+        run.recipe.precision.text_encoder_quantization,
+    ) == (32, "qfloat8", "qfloat8")
     assert run.output_folder == "/kaggle/working/lantern_lora/lantern_zimage_lora"
-    assert run.datasets[0].resolutions == (768, 1024)
-    assert run.datasets[0].caption_extension == ".txt"
-    assert [s.seed for s in run.samples] == [42, 43]
+    assert run.recipe.datasets[0].resolutions == (768, 1024)
+    assert run.recipe.datasets[0].caption_extension == ".txt"
+    assert [s.seed for s in run.recipe.validation.prompts] == [42, 43]
     assert run.metadata["version"] == "1.0"
     lines = reading.config.text.splitlines()
     for field in run.keys:
@@ -75,14 +80,25 @@ def test_defaults_are_the_trainers() -> None:
         "job: extension\nconfig:\n  name: n\n  process:\n  - type: sd_trainer\n    training_folder: o\n"
         "    network: {}\n    model: {name_or_path: x}\n    datasets: [{folder_path: d}]\n"
     )
-    assert (run.architecture, run.dtype, run.rank, run.alpha, run.optimizer) == ("sd1", "fp32", 4, 1.0, "adamw")
-    assert (run.learning_rate, run.noise_scheduler, run.save_dtype, run.quantization) == (
+    assert (
+        run.recipe.architecture,
+        run.recipe.precision.dtype,
+        run.recipe.network.rank,
+        run.recipe.network.alpha,
+        run.recipe.optimizer.name,
+    ) == ("sd1", "fp32", 4, 1.0, "adamw")
+    assert (
+        run.recipe.learning_rate,
+        run.recipe.timestep_sampling.noise_scheduler,
+        run.recipe.checkpoints.dtype,
+        run.recipe.precision.quantization,
+    ) == (
         1e-6,
         "ddpm",
         "float16",
         None,
     )
-    assert run.datasets[0].resolutions == (512,)
+    assert run.recipe.datasets[0].resolutions == (512,)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +136,10 @@ def test_aliases_and_wrong_types(settings: str, field: str, value: Any) -> None:
         f"    {settings}\n"
     )
     if field == "samples":
-        assert [s.prompt for s in run.samples] == ["a", "b"]
+        assert [s.prompt for s in run.recipe.validation.prompts] == ["a", "b"]
         assert run.where("samples").line == 7
     else:
-        assert getattr(run, field) == value
+        assert value_of(run, field) == value
 
 
 def test_what_a_prompt_says_of_itself() -> None:
@@ -131,7 +147,7 @@ def test_what_a_prompt_says_of_itself() -> None:
         "job: extension\nconfig:\n  name: n\n  process:\n  - type: sd_trainer\n    training_folder: o\n"
         "    sample: {width: 512, samples: [{prompt: 'a hat --w 64 --ctrl_img /c/my hat.png --n no cat --x 1 --s x'},"
         " {prompt: b, ctrl_img: b.png}]}\n"
-    ).samples
+    ).recipe.validation.prompts
     assert (first.prompt, first.width, first.control) == ("a hat", 64, "/c/my hat.png")
     assert (first.negative, first.steps) == ("no cat", 20)
     assert (second.prompt, second.width, second.control) == ("b", 512, "b.png")
@@ -151,13 +167,13 @@ def test_folders_of_control_images(written: str, folders: tuple[str, ...]) -> No
         "job: extension\nconfig:\n  name: n\n  process:\n  - type: sd_trainer\n    training_folder: o\n"
         f"    datasets: [{{folder_path: x, {written}}}]\n"
     )
-    assert run.datasets[0].control_folders == folders
+    assert run.recipe.datasets[0].control_folders == folders
 
 
 def test_name_is_filled_in() -> None:
     run = run_of(HEALTHY)
-    assert run.datasets[0].folder == "/data/lantern"
-    assert run.learning_rate == pytest.approx(1e-4)
+    assert run.recipe.datasets[0].folder == "/data/lantern"
+    assert run.recipe.learning_rate == pytest.approx(1e-4)
 
 
 def test_a_filled_in_variable_points_at_its_source() -> None:
@@ -202,10 +218,10 @@ def test_anchors_aliases_and_merges() -> None:
         "{type: lora, linear: 16}", "{<<: *net, linear: 8}"
     )
     run = run_of(text)
-    assert (run.rank, run.network_type) == (8, "lora")
+    assert (run.recipe.network.rank, run.recipe.network.type) == (8, "lora")
     assert run.where("network_type").line == 2
     aliased = run_of(text.replace("{<<: *net, linear: 8}", "*net"))
-    assert aliased.rank == 64
+    assert aliased.recipe.network.rank == 64
     network = aliased.written("network")
     assert network is not None
 

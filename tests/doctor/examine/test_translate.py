@@ -76,11 +76,27 @@ def test_what_is_obeyed(schema: Schema) -> None:
     }
     of_set = {**SET, "resolution": 768, "repeats": 2, "crop": True, "crop_style": "random"}
     run = for_runner(run_of(written, of_set), schema)
-    assert (run.scheduler, run.scheduler_settings) == ("constant_with_warmup", {"num_warmup_steps": 5})
-    assert (run.optimizer, run.quantization, run.dtype, run.seed) == ("adamw8bit", "qint8", "bf16", 9)
-    assert (run.batch_size, run.datasets[0].repeats, run.datasets[0].resolutions) == (2, 3, (768,))
+    assert (run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings) == (
+        "constant_with_warmup",
+        {"num_warmup_steps": 5},
+    )
+    assert (
+        run.recipe.optimizer.name,
+        run.recipe.precision.quantization,
+        run.recipe.precision.dtype,
+        run.recipe.seed,
+    ) == ("adamw8bit", "qint8", "bf16", 9)
+    assert (run.recipe.batch_size, run.recipe.datasets[0].repeats, run.recipe.datasets[0].resolutions) == (
+        2,
+        3,
+        (768,),
+    )
     assert run.settings["network/dropout"].value == 0.1  # the trainer's default
-    assert (run.loss_type, run.timestep_type, run.alpha) == ("mse", "drawn", 4.0)
+    assert (run.recipe.loss.type, run.recipe.timestep_sampling.type, run.recipe.network.alpha) == (
+        "mse",
+        "drawn",
+        4.0,
+    )
     assert run.setting("network/scale") == 1.0 and run.setting("train/grad_clip_method") == "value"
     assert asked(run) == ["comet_ml"] and run.setting("logging/run_name") == "x"
     crops = {name.rpartition("/")[2]: value.value for name, value in run.settings.items() if name.endswith("_crop")}
@@ -183,7 +199,7 @@ def test_noise_levels_follow_the_config(schema: Schema, of_times: dict[str, Any]
 
 def test_epochs_are_counted(schema: Schema) -> None:
     run = for_runner(run_of({"max_train_steps": ..., "num_train_epochs": 3}), schema)
-    assert (run.steps, run.setting("train/epochs")) == (0, 3) and not refuse(run)
+    assert (run.recipe.steps, run.setting("train/epochs")) == (0, 3) and not refuse(run)
 
 
 def test_the_attention_is_trained(schema: Schema, tiny: Path) -> None:
@@ -206,15 +222,15 @@ def test_the_attention_is_trained(schema: Schema, tiny: Path) -> None:
 )
 def test_schedules_follow_the_config(schema: Schema, written: dict[str, Any], schedule: dict[str, Any]) -> None:
     run = for_runner(run_of({"learning_rate": 1e-4, **written}), schema)
-    assert run.scheduler == run_of(written).scheduler and not refuse(run)
-    assert {**run.scheduler_settings, **schedule} == run.scheduler_settings
+    assert run.recipe.lr_scheduler.name == run_of(written).recipe.lr_scheduler.name and not refuse(run)
+    assert {**run.recipe.lr_scheduler.settings, **schedule} == run.recipe.lr_scheduler.settings
 
 
 def test_alpha_and_clipping_follow_the_config(schema: Schema) -> None:
     run = for_runner(run_of({"lora_alpha": 1, "grad_clip_method": "norm", "max_grad_norm": 0.5}), schema)
     assert run.setting("network/scale") == 0.25
-    assert (run.setting("train/grad_clip_method"), run.max_grad_norm) == ("norm", 0.5)
-    assert for_runner(run_of({"optimizer": "prodigy"}), schema).max_grad_norm == 0.0
+    assert (run.setting("train/grad_clip_method"), run.recipe.max_grad_norm) == ("norm", 0.5)
+    assert for_runner(run_of({"optimizer": "prodigy"}), schema).recipe.max_grad_norm == 0.0
 
 
 def test_other_trainers_are_sent_to_themselves(schema: Schema) -> None:

@@ -16,6 +16,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import probed, run_of
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
@@ -42,8 +43,8 @@ TRACED = [
 def zimage(resolution: int = 1024, **changes: Any) -> Run:
     """The published Z-Image-Turbo, rank 16, AdamW, with latents and text embeddings cached."""
     run = run_of("Tongyi-MAI/Z-Image-Turbo")
-    datasets = tuple(replace(d, resolutions=(resolution,), cache_latents=True) for d in run.datasets)
-    return replace(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+    datasets = tuple(replace(d, resolutions=(resolution,), cache_latents=True) for d in run.recipe.datasets)
+    return changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
 
 
 def predicted(run: Run, *gpus: Gpu, datasets: tuple[DatasetFolder, ...] = ()) -> Memory:
@@ -59,6 +60,6 @@ def flux(resolution: int = 1024, control: bool = False, **changes: Any) -> Run:
     folders = ("/c",) if control else ()
     datasets = tuple(
         replace(dataset, resolutions=(resolution,), cache_latents=True, control_folders=folders)
-        for dataset in run.datasets
+        for dataset in run.recipe.datasets
     )
-    return replace(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+    return changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})

@@ -12,13 +12,14 @@ from safetensors.torch import save_file
 
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.network import lokr_shapes
-from zdoctor.doctor.families.zimage.tensors import lora_linears
+from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.memory.disk_space import Need, needs
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
 from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.train.output.checkpoint_files import write_state
 from zdoctor.doctor.train.step.training_state import State
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
 NOTHING = Unknown("not looked at")
@@ -27,7 +28,7 @@ DATA = DatasetFolder("datasets/0", "/d", PICTURES)
 
 
 def run(**changes: Any) -> Run:
-    return replace(run_of(healthy()), **changes)
+    return changed(run_of(healthy()), **changes)
 
 
 def wanted(asked: Run, **seen: Any) -> dict[str, int]:
@@ -42,7 +43,7 @@ def test_a_lora_is_at_least_as_large_as_computed(dtype: str, tmp_path: Path) -> 
     model = probed(asked)
     kind = {"float16": torch.float16, "fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
     tensors = {}
-    for name, (inputs, outputs) in lora_linears(model.components["transformer"].needed or {}).items():
+    for name, (outputs, inputs) in block_linears(model.components["transformer"].needed or {}, ("layers",)).items():
         tensors[f"diffusion_model.{name}.lora_A.weight"] = torch.zeros(8, inputs, dtype=kind)
         tensors[f"diffusion_model.{name}.lora_B.weight"] = torch.zeros(outputs, 8, dtype=kind)
     save_file(tensors, tmp_path / "a.safetensors")
@@ -55,7 +56,7 @@ def test_a_lora_is_at_least_as_large_as_computed(dtype: str, tmp_path: Path) -> 
 def test_the_state_of_the_optimizer_is_at_least_as_large(optimizer: str, tmp_path: Path) -> None:
     asked = run(rank=64, optimizer=optimizer)
     sizes = probed(asked).components["transformer"].needed or {}
-    shapes = [side for sides in lora_linears(sizes).values() for side in sides]
+    shapes = [side for sides in block_linears(sizes, ("layers",)).values() for side in sides]
     parameters = [torch.nn.Parameter(torch.zeros(64, side)) for side in shapes]
     stepped = torch.optim.AdamW(parameters)
     for parameter in parameters:
@@ -71,7 +72,7 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
 ) -> None:
     asked = run(trainer=OWN, rank=64, optimizer="adamw", use_ema=ema, steps=10, save_every=0)
     sizes = probed(asked).components["transformer"].needed or {}
-    shapes = [side for sides in lora_linears(sizes).values() for side in sides]
+    shapes = [side for sides in block_linears(sizes, ("layers",)).values() for side in sides]
     lora = {str(n): torch.nn.Parameter(torch.zeros(64, side)) for n, side in enumerate(shapes)}
     stepped = torch.optim.AdamW(lora.values())
     for parameter in lora.values():
@@ -83,16 +84,16 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
     real = (tmp_path / "state.pt").stat().st_size
     one = wanted(asked)["the state of the run"]
     assert 0.8 * real < one < real
-    assert wanted(replace(asked, save_every=5))["the old and the new state of the run"] == 2 * one
+    assert wanted(changed(asked, checkpoints={"every": 5}))["the old and the new state of the run"] == 2 * one
 
 
 def test_a_lokr_of_the_runner() -> None:
     asked = run(trainer=OWN, rank=4, network_type="lokr", save_dtype="fp32", steps=10, save_every=0)
-    linears = lora_linears(probed(asked).components["transformer"].needed or {})
-    numbers = sum(a * b for inputs, out in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
+    linears = block_linears(probed(asked).components["transformer"].needed or {}, ("layers",))
+    numbers = sum(a * b for out, inputs in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
     assert wanted(asked)["the LoKr"] == 4 * numbers
     split = replace(asked, settings={**asked.settings, "network/lokr_full_rank": Value(False, Where("c"), 0, 0)})
-    assert wanted(replace(split, save_every=5))["2 LoKr files of rank 4"] > 0
+    assert wanted(changed(split, checkpoints={"every": 5}))["2 LoKr files of rank 4"] > 0
 
 
 @pytest.mark.parametrize(
@@ -108,11 +109,11 @@ def test_saves_that_are_kept_and_the_last_one(steps: int, every: int, keep: int,
 
 def with_cache(**changes: Any) -> Run:
     asked = run(steps=1)
-    return replace(asked, datasets=(replace(asked.datasets[0], cache_latents_to_disk=True, **changes),))
+    return changed(asked, datasets=(replace(asked.recipe.datasets[0], cache_latents_to_disk=True, **changes),))
 
 
 def test_latents_and_text_embeddings_at_their_least() -> None:
-    asked = replace(with_cache(resolutions=(512, 768, 2048, 4096)), cache_text_embeddings=True)
+    asked = changed(with_cache(resolutions=(512, 768, 2048, 4096)), cache_text_embeddings=True)
     computed = wanted(asked, datasets=(DATA,))
     # 1024x512 has fewer pixels than 768x768: cached at the area of 512 and, once, as it is, in 16 channels of 2 bytes
     assert computed["the latents of the pictures"] == 3 * 2 * 16 * (720 * 352 + 1024 * 512) // 64

@@ -20,6 +20,7 @@ from zdoctor.doctor.model import (
 )
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.fixes.memory import lower_the_peak
+from zdoctor.tests.changes import changed
 from zdoctor.tests.checks.simpletuner.runs import HEALTHY, SET, TEXT
 from zdoctor.tests.models import probed
 
@@ -39,25 +40,25 @@ def test_the_ladder_goes_down_and_names_the_harmless_first() -> None:
 
 @pytest.mark.parametrize("trainer", ["ai-toolkit", OWN])
 def test_what_the_ladder_promises_is_what_the_changed_run_needs(trainer: str) -> None:
-    changed = zimage(1024, cache_text_embeddings=False, gradient_checkpointing=False, batch_size=4, trainer=trainer)
+    run = zimage(1024, cache_text_embeddings=False, gradient_checkpointing=False, batch_size=4, trainer=trainer)
     fields = {
         "train/cache_text_embeddings": "cache_text_embeddings",
         "train/gradient_checkpointing": "gradient_checkpointing",
         "train/batch_size": "batch_size",
         "train/gradient_accumulation": "gradient_accumulation",
     }
-    for step in predicted(changed, T4).alternatives:
+    for step in predicted(run, T4).alternatives:
         for key, value in step.settings:
             if key in fields:
-                changed = replace(changed, **{fields[key]: value})
+                run = changed(run, **{fields[key]: value})
             elif key == "model/qtype":
-                changed = replace(changed, quantization=value, text_encoder_quantization=value)
+                run = changed(run, precision={"quantization": value, "text_encoder_quantization": value})
             elif key.endswith("/resolution"):
-                lower = tuple(replace(dataset, resolutions=tuple(value)) for dataset in changed.datasets)
-                changed = replace(changed, datasets=lower)
+                lower = tuple(replace(dataset, resolutions=tuple(value)) for dataset in run.recipe.datasets)
+                run = changed(run, datasets=lower)
             elif key in ("model/low_vram", "model/layer_offloading"):
-                changed = replace(changed, settings={**changed.settings, key: Value(value, Where("c"), 0, 4)})
-        again = predicted(changed, T4)
+                run = replace(run, settings={**run.settings, key: Value(value, Where("c"), 0, 4)})
+        again = predicted(run, T4)
         assert (again.peak.total, again.peak.total + again.margin) == (step.peak, step.high)
 
 
@@ -105,7 +106,7 @@ def painting(size: int, **changes: Any) -> Run:
     run = zimage(512, **{"quantization": "qint8", "text_encoder_quantization": "qint8", **changes})
     low = {"model/low_vram": ON}
     samples = (replace(SAMPLE, width=size, height=size),)
-    return replace(run, samples=samples, settings={**run.settings, **sides, **low})
+    return changed(run, validation={"prompts": samples}, settings={**run.settings, **sides, **low})
 
 
 @pytest.mark.parametrize("trainer", ["ai-toolkit", OWN])

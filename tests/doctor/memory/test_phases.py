@@ -20,6 +20,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
 from .runs import A6000, SYSTEM, T4, TRACED, flux, predicted, zimage
@@ -74,7 +75,7 @@ def test_blocks_that_keep_what_they_made_take_memory() -> None:
     second = replace(run, settings={**run.settings, "train/gradient_checkpointing_interval": every})
     one, two, none = (
         predicted(each, A6000).phases[-1].items["activations"]
-        for each in (run, second, replace(run, gradient_checkpointing=False))
+        for each in (run, second, changed(run, offload={"gradient_checkpointing": False}))
     )
     assert two == pytest.approx(one + (none - one) / 2, rel=0.1)
 
@@ -112,7 +113,7 @@ def test_old_cards_hold_the_attention_scores() -> None:
 
     assert scores(run, A6000) == 0
     assert scores(run, T4) / GIB == pytest.approx(2.1, rel=0.03)
-    assert scores(replace(run, dtype="fp16"), T4) == 0
+    assert scores(changed(run, precision={"dtype": "fp16"}), T4) == 0
 
 
 def test_the_card_that_the_run_takes_is_the_budget() -> None:
@@ -163,8 +164,8 @@ def test_a_card_that_somebody_else_fills_takes_no_part(free: tuple[int, ...], fi
 
 def test_pictures_are_never_enlarged() -> None:
     run = run_of("m")
-    run = replace(run, datasets=tuple(replace(d, resolutions=(512, 1024)) for d in run.datasets))
-    key = run.datasets[0].key
+    run = changed(run, datasets=tuple(replace(d, resolutions=(512, 1024)) for d in run.recipe.datasets))
+    key = run.recipe.datasets[0].key
     folder = DatasetFolder(key, "/d", (Image("a.png", 640, 480, True), Image("b.png", 200, 100, True)))
     assert buckets(run, [folder]) == [(576, 432), (640, 480)]
     assert buckets(run, []) == [(512, 512), (1024, 1024)]
@@ -173,7 +174,7 @@ def test_pictures_are_never_enlarged() -> None:
 
 def test_a_run_of_kohyas_enlarges_pictures() -> None:
     run = run_of("m")
-    key = run.datasets[0].key
+    key = run.recipe.datasets[0].key
     sizes = {"width": 512, "height": 512, "kind": "sd-scripts", "step": 64, "least": 256, "most": 1024}
     run = replace(run, settings={f"{key}/bucket_sizes": Value(sizes, Where("c"), 0, 0)})
     folder = DatasetFolder(key, "/d", (Image("a.png", 400, 300, True), Image("b.png", 300, 900, True)))
@@ -207,7 +208,7 @@ def test_a_lokr_has_the_weights_of_its_two_matrices() -> None:
     ],
 )
 def test_what_was_not_worked_out_is_unknown(changes: dict[str, Any], reason: str) -> None:
-    run = replace(zimage(), **changes)
+    run = changed(zimage(), **changes)
     memory = predict(run, probed(run), (), SYSTEM, (T4,))
     assert isinstance(memory, Unknown)
     assert reason in memory.reason
@@ -216,7 +217,7 @@ def test_what_was_not_worked_out_is_unknown(changes: dict[str, Any], reason: str
 def test_absurd_numbers_are_survived() -> None:
     sample = SamplePrompt("p", -3, 10**12, 0, 1, 1.0)
     run = zimage(batch_size=-1, rank=-5, samples=(sample,))
-    run = replace(run, datasets=tuple(replace(d, resolutions=(0, -7, 10**9)) for d in run.datasets))
+    run = changed(run, datasets=tuple(replace(d, resolutions=(0, -7, 10**9)) for d in run.recipe.datasets))
     assert predicted(run, T4).peak.total > 0
 
 

@@ -19,6 +19,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.tests.changes import changed
 
 from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage
 
@@ -110,7 +111,7 @@ def test_blocks_that_wait_in_host_memory_are_made_there() -> None:
 def test_an_adapter_waits_in_host_memory_until_it_is_merged() -> None:
     for gpus in ((A6000,), ()):
         plain = zimage(512, trainer=OWN, quantization="int8", adapter=None)
-        without, with_it = (predicted(run, *gpus) for run in (plain, replace(plain, adapter="a")))
+        without, with_it = (predicted(run, *gpus) for run in (plain, changed(plain, adapter="a")))
         more = {b.name: b.total - a.total for a, b in zip(without.phases, with_it.phases, strict=True)}
         early = [more[name] for name in more if name.startswith(("encoding", "loading"))]
         assert len(early) == 3 and more["training step"] == 0

@@ -16,6 +16,7 @@ import pytest
 
 from zdoctor.doctor.memory import predict
 from zdoctor.doctor.model import Dataset, Hub, Memory, ModelFolder, Run
+from zdoctor.doctor.model.recipe import Offload, Precision, Recipe, Validation
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model
 
@@ -75,13 +76,15 @@ def predicted(folder: Path, checkpointing: bool) -> int:
         kind="lora",
         process_type="sd_trainer",
         name="n",
-        architecture="zimage",
         device="cpu",
-        base_model=str(folder),
-        datasets=(Dataset("datasets/0", None, ".txt", (SIDE,)),),
-        dtype="fp32",
-        gradient_checkpointing=checkpointing,
-        disable_sampling=True,
+        recipe=Recipe(
+            architecture="zimage",
+            base_model=str(folder),
+            datasets=(Dataset("datasets/0", None, ".txt", (SIDE,)),),
+            precision=Precision(dtype="fp32"),
+            offload=Offload(gradient_checkpointing=checkpointing),
+            validation=Validation(disabled=True),
+        ),
     )
     world = LiveWorld(environment={}, cwd=str(folder), home=str(folder))
     model = probe_model(world, run, Hub((), ()))

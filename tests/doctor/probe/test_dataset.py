@@ -14,12 +14,15 @@ from zdoctor.doctor.probe import dataset
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.image import dimensions
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import run_of
 
 
 def run(folder: Path, extension: str = ".txt") -> Run:
     base = run_of("m")
-    return replace(base, datasets=(replace(base.datasets[0], folder=str(folder), caption_extension=extension),))
+    return changed(
+        base, datasets=(replace(base.recipe.datasets[0], folder=str(folder), caption_extension=extension),)
+    )
 
 
 def probed(folder: Path, extension: str = ".txt") -> DatasetFolder:

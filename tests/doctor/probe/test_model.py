@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from zdoctor.doctor.model import Hub, HubRepo, ModelFolder, Unknown, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_adapter, probe_model
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import INDEX, NO_HUB, copy_to, edit_json, healthy, probed, run_of
 
 PARTS = ["transformer", "text_encoder", "tokenizer", "vae"]
@@ -134,7 +134,7 @@ def test_texts_that_are_no_json_objects_are_a_problem(file: str, text: str, tmp_
 
 @pytest.mark.parametrize("written", [None, "", "bad\0path"])
 def test_no_model_at_all(written: str | None) -> None:
-    run = replace(run_of("m"), base_model=written, adapter=written)
+    run = changed(run_of("m"), base_model=written, adapter=written)
     assert isinstance(probe_model(LiveWorld(), run, NO_HUB), Unknown)
     assert not isinstance(probe_adapter(LiveWorld(), run, NO_HUB), WeightFile)
 
@@ -143,7 +143,7 @@ def test_adapters_from_the_hub(tmp_path: Path) -> None:
     (tmp_path / "pytorch_lora_weights.safetensors").write_bytes(b"\x02" + b"\0" * 7 + b"{}")
     hub = Hub((), (cached("acme/adapter", tmp_path),))
     for written in ("acme/adapter", "acme/adapter/pytorch_lora_weights.safetensors"):
-        seen = probe_adapter(LiveWorld(), replace(run_of("m"), adapter=written), hub)
+        seen = probe_adapter(LiveWorld(), changed(run_of("m"), adapter=written), hub)
         assert isinstance(seen, WeightFile) and seen.problem is None
-    seen = probe_adapter(LiveWorld(), replace(run_of("m"), adapter="acme/adapter/x.safetensors"), hub)
+    seen = probe_adapter(LiveWorld(), changed(run_of("m"), adapter="acme/adapter/x.safetensors"), hub)
     assert isinstance(seen, Unknown)

@@ -18,6 +18,7 @@ from zdoctor.doctor.probe.components import read_component
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.skeletons import with_skeletons
 from zdoctor.doctor.rules import Unestablished
+from zdoctor.tests.changes import changed
 from zdoctor.tests.hub_cases import run_with
 
 diffusers: Any = import_module("diffusers")
@@ -77,7 +78,7 @@ def look(folder: Path) -> ModelFolder:
 
 
 def missing(model: ModelFolder) -> list[str]:
-    findings = list(missing_checkpoint_tensors(replace(run_with(str(model.folder)), architecture="sd3"), model))
+    findings = list(missing_checkpoint_tensors(changed(run_with(str(model.folder)), architecture="sd3"), model))
     return [name for finding in findings for name in finding.evidence["names"]]
 
 

@@ -13,13 +13,14 @@ import pytest
 
 from zdoctor.checks.storage import slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
+from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.probe.disk import Device
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.speed import speed_kind
 
 LIMIT = 3 << 20
 BLKIO = Path("/sys/fs/cgroup/blkio")
-RUN = Run("ai-toolkit", "c.yaml", "/config/process/0", 0, "lora", "sd_trainer", "n", "zimage")
+RUN = Run("ai-toolkit", "c.yaml", "/config/process/0", 0, "lora", "sd_trainer", "n", Recipe(architecture="zimage"))
 
 MEASURE = textwrap.dedent(
     """

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zdoctor.doctor.model.run import Dataset, Run, Value, Where
+from zdoctor.doctor.model.recipe import Checkpoints, Dataset, Network, Precision, Recipe, TimestepSampling, Validation
+from zdoctor.doctor.model.run import Run, Value, Where
 from zdoctor.doctor.train import TrainResult, train
+from zdoctor.tests.changes import changed
 
 DATASET = Dataset("datasets/0", "circles", ".txt", (64,))
 
@@ -22,26 +23,26 @@ RUN = Run(
     kind="lora",
     process_type="sd_trainer",
     name="circles",
-    architecture="zimage",
     device="cpu",
     output_folder="out",
-    datasets=(DATASET,),
-    dtype="fp32",
-    quantization="int8",
-    rank=8,
-    alpha=8,
-    steps=4,
-    batch_size=2,
-    learning_rate=4e-3,
-    noise_scheduler="flowmatch",
-    seed=7,
-    save_dtype="float32",
-    disable_sampling=True,
+    recipe=Recipe(
+        architecture="zimage",
+        datasets=(DATASET,),
+        steps=4,
+        batch_size=2,
+        learning_rate=4e-3,
+        seed=7,
+        precision=Precision(dtype="fp32", quantization="int8"),
+        network=Network(rank=8, alpha=8),
+        timestep_sampling=TimestepSampling(noise_scheduler="flowmatch"),
+        checkpoints=Checkpoints(dtype="float32"),
+        validation=Validation(disabled=True),
+    ),
 )
 
 
 def run_with(**changes: Any) -> Run:
-    return replace(RUN, **changes)
+    return changed(RUN, **changes)
 
 
 def written(**settings: Any) -> dict[str, Value]:
@@ -95,7 +96,7 @@ def go(
             model_folder=str(model),
             extras_folder=None if extras is None else str(extras),
             adapter_file=None if adapter is None else str(adapter),
-            dataset_folders={dataset.key: str(images) for dataset in run.datasets},
+            dataset_folders={dataset.key: str(images) for dataset in run.recipe.datasets},
             output_folder=str(output),
             device="cpu",
             progress=progress or Recorder(),

@@ -12,7 +12,7 @@ import pytest
 import torch.utils.backend_registration
 from PIL import Image, ImageChops
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 
 from .patient import go, run_with
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.encode.encoding_cache import Cache
 from zdoctor.doctor.train.encode.text_embeddings import Texts
 from zdoctor.doctor.train.families import flux as family
@@ -26,6 +25,7 @@ from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
 from zdoctor.doctor.train.weights.materialize import linears
 from zdoctor.doctor.train.weights.training_adapter import read_adapter
+from zdoctor.tests.changes import changed
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
 from .patient import go, run_with
@@ -202,7 +202,7 @@ def test_the_training_adapter_of_schnell_is_in_the_training_and_not_in_the_previ
 def test_a_lokr_goes_on_bit_for_bit(flux: Path, circles: Path, tmp_path: Path) -> None:
     run = run_with(architecture="flux", steps=2, timestep_type="flux_shift", network_type="lokr", batch_size=1)
     straight = go(run, flux, circles, tmp_path / "straight")
-    go(replace(run, steps=1), flux, circles, tmp_path / "halted")
+    go(changed(run, steps=1), flux, circles, tmp_path / "halted")
     assert go(run, flux, circles, tmp_path / "halted").losses == straight.losses
     assert any("no LoKr of Flux" in note for note in explain(run))
     with pytest.raises(ValueError, match="Invalid LoRA checkpoint"):  # when it can, the note has to go

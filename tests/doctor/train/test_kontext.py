@@ -13,7 +13,7 @@ from diffusers.pipelines.flux.pipeline_flux_kontext import FluxKontextPipeline
 from PIL import Image
 from safetensors import safe_open
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError, refuse
 from zdoctor.doctor.train.dataset.images import Picture
 from zdoctor.doctor.train.dataset.training_items import Item, batches, load_pixels, read_items
@@ -24,6 +24,7 @@ from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.sampling.sample_prompts import sample_controls
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
+from zdoctor.tests.changes import changed
 
 from .patient import DATASET, Recorder, go, run_with, written
 
@@ -84,8 +85,8 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
         output_type="latent",
     ).images
     torch.testing.assert_close(family._packed(ours), theirs, rtol=1e-4, atol=1e-4)
-    plain = replace(run, samples=(replace(prompt, control=None),))
-    assert sample_controls(plain, 16) == sample_controls(replace(run, architecture="flux"), 16) == [None]
+    plain = changed(run, validation={"prompts": (replace(prompt, control=None),)})
+    assert sample_controls(plain, 16) == sample_controls(changed(run, architecture="flux"), 16) == [None]
 
 
 def test_a_run_on_pairs(flux: Path, circles: Path, pairs: Path, tmp_path: Path) -> None:

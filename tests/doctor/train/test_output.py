@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.runtime.run_lock import alone
 from zdoctor.doctor.train.runtime.stop_signals import BEGAN, Stop, interruptible

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import write_state
 from zdoctor.doctor.train.sampling import preview_samples as preview

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,15 @@ from sentencepiece import SentencePieceTrainer
 from torch import Tensor
 from transformers import CLIPTextModel, Qwen3Model, T5EncoderModel
 
-from zdoctor.doctor.model.run import Run, SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train import TrainError, TrainResult
 from zdoctor.doctor.train.components.component_files import all_files, check_part, check_tokenizer, config_of
 from zdoctor.doctor.train.components.pretrained import load_file, load_pretrained, load_tokenizer
 from zdoctor.doctor.train.components.text_encoder import load_encoder
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.tests.changes import changed
 
 from .. import parts as made
 from ..patient import Recorder, go, run_with
@@ -218,7 +219,7 @@ def test_text_encoders_in_eight_bits_and_a_process_that_goes_on(flux_parts: Part
         architecture="flux", steps=2, batch_size=1, text_encoder_quantization="int8", quantization="float8"
     )
     straight = go(run, model, two, tmp_path / "folder", fresh=True)
-    trained(replace(run, steps=1), files, two, tmp_path / "parts")
+    trained(changed(run, steps=1), files, two, tmp_path / "parts")
     assert trained(run, files, two, tmp_path / "parts").losses == straight.losses
     moved = Path(shutil.copytree(files["vae"].parent, tmp_path / "moved"))
     other = {
@@ -226,7 +227,7 @@ def test_text_encoders_in_eight_bits_and_a_process_that_goes_on(flux_parts: Part
         "transformer": made.write(moved / "flux1-dev.safetensors", made.tensors_of(model / "transformer")),
     }
     with pytest.raises(TrainError, match="base model"):
-        trained(replace(run, steps=3), other, two, tmp_path / "parts")
+        trained(changed(run, steps=3), other, two, tmp_path / "parts")
 
 
 def test_what_does_not_fit_ends_the_start_before_anything_is_loaded(

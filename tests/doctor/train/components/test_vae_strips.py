@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.components import text_encoder
 from zdoctor.doctor.train.components import vae as vae_module
 from zdoctor.doctor.train.components import vae_strips as strips

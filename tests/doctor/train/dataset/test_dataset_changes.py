@@ -12,6 +12,7 @@ from PIL import Image
 
 from zdoctor.doctor.train.dataset.dataset_changes import changes, pictures_of
 from zdoctor.doctor.train.dataset.training_items import read_items
+from zdoctor.tests.changes import changed
 
 from ..patient import DATASET, Recorder, go, run_with, written
 
@@ -108,6 +109,6 @@ def test_a_state_that_knows_captions_only_is_compared_by_these(tiny: Path, image
     go(run, tiny, images, output, progress=recorder)
     assert not [note for note in recorder.notes if "have changed" in note]
     (images / "0.txt").write_text("another caption", encoding="utf-8")
-    go(replace(run, steps=3, datasets=(DATASET,)), tiny, images, output, progress=recorder)
+    go(changed(run, steps=3, datasets=(DATASET,)), tiny, images, output, progress=recorder)
     (note,) = (note for note in recorder.notes if "have changed" in note)
     assert "(pictures with another caption: 1, shown more or less often: " in note

@@ -12,6 +12,7 @@ from zdoctor.doctor.train.dataset.epochs import counted, steps_of_epoch
 from zdoctor.doctor.train.dataset.training_items import batches, read_items
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.train.training_loop import due
+from zdoctor.tests.changes import changed
 
 from ..patient import DATASET, Recorder, go, run_with, written
 
@@ -35,11 +36,15 @@ def test_steps_of_an_epoch(
     assert steps_of_epoch(run, items) == steps
     of_epochs = written(train__epochs=3, save__save_every_epochs=2)
     made = counted(replace(run, settings=of_epochs), items)
-    assert (made.steps, made.save_every, made.sample_every) == (3 * steps, 2 * steps, run.sample_every)
-    both = counted(replace(run, save_every=5, settings=of_epochs), items)
-    assert (both.save_every, both.setting("save/also_every")) == (5, 2 * steps)
-    saves_only = counted(replace(run, steps=7, settings=written(save__save_every_epochs=1)), items)
-    assert (saves_only.steps, saves_only.save_every) == (7, steps)
+    assert (made.recipe.steps, made.recipe.checkpoints.every, made.recipe.validation.every) == (
+        3 * steps,
+        2 * steps,
+        run.recipe.validation.every,
+    )
+    both = counted(changed(run, checkpoints={"every": 5}, settings=of_epochs), items)
+    assert (both.recipe.checkpoints.every, both.setting("save/also_every")) == (5, 2 * steps)
+    saves_only = counted(changed(run, steps=7, settings=written(save__save_every_epochs=1)), items)
+    assert (saves_only.recipe.steps, saves_only.recipe.checkpoints.every) == (7, steps)
 
 
 def test_regularisation_pictures_double_an_epoch(circles: Path) -> None:

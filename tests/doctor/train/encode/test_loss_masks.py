@@ -14,6 +14,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.dataset.training_items import Item, read_items
 from zdoctor.doctor.train.encode.encoding_cache import Cache
 from zdoctor.doctor.train.encode.loss_masks import Masks, balanced
+from zdoctor.tests.changes import changed
 
 from ..patient import Recorder, go, run_with, written
 from ..step.test_output_preservation import parts, trainer
@@ -75,8 +76,8 @@ def test_a_mask_is_mirrored_and_cropped_with_its_picture(tmp_path: Path) -> None
     picture(tmp_path / "pictures/one.png", "red", "blue", (128, 64))
     picture(tmp_path / "masks/one.png", "black", "white", (256, 128))
     run = run_with(settings=written(datasets__0__mask_path=str(tmp_path / "masks"), datasets__0__square_crop=True))
-    dataset = run.datasets[0]
-    run = replace(run, datasets=(replace(dataset, flip_x=True),))
+    dataset = run.recipe.datasets[0]
+    run = changed(run, datasets=(replace(dataset, flip_x=True),))
     plain, mirrored = read_items(run, {"datasets/0": str(tmp_path / "pictures")}, 16)
     masks = Masks(Cache(tmp_path / "cache"), 8)
     masks.prepare([plain, mirrored], lambda _: None)

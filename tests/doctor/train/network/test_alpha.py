@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from torch import nn
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.network.lora import Dropout, LoraLinear, at_scale_one
 from zdoctor.doctor.train.settings.explain import explain
+from zdoctor.tests.changes import changed
 
 from ..patient import go, run_with, written
 
@@ -55,7 +55,7 @@ def test_b_learns_faster_and_linears_are_left_out(tiny: Path, circles: Path, tmp
         if key.endswith("lora_B.weight"):
             assert value.abs().max() == pytest.approx(4e-3, rel=1e-2)
             assert plain[key].abs().max() == pytest.approx(1e-3, rel=1e-2)
-    again = go(replace(run, steps=2), tiny, circles, tmp_path / "plus")
+    again = go(changed(run, steps=2), tiny, circles, tmp_path / "plus")
     assert again.steps == 2
     with pytest.raises(TrainError, match=r"LoRA\+ 4, without"):
         go(run_with(steps=3, learning_rate=1e-3), tiny, circles, tmp_path / "plus")

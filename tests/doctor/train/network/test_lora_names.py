@@ -62,7 +62,7 @@ def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str
             if name.startswith(f"{start}.")
         )
         assert number.isdecimal() and inner in COMFYUI[title][blocks]
-        assert last in ENDINGS[run.network_type]
+        assert last in ENDINGS[run.recipe.network.type]
         assert loaded_by_ai_toolkit(key, title) in expected_by_ai_toolkit(name.removeprefix(family.PREFIX), run)
         seen.add((blocks, inner))
     assert seen == {(blocks, inner) for blocks, names in COMFYUI[title].items() for inner in names}
@@ -82,5 +82,5 @@ def loaded_by_ai_toolkit(key: str, title: str) -> str:
 def expected_by_ai_toolkit(module: str, run: Run) -> set[str]:
     """The names that its network has for a Linear."""
     name = f"transformer.{module}".replace(".", "$$")
-    endings = {"lora_down.weight", "lora_up.weight"} if run.network_type == "lora" else ENDINGS["lokr"]
+    endings = {"lora_down.weight", "lora_up.weight"} if run.recipe.network.type == "lora" else ENDINGS["lokr"]
     return {f"{name}.{ending}" for ending in endings}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.model.run import SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.output.html_report import Sample, page
 from zdoctor.doctor.train.output.run_record import Folder, git_state, read_record, run_record
 from zdoctor.doctor.train.runtime import allocator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from zdoctor.doctor.model.run import Dataset
+from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.train.dataset.images import Picture
 from zdoctor.doctor.train.dataset.training_items import Item, read_items
 from zdoctor.doctor.train.distributed.ranks import Ranks
@@ -26,6 +25,7 @@ from zdoctor.doctor.train.step.flow_matching import Objective
 from zdoctor.doctor.train.step.output_preservation import preservation_weight, preserved_prompt
 from zdoctor.doctor.train.step.trainer import Trainer
 from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.tests.changes import changed
 
 from ..patient import Recorder, go, run_with, written
 
@@ -167,5 +167,7 @@ def test_a_run_with_preservation_and_regularisation(tiny: Path, circles: Path, t
     run = run_with(steps=4, trigger_word="circle", save_every=100)
     regular = Dataset("datasets/1", "circles", ".txt", (64,), is_regularisation=True)
     settings = written(**CLASS, datasets__1__prior_reg=True)
-    losses = go(replace(run, datasets=(*run.datasets, regular), settings=settings), tiny, circles, tmp_path).losses
+    losses = go(
+        changed(run, datasets=(*run.recipe.datasets, regular), settings=settings), tiny, circles, tmp_path
+    ).losses
     assert 0 < losses[2] < 0.3 * min(losses[0], losses[1], losses[3])

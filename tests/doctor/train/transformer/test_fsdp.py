@@ -17,7 +17,8 @@ import torch
 from PIL import Image, ImageChops
 from torch import Tensor
 
-from zdoctor.doctor.model.run import Run, SamplePrompt
+from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train import TrainError, TrainResult, train
 from zdoctor.doctor.train.dataset.training_items import Item
 from zdoctor.doctor.train.distributed.launcher import _end_stopped
@@ -30,6 +31,7 @@ from zdoctor.doctor.train.weights.materialize import linears
 from zdoctor.doctor.train.weights.safetensors_files import Entry
 from zdoctor.doctor.train.weights.training_adapter import read_adapter
 from zdoctor.doctor.train.weights.weight_cache import WeightCache
+from zdoctor.tests.changes import changed
 
 from ..launched import Together
 from ..patient import Recorder, go, run_with
@@ -134,7 +136,7 @@ def shared(
     return train(
         run,
         model_folder=str(model),
-        dataset_folders={dataset.key: str(images) for dataset in run.datasets},
+        dataset_folders={dataset.key: str(images) for dataset in run.recipe.datasets},
         output_folder=str(output),
         device="cpu",
         ranks=replace(ranks, sharded=True),
@@ -146,7 +148,12 @@ def shared(
 def encoded(run: Run, model: Path, images: Path, output: Path) -> None:
     """What a run needs of pictures and prompts, made by an earlier one of this process."""
     folder = output.parent / "encoding"
-    go(replace(run, steps=1, samples=(replace(SAMPLE, steps=1),), disable_sampling=False), model, images, folder)
+    go(
+        changed(run, steps=1, validation={"prompts": (replace(SAMPLE, steps=1),), "disabled": False}),
+        model,
+        images,
+        folder,
+    )
     shutil.copytree(folder / ".cache", output / ".cache")
 
 
@@ -156,7 +163,13 @@ def test_a_run_is_the_same_with_a_shared_base(
 ) -> None:
     """Stopped by Ctrl-C in one of two processes after two steps, it goes on in a single one."""
     model, merged = (tiny, adapter) if name == "zimage" else (flux, None)
-    run = replace(RUN, quantization=kind, name=name, architecture=name, gradient_checkpointing=kind == "int8")
+    run = changed(
+        RUN,
+        architecture=name,
+        precision={"quantization": kind},
+        offload={"gradient_checkpointing": kind == "int8"},
+        name=name,
+    )
     encoded(run, model, circles, tmp_path / "two")
     together = Together(2, trained, run, 2, (model, circles, tmp_path / "two"), merged)
     one = go(run, model, circles, tmp_path / "one", adapter=merged, held_out=1)
@@ -175,7 +188,7 @@ def hit(ranks: Ranks, run: Run, name: str, rank: int, places: tuple[Path, Path, 
     real = Objective.parts
 
     def parts(self: Objective, index: int, items: Sequence[Item]) -> Iterator[Tensor]:
-        if index == 2 * run.gradient_accumulation and ranks.rank == rank:
+        if index == 2 * run.recipe.gradient_accumulation and ranks.rank == rank:
             os.kill(os.getpid(), signal.Signals[name])
         return real(self, index, items)
 
@@ -210,7 +223,7 @@ def test_a_process_that_goes_costs_one_step_at_most(
     together.end()
     assert f"Another process of this run {words}" in said and "The run is saved at step 2" in said
     assert (tmp_path / "out" / "circles_000000002.safetensors").is_file()
-    again = go(replace(run, steps=3), tiny, circles, tmp_path / "out")
+    again = go(changed(run, steps=3), tiny, circles, tmp_path / "out")
     assert len(again.losses) == 3
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.trainers.read import read_config
+from zdoctor.tests.changes import value_of
 
 from .runs import MUSUBI_SET, SCRIPTS, run_of, said, toml, trained
 
@@ -15,11 +16,24 @@ from .runs import MUSUBI_SET, SCRIPTS, run_of, said, toml, trained
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_plain_config_is_obeyed(script: str) -> None:
     run = trained(run_of(script))
-    assert (run.trainer, run.output_folder, run.name, run.steps) == ("zdoctor", "out/cat", "cat", 1600)
-    assert (run.rank, run.alpha, run.setting("network/scale")) == (4, 1.0, 0.25)  # both by default
-    assert (run.learning_rate, run.optimizer, run.optimizer_settings) == (2e-6, "adamw", {"eps": 1e-8})
-    assert (run.max_grad_norm, run.setting("train/grad_clip_method")) == (1.0, "norm")
-    assert (run.save_every, run.save_dtype, run.keep_saves, run.loss_type) == (0, "float", 0, "mse")
+    assert (run.trainer, run.output_folder, run.name, run.recipe.steps) == ("zdoctor", "out/cat", "cat", 1600)
+    assert (run.recipe.network.rank, run.recipe.network.alpha, run.setting("network/scale")) == (
+        4,
+        1.0,
+        0.25,
+    )  # both by default
+    assert (run.recipe.learning_rate, run.recipe.optimizer.name, run.recipe.optimizer.settings) == (
+        2e-6,
+        "adamw",
+        {"eps": 1e-8},
+    )
+    assert (run.recipe.max_grad_norm, run.setting("train/grad_clip_method")) == (1.0, "norm")
+    assert (
+        run.recipe.checkpoints.every,
+        run.recipe.checkpoints.dtype,
+        run.recipe.checkpoints.keep,
+        run.recipe.loss.type,
+    ) == (0, "float", 0, "mse")
     flux_only = script == "flux_train_network"
     assert run.setting("train/cfg_scale") == (3.5 if flux_only else 1.0)
     assert run.setting("train/drawn")["shift"] == (3.0 if flux_only else 1.0)
@@ -86,7 +100,7 @@ def test_what_is_obeyed(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # packages that need not be here
     run = trained(run_of(script, options))
-    found = {name: getattr(run, name) if hasattr(run, name) else run.setting(name) for name in fields}
+    found = {name: value_of(run, name) for name in fields}
     assert found == fields
 
 
@@ -100,16 +114,16 @@ def test_what_is_obeyed(
 )
 def test_samples_are_painted_when_the_config_says_so(options: dict[str, Any], painted: bool, first: bool) -> None:
     run = trained(run_of(options={"sample_prompts": "a cat --w 512", **options}))
-    assert [(one.prompt, one.width) for one in run.samples] == [("a cat", 512)]
-    assert (not run.disable_sampling, not run.skip_first_sample) == (painted, first)
+    assert [(one.prompt, one.width) for one in run.recipe.validation.prompts] == [("a cat", 512)]
+    assert (not run.recipe.validation.disabled, not run.recipe.validation.skip_first) == (painted, first)
     assert run.setting("sample/sample_every_epochs") == options.get("sample_every_n_epochs")
 
 
 def test_the_older_names_of_optimizers_and_ratios() -> None:
-    assert trained(run_of(options={"use_8bit_adam": True})).optimizer == "adamw8bit"
+    assert trained(run_of(options={"use_8bit_adam": True})).recipe.optimizer.name == "adamw8bit"
     assert trained(run_of(options={"apply_t5_attn_mask": True})).setting("train/masked_prompts") is True
     run = trained(run_of(options={"max_train_epochs": 10, "save_n_epoch_ratio": 4, "save_last_n_epochs": 2}))
-    assert (run.setting("save/save_every_epochs"), run.keep_saves) == (2, 2)
+    assert (run.setting("save/save_every_epochs"), run.recipe.checkpoints.keep) == (2, 2)
 
 
 def test_values_at_their_default_are_no_setting() -> None:

@@ -20,7 +20,9 @@ def test_rates_are_the_trainers() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
     scheduler = get_cosine_schedule_with_warmup(optimizer, num_warmup_steps=3, num_training_steps=30)
     for step in range(30):
-        ours = run.learning_rate * rate_factor(run.scheduler, run.scheduler_settings, run.learning_rate, step, 30)
+        ours = run.recipe.learning_rate * rate_factor(
+            run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings, run.recipe.learning_rate, step, 30
+        )
         assert ours == pytest.approx(scheduler.get_last_lr()[0], abs=1e-12)
         optimizer.step()
         scheduler.step()
@@ -40,7 +42,9 @@ def test_each_process_advances_the_rate(name: str, warmup: float) -> None:
     count = int(warmup * 60) if warmup < 1 else int(warmup)
     scheduler = get_scheduler(name, optimizer, num_warmup_steps=count, num_training_steps=60)
     for step in range(30):
-        ours = run.learning_rate * rate_factor(run.scheduler, run.scheduler_settings, run.learning_rate, step, 30)
+        ours = run.recipe.learning_rate * rate_factor(
+            run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings, run.recipe.learning_rate, step, 30
+        )
         assert ours == pytest.approx(scheduler.get_last_lr()[0], abs=1e-12)
         for _ in range(2):
             optimizer.step()

@@ -16,6 +16,7 @@ from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Gpu, Run, SamplePrompt, Unknown
 from zdoctor.doctor.model.cards import ALL, CHOSEN, taken
 from zdoctor.doctor.trainers.read import Found, Reading, read_config
+from zdoctor.tests.changes import value_of
 
 DATASETS = """\
 [general]
@@ -87,7 +88,7 @@ def only(reading: Reading) -> Run:
 
 
 def fields(run: Run, *names: str) -> list[Any]:
-    return [getattr(run, name) for name in names]
+    return [value_of(run, name) for name in names]
 
 
 def test_a_command_line_wins_over_its_config_file() -> None:
@@ -115,7 +116,7 @@ def test_a_command_line_wins_over_its_config_file() -> None:
 
 def test_datasets_take_what_they_leave_out_from_above() -> None:
     run = only(read("/w/cfg.toml", CONFIG))
-    first, second = run.datasets
+    first, second = run.recipe.datasets
     assert (first.folder, first.repeats, first.caption_extension, first.default_caption) == (
         "/data/cat",
         10,
@@ -130,7 +131,7 @@ def test_datasets_take_what_they_leave_out_from_above() -> None:
 
 def test_numbered_folders_are_one_dataset_until_they_are_looked_at() -> None:
     run = only(read("/w/t.sh", FLUX + "--train_data_dir /d/train --resolution=1024,768 --cache_latents_to_disk"))
-    (dataset,) = run.datasets
+    (dataset,) = run.recipe.datasets
     assert (dataset.key, dataset.folder, dataset.resolutions) == ("train_data_dir", "/d/train", (1024, 768))
     assert dataset.cache_latents and dataset.caption_extension == ".caption"
     assert run.where(f"{dataset.key}/folder_path").pointer == "/train_data_dir"
@@ -149,7 +150,7 @@ def test_numbered_folders_are_one_dataset_until_they_are_looked_at() -> None:
 )
 def test_scripts(command: str, architecture: str, kind: str) -> None:
     run = only(read("/w/t.sh", command, trainer="sd-scripts"))
-    assert (run.architecture, run.kind) == (architecture, kind)
+    assert (run.recipe.architecture, run.kind) == (architecture, kind)
 
 
 def test_zimage_by_musubi() -> None:
@@ -162,7 +163,7 @@ def test_zimage_by_musubi() -> None:
         "/m/adapter.safetensors",
         "bf16",
     ]
-    (dataset,) = run.datasets
+    (dataset,) = run.recipe.datasets
     assert (dataset.folder, dataset.repeats, dataset.caption_extension) == ("/data/cat", 2, ".txt")
     assert run.where("datasets/0/folder_path").path == "/w/m.toml"
 
@@ -207,7 +208,7 @@ PROMPTS = {
 def test_samples(command: str, name: str, samples: list[SamplePrompt]) -> None:
     files = {**FILES, **PROMPTS}
     run = only(read("/w/t.sh", command.rstrip() + f" --sample_prompts {name}", files))
-    assert list(run.samples) == samples and not run.disable_sampling
+    assert list(run.recipe.validation.prompts) == samples and not run.recipe.validation.disabled
 
 
 GUI = {
@@ -265,14 +266,14 @@ def test_the_gui_speaks_other_words() -> None:
 def test_what_the_gui_makes_of_its_settings(written: dict[str, Any], made: dict[str, Any]) -> None:
     run = only(read("/w/gui.json", json.dumps({**GUI, **written}, indent=1)))
     assert {name: run.setting(name) for name in made} == made
-    assert run.datasets[0].resolutions == (1024,)
+    assert run.recipe.datasets[0].resolutions == (1024,)
     assert run.pointer("optimizer") == "/optimizer"
 
 
 def test_older_settings_of_the_gui() -> None:
     old = {"LoRA_type": "Standard", "network_dim": 8, "max_token_length": "75", "xformers": True, "sdxl": True}
     run = only(read("/w/gui.json", json.dumps({**old, "timestep_sampling": "sigma", "epoch": 1})))
-    assert (run.process_type, run.architecture, run.rank) == ("sdxl_train_network", "sdxl", 8)
+    assert (run.process_type, run.recipe.architecture, run.recipe.network.rank) == ("sdxl_train_network", "sdxl", 8)
     assert "max_token_length" not in run.settings and run.settings["xformers"].value is True
 
 

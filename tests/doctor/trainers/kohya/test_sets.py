@@ -21,7 +21,7 @@ def test_datasets_in_the_runners_words() -> None:
             of_subset={"conditioning_data_dir": "/masks", "caption_dropout_rate": 0.1, "random_crop": True},
         )
     )
-    (dataset,) = run.datasets
+    (dataset,) = run.recipe.datasets
     assert (dataset.folder, dataset.repeats, dataset.resolutions) == ("/data/cat", 2, (627,))
     assert (dataset.caption_extension, dataset.caption_dropout, dataset.flip_x) == (".txt", 0.1, True)
     assert not dataset.recursive and dataset.first_line and dataset.captionless
@@ -35,12 +35,12 @@ def test_datasets_in_the_runners_words() -> None:
 
 def test_datasets_of_musubi() -> None:
     run = trained(run_of("flux_kontext_train_network", of_set={"enable_bucket": True, "num_repeats": 3}))
-    (dataset,) = run.datasets
+    (dataset,) = run.recipe.datasets
     assert (dataset.folder, dataset.repeats, dataset.control_folders) == ("/data/cat", 3, ("/data/before",))
     assert not dataset.first_line and not dataset.captionless and not dataset.controls
     sizes = {"width": 960, "height": 544, "kind": "musubi-tuner", "shrink_only": False}
     assert run.setting("datasets/0/bucket_sizes") == sizes
-    assert trained(run_of("zimage_train_network")).datasets[0].control_folders == ()
+    assert trained(run_of("zimage_train_network")).recipe.datasets[0].control_folders == ()
 
 
 def test_which_pictures_share_batches() -> None:
@@ -63,16 +63,16 @@ def test_every_process_has_its_batch() -> None:
     text += " --train_data_dir /d --resolution 512 --gradient_accumulation_steps 3"
     run = read_config("t.sh", text.encode(), {}).runs[0]
     made = trained(run, {"/d": ("1_cat",)})
-    assert (made.batch_size, made.gradient_accumulation) == (1, 6)
+    assert (made.recipe.batch_size, made.recipe.gradient_accumulation) == (1, 6)
     assert any("2 processes" in line for line in differences(run))
     assert any("whatever the script says (2,3)" in line for line in differences(run))
 
 
 def test_a_set_that_is_repeated_no_time_is_left_out() -> None:
-    assert for_runner(run_of(of_subset={"num_repeats": 0}), schema_of(run_of())).datasets == ()
+    assert for_runner(run_of(of_subset={"num_repeats": 0}), schema_of(run_of())).recipe.datasets == ()
     with pytest.raises(UserError, match=r"num_repeats 2\.5 is not a whole number"):
         for_runner(run_of(of_subset={"num_repeats": 2.5}), schema_of(run_of()))
-    assert for_runner(run_of(of_subset={"num_repeats": 2.0}), schema_of(run_of())).datasets[0].repeats == 2
+    assert for_runner(run_of(of_subset={"num_repeats": 2.0}), schema_of(run_of())).recipe.datasets[0].repeats == 2
 
 
 def test_of_two_subsets_of_one_folder_the_first_counts() -> None:
@@ -83,14 +83,14 @@ def test_of_two_subsets_of_one_folder_the_first_counts() -> None:
     made = read_config(
         "c.toml", toml(FLUX).encode(), {}, trainer="sd-scripts", beside=lambda name: Found(name, text.encode())
     )
-    assert [one.repeats for one in trained(made.runs[0]).datasets] == [2, 3]
+    assert [one.repeats for one in trained(made.runs[0]).recipe.datasets] == [2, 3]
 
 
 def test_numbered_folders_are_datasets() -> None:
     options = {"dataset_config": ..., "train_data_dir": "/d/train", "reg_data_dir": "/d/reg", "resolution": "512,512"}
     run = run_of(options=options)
     names = {"/d/train": ("10_a cat", "3_dog", "log", "x_y"), "/d/reg": ("1_cat",)}
-    made = trained(run, names).datasets
+    made = trained(run, names).recipe.datasets
     assert [(one.key, one.folder, one.repeats, one.default_caption, one.is_regularisation) for one in made] == [
         ("train_data_dir/10_a cat", "/d/train/10_a cat", 10, "a cat", False),
         ("train_data_dir/3_dog", "/d/train/3_dog", 3, "dog", False),

@@ -44,7 +44,7 @@ def test_what_only_an_evaluation_looks_at() -> None:
         "ema_validation": "none",
     }
     evaluated = {**SET, "id": "held out", "dataset_type": "eval", "instance_data_dir": "other"}
-    assert [dataset.folder for dataset in trained(written, SET, evaluated).datasets] == ["pictures"]
+    assert [dataset.folder for dataset in trained(written, SET, evaluated).recipe.datasets] == ["pictures"]
 
 
 @pytest.mark.parametrize(

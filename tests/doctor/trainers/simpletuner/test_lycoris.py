@@ -83,7 +83,11 @@ def test_what_a_lokr_has_no_say_in() -> None:
         "preset": "full",
     }
     run = trained({"lora_rank": 64, "lora_alpha": 1}, lycoris={**LOKR, **inert})
-    assert (run.network_type, run.rank, run.alpha) == ("lokr", 64, 64.0)  # of no effect on full matrices
+    assert (run.recipe.network.type, run.recipe.network.rank, run.recipe.network.alpha) == (
+        "lokr",
+        64,
+        64.0,
+    )  # of no effect on full matrices
     assert run.setting("network/scale") is None and run.setting("network/dropout") is None
     assert not list(explain(run))
     assert lokr_factor(run, "layers.3.feed_forward.w2") == 2

@@ -39,18 +39,24 @@ from .runs import said, trained
 )
 def test_settings_are_simpletuners(written: dict[str, Any], name: str, settings: dict[str, Any]) -> None:
     run = trained(written)
-    assert run.optimizer == name
-    assert {**run.optimizer_settings, **settings} == run.optimizer_settings
+    assert run.recipe.optimizer.name == name
+    assert {**run.recipe.optimizer.settings, **settings} == run.recipe.optimizer.settings
     told: list[str] = []
     weights = [torch.nn.Parameter(torch.zeros(2))]
-    made = make_optimizer(name, run.optimizer_settings, run.learning_rate, weights, torch.device("cpu"), told.append)
+    made = make_optimizer(
+        name, run.recipe.optimizer.settings, run.recipe.learning_rate, weights, torch.device("cpu"), told.append
+    )
     group = made.param_groups[0]
     assert {key: list(group[key]) if key == "betas" else group[key] for key in settings} == settings
 
 
 def test_prodigy_has_a_rate_of_one() -> None:
     run = trained({"optimizer": "prodigy", "learning_rate": 1e-4, "optimizer_config": "d_coef=0.5"})
-    assert (run.optimizer, run.learning_rate, run.optimizer_settings["d_coef"]) == ("prodigy", 1.0, 0.5)
+    assert (run.recipe.optimizer.name, run.recipe.learning_rate, run.recipe.optimizer.settings["d_coef"]) == (
+        "prodigy",
+        1.0,
+        0.5,
+    )
 
 
 @pytest.mark.parametrize(

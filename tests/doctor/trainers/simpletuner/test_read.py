@@ -11,6 +11,7 @@ import pytest
 from zdoctor.doctor.examine.examination import beside
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Found, Reading, read_config
+from zdoctor.tests.changes import value_of
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared" / "corpus" / "simpletuner"
 BROKEN = "hidream.peft-controlnet-lora/config.json"
@@ -56,15 +57,26 @@ def run_of(config: object, **options: object) -> Run:
 
 def test_a_config_with_its_datasets() -> None:
     run = run_of(CONFIG)
-    assert (run.trainer, run.kind, run.architecture, run.variant) == ("SimpleTuner", "lora", "zimage", "turbo")
-    assert (run.base_model, run.name) == ("TONGYI-MAI/Z-Image-Turbo", "lantern")
-    assert run.adapter == "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v1.safetensors"
-    assert (run.learning_rate, run.batch_size, run.rank, run.alpha, run.sample_every) == (1e-4, 4, 16, 16.0, 50)
-    assert [(d.folder, d.resolutions, d.repeats, d.caption_extension) for d in run.datasets] == [
+    assert (run.trainer, run.kind, run.recipe.architecture, run.recipe.variant) == (
+        "SimpleTuner",
+        "lora",
+        "zimage",
+        "turbo",
+    )
+    assert (run.recipe.base_model, run.name) == ("TONGYI-MAI/Z-Image-Turbo", "lantern")
+    assert run.recipe.adapter == "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v1.safetensors"
+    assert (
+        run.recipe.learning_rate,
+        run.recipe.batch_size,
+        run.recipe.network.rank,
+        run.recipe.network.alpha,
+        run.recipe.validation.every,
+    ) == (1e-4, 4, 16, 16.0, 50)
+    assert [(d.folder, d.resolutions, d.repeats, d.caption_extension) for d in run.recipe.datasets] == [
         ("datasets/lanterns", (768,), 4, ".txt"),
         ("mega", (1000,), 1, ".txt"),
     ]
-    assert [(s.width, s.height, s.guidance, s.steps) for s in run.samples] == [(1024, 768, 7.5, 30)]
+    assert [(s.width, s.height, s.guidance, s.steps) for s in run.recipe.validation.prompts] == [(1024, 768, 7.5, 30)]
 
 
 def test_everything_has_its_place() -> None:
@@ -99,8 +111,8 @@ def test_everything_has_its_place() -> None:
 )
 def test_every_way_of_writing_it(path: str, text: str) -> None:
     run = run_of(text, path=path)
-    assert (run.architecture, run.kind, run.rank, run.seed) == ("flux", "lora", 8, 7)
-    assert run.base_model == "black-forest-labs/flux.1-krea-dev"
+    assert (run.recipe.architecture, run.kind, run.recipe.network.rank, run.recipe.seed) == ("flux", "lora", 8, 7)
+    assert run.recipe.base_model == "black-forest-labs/flux.1-krea-dev"
     assert run.where("rank").line is not None
 
 
@@ -136,12 +148,12 @@ def test_a_new_key_is_spelled_as_the_others() -> None:
     ],
 )  # fmt: skip
 def test_what_the_trainer_makes_of_it(written: dict[str, object], name: str, expected: object) -> None:
-    assert getattr(run_of({**CONFIG, **written}), name) == expected
+    assert value_of(run_of({**CONFIG, **written}), name) == expected
 
 
 def test_without_the_dataset_file() -> None:
     run = run_of({**CONFIG, "data_backend_config": "config/none.json"})
-    assert run.datasets == ()
+    assert run.recipe.datasets == ()
 
 
 @pytest.mark.parametrize("data", ["[", {}, [1, "x"], [{"resolution": 1e300, "id": 4}], []])

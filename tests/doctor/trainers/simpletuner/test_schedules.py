@@ -35,8 +35,11 @@ RATES: list[tuple[dict[str, Any], list[float]]] = [
 @pytest.mark.parametrize(("written", "rates"), RATES, ids=range(len(RATES)))
 def test_rates_are_simpletuners(written: dict[str, Any], rates: list[float]) -> None:
     run = trained({"max_train_steps": 11, **written})
-    rate = run.learning_rate
-    ours = [rate * rate_factor(run.scheduler, run.scheduler_settings, rate, n, run.steps) for n in range(len(rates))]
+    rate = run.recipe.learning_rate
+    ours = [
+        rate * rate_factor(run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings, rate, n, run.recipe.steps)
+        for n in range(len(rates))
+    ]
     assert ours == pytest.approx(rates, rel=1e-9, abs=0)
 
 

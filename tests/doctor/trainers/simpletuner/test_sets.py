@@ -43,7 +43,7 @@ def test_a_pair_of_datasets(edited: dict[str, Any], reference: dict[str, Any]) -
     edited = {name: value for name, value in edited.items() if value is not ...}
     for sets in ((edited, reference), (reference, edited)):
         run = trained(KONTEXT, *sets)
-        (dataset,) = run.datasets
+        (dataset,) = run.recipe.datasets
         assert (dataset.folder, dataset.control_folders) == ("pictures", ("references/reference",))
         assert run.where(f"{dataset.key}/control_path").path == (
             "data.json" if "conditioning_data" in edited else "config.json"
@@ -68,7 +68,7 @@ def test_parts_of_the_model_where_they_are_anyway() -> None:
 def test_a_reference_that_is_switched_off() -> None:
     told = said(KONTEXT, EDITED, {**REFERENCE, "disabled": True})
     assert "conditioning_data names reference, which is no conditioning dataset here" in told
-    assert trained(KONTEXT, SET, {**REFERENCE, "disabled": True}).datasets[0].control_folders == ()
+    assert trained(KONTEXT, SET, {**REFERENCE, "disabled": True}).recipe.datasets[0].control_folders == ()
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_the_steps_between_sizes() -> None:
 def test_a_picture_is_taken_or_not(
     of_set: dict[str, Any], written: dict[str, Any], size: tuple[int, int], taken: bool
 ) -> None:
-    (dataset,) = trained(written, {**SET, **of_set}).datasets
+    (dataset,) = trained(written, {**SET, **of_set}).recipe.datasets
     assert dataset.takes(*size) == taken
 
 

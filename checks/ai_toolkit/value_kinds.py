@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run, Schema
-from . import keys
-from .values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from ..keys.values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from . import known_keys as keys
 
 # numbers for which the trainer takes null as it is: for others it has a default, or does without
 _NEVER_EMPTY = {
@@ -67,7 +67,7 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
         ):
             why = "{key} is {value!r}, and any text counts as true. Write false without quotes."
             yield bad(run, key, why, "the setting is on", severity="warning")
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         key = f"{dataset.key}/resolution"
         written_resolution = run.setting(key)
         entries = written_resolution if isinstance(written_resolution, list) else [written_resolution]
@@ -77,7 +77,7 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             new = (sizes if isinstance(written_resolution, list) else sizes[0]) if good else None
             yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
         elif written_resolution == []:
-            others = any(run.setting(f"{other.key}/resolution") != [] for other in run.datasets)
+            others = any(run.setting(f"{other.key}/resolution") != [] for other in run.recipe.datasets)
             why = "{key} is an empty list, and the trainer takes each picture once for every size in it. Name one."
             when = "the pictures of this dataset are not trained" if others else STEP
             yield bad(run, key, why, when, severity="warning" if others and run.trainer != OWN else None)
@@ -87,17 +87,18 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
 
 def _is_reached(run: Run, key: str) -> bool:
     """Whether the trainer comes to the line that computes with a number."""
+    recipe = run.recipe
     if key == "train/max_grad_norm":
-        return run.optimizer != "adafactor"  # nothing is clipped for it
+        return recipe.optimizer.name != "adafactor"  # nothing is clipped for it
     if key == "save/max_step_saves_to_keep":  # old saves are counted at each save but the last
         every = run.written("save_every")
-        return (every is None or every.value is not None) and 0 < run.save_every < run.steps
+        return (every is None or every.value is not None) and 0 < recipe.checkpoints.every < recipe.steps
     return True
 
 
 def _repeats(run: Run) -> Iterator[Finding]:
     """The trainer multiplies the list of pictures where num_repeats is above 1, and leaves it as it is below."""
-    for dataset in run.datasets:
+    for dataset in run.recipe.datasets:
         key = f"{dataset.key}/num_repeats"
         value = run.setting(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
