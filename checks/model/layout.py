@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ...doctor.families import family_of, family_with, loader_of
-from ...doctor.families.record.family import Loader
+from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.trainers import BY_FILES, OWN
 from ...doctor.model.weights import SCALES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.record.family import Loader
+from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.trainers import OWN
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES

@@ -8,7 +8,7 @@ from ..model.run import Run
 from ..model.trainers import BY_FILES, OWN
 from .components import CLASSES
 from .flux.record import FAMILIES as _OF_FLUX
-from .record.family import AiToolkit, Family, Loader, ModelClass
+from .record import AiToolkit, Family, Loader, ModelClass
 from .zimage.record import FAMILIES as _OF_ZIMAGE
 
 # Of an architecture that has no record.

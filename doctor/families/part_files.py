@@ -7,7 +7,7 @@ from ..model.record import replace
 from ..model.run import Run
 from ..model.trainers import BY_FILES
 from . import family_of
-from .record.family import Tokenizer
+from .record import Tokenizer
 
 # A checkpoint of Stable Diffusion, whose tensors are not known here.
 _CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, loose=True),)

@@ -7,7 +7,7 @@ from math import prod
 
 from ..families import family_of
 from ..families.network import refiners
-from ..families.record.family import Memory
+from ..families.record import Memory
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.record import dataclass

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..families import family_of, loader_of
-from ..families.record.family import Loader, ModelClass
+from ..families.record import Loader, ModelClass
 from ..families.record.single_file import original_layout
 from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile

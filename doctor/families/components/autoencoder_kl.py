@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..record.family import ModelClass
+from ..record import ModelClass
 from ..record.reading import Tensors, split
 from ..record.shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
 from ..record.single_file import same_name

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record.family import ModelClass
+from ..record import ModelClass
 from ..record.reading import Tensors, split
 from ..record.shapes import Shapes, bounded, count, flag, size
 from ..record.single_file import same_name

@@ -10,7 +10,7 @@ from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.t5 import T5_XXL
-from ..record.family import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
+from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
 from .tensors import TRANSFORMER
 
 _DEV = "black-forest-labs/FLUX.1-dev"

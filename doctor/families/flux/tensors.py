@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.weights import COMFYUI_PREFIX
-from ..record.family import ModelClass
+from ..record import ModelClass
 from ..record.reading import Tensors, check_axes, split
 from ..record.shapes import Shapes, bounded, count, flag, linear, size
 from ..record.single_file import in_diffusers_names, original_layout, with_prefix

@@ -9,7 +9,7 @@ from ...model.recipe import PartFile
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B
-from ..record.family import (
+from ..record import (
     AiToolkit,
     Distilled,
     Family,

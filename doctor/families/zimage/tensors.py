@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..record.family import ModelClass
+from ..record import ModelClass
 from ..record.reading import Tensors, check_axes, split
 from ..record.shapes import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
 from ..record.single_file import in_diffusers_names, original_layout, with_prefix

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...families import families, family_with
-from ...families.record.family import Family
+from ...families.record import Family
 from ..kernels.quantized_linear import Kind
 from ..runtime.train_error import TrainError
 

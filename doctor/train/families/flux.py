@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...families.flux.record import FLUX
-from ...families.record.family import Family
+from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_encoder
 from ..kernels.quantized_linear import Kind

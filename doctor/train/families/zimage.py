@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...families.record.family import Family
+from ...families.record import Family
 from ...families.zimage.record import ZIMAGE
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_encoder

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ...families import families
-from ...families.record.family import Flavour
+from ...families.record import Flavour
 from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.recipe import (
     Checkpoints,
