@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema, Severity
 from ...doctor.rules import rule
+from ...doctor.trainers import trainer_of
 from ..ai_toolkit.combinations import exclusive, missing
 from . import keys
 from .kinds import kinds
@@ -61,10 +61,10 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified;
     ValueError: Control image is required for Flux Kontext model generation
     """
-    if run.trainer == OWN:
+    if run.by_runner:
         yield from _unread(run, schema)
         return
-    if run.trainer != "ai-toolkit":
+    if not trainer_of(run.trainer).has_processes:
         yield from refused(config, run, schema)
         return
     if f"{run.process_type}:" not in schema.sections:
@@ -84,7 +84,7 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
 
 def _unread(run: Run, schema: Schema) -> Iterator[Finding]:
     """What would read as a default for zdoctor's runner; what it does not know otherwise, it refuses by itself."""
-    if schema.trainer != "ai-toolkit":
+    if not trainer_of(schema.trainer).has_processes:
         return
     yield from kinds(run, schema)
     yield from missing(run)

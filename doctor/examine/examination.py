@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..families.loading import BY_FILES, OWN
 from ..model import Config, Facts, ModelFolder, ReplaceText, Report, Run, Unknown
 from ..model.facts import NOT_ASKED
 from ..model.findings import CONFIG_UNREAD
 from ..model.microstep import MicroStep
 from ..model.record import dataclass, replace
 from ..model.script import SCRIPT
+from ..model.trainer import RUNNER
 from ..probe.dataset import folders_in
 from ..probe.gather import gather
 from ..probe.world import World
 from ..rules import Rule, all_repairs, all_rules
+from ..trainers import trainer_of
 from ..trainers.read import Beside, Found, Reading, read_config
 from .engine import examine, merge, prescribe
 from .translate import for_runner, obeyed
@@ -117,7 +118,7 @@ def examine_config(
         if microstep is not None or "microstep" not in rule.needs
     ]
     on_text = [rule for rule in offered if set(rule.needs) <= TEXT_FACTS and rule.suits(of)]
-    of_runner = [rule for rule in offered if not set(rule.needs) <= TEXT_FACTS and rule.suits(OWN)]
+    of_runner = [rule for rule in offered if not set(rule.needs) <= TEXT_FACTS and rule.suits(RUNNER)]
     about_runs = of_runner
     if not as_runner:
         about_runs = [rule for rule in offered if rule not in on_text and rule.suits(of)]
@@ -147,7 +148,7 @@ def examine_config(
     elapsed = (time.perf_counter() - started) * 1000
     report = replace(
         report,
-        trainer=OWN if as_runner else of,
+        trainer=RUNNER if as_runner else of,
         command="train" if as_runner else report.command,
         elapsed_ms=elapsed,
         machine=world.system.recorded,
@@ -172,7 +173,7 @@ def _trainable(
     if reading.config.trainer in (None, SCRIPT) or not reading.runs or written_twice(reading.runs):
         return False, ()
     # The runner has datasets of its own where a folder of sd-scripts stands for those in it.
-    anew = BY_TRAINER | {"datasets"} if reading.config.trainer in BY_FILES else BY_TRAINER
+    anew = BY_TRAINER | {"datasets"} if trainer_of(reading.config.trainer).component_files else BY_TRAINER
     serious = {rule.id for rule in rules if rule.severity == "error"}
     # What stops the trainer mostly stops the runner, too: that is asked first.
     suspects = [rule for rule in rules if rule.id in found]
@@ -189,7 +190,7 @@ def _trainable(
             return False, ()
         for some in (suspects, [rule for rule in rules if rule not in suspects]):
             facts = gather(world, reading.config, run, _needed(some), shared=shared, deep=deep)
-            report = examine(facts, some, {}, config=reading.config.path, trainer=OWN)
+            report = examine(facts, some, {}, config=reading.config.path, trainer=RUNNER)
             if not report.ok or any(outcome.rule in serious for outcome in report.unknown):
                 errors = dict.fromkeys(finding.rule for finding in report.errors)
                 return False, tuple(errors if some is not suspects and obeyed(run) else ())
