@@ -13,7 +13,6 @@ from ..families.network import offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.record import replace
-from ..model.trainer import RUNNER
 from .bytes import QUANTIZED, WIDTHS
 from .ladder import alternatives_of
 from .peaks import error_of, highest_of, phases_of
