@@ -35,7 +35,7 @@ def main(folders: list[str]) -> None:
         except Unparsable:
             unparsed += 1
             continue
-        for finding in examine(facts, rules, {}, config=str(file), trainer=SCRIPT).findings:
+        for finding in examine(facts, rules, config=str(file), trainer=SCRIPT).findings:
             found[finding.rule, str(finding.severity)] += 1
             if finding.severity != "note" and finding.where is not None:
                 print(f"{finding.severity} {finding.rule} {file}:{finding.where.line}")

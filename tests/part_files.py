@@ -9,7 +9,7 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from zdoctor.doctor.examine.examination import beside
+from zdoctor.doctor.examine.config_file import beside
 from zdoctor.doctor.families.components.autoencoder_kl import VAE, original_names
 from zdoctor.doctor.families.components.clip_text import CLIP_L
 from zdoctor.doctor.families.components.qwen3 import QWEN3_4B

@@ -8,7 +8,7 @@ from functools import partial
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..ai_toolkit.inert import without_effect
+from ..keys.values import without_effect
 from .options import TRAINER, arriving, number, on, text
 
 # Their default, and what does the same without DeepSpeed.
