@@ -16,7 +16,6 @@ from ..model import (
     TrainingEffect,
     Unknown,
     Where,
-    written_by,
 )
 from ..model.record import dataclass, replace
 from ..rules import Repair, Repairs, Rule, RuleError, Unestablished
@@ -117,7 +116,7 @@ def prescribe(report: Report, *, allow: TrainingEffect = "none", asked: bool = F
         if any(f in chosen for f in ready):
             continue
         for fix in ready:
-            targets = {written_by(step) for step in fix.steps}
+            targets = {step.written for step in fix.steps}
             if targets.isdisjoint(taken):
                 chosen.append(fix)
                 taken |= targets
