@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Severity, found
-from ...doctor.model.trainers import OWN
 from ..paths import VARIABLE
 from .places import key_where
 
@@ -68,7 +67,7 @@ def bad(
         run.where(key),
         why + (" Did you mean {meant}?" if meant is not None else ""),
         otherwise="The runner does not start on such a value."
-        if run.trainer == OWN and not silent
+        if run.by_runner and not silent
         else ("No message says so: " if silent else "The trainer stops ") + when + ".",
         evidence=evidence,
         severity=severity,

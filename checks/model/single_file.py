@@ -7,7 +7,6 @@ import re
 from ...doctor.families import family_of, loader_of
 from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
-from ...doctor.model.trainers import OWN
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from .contents import contents
 
@@ -39,7 +38,7 @@ def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding
         run.where("base_model"),
         message,
         otherwise="Loading fails at once."
-        if run.trainer == OWN
+        if run.by_runner
         else "Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
         evidence={"file": model.source} | _flux_conversion(part, loader),
         path=model.source,

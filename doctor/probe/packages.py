@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment
 from ..model.shell import quoted
-from ..model.trainers import OWN
 from ..trainers import named as named_trainer
 from .world import Paths, World
 
@@ -54,7 +53,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     here = world.system.interpreter
     trainer = named_trainer(run.trainer)
     marks = () if trainer is None else trainer.packages
-    if run.trainer == OWN or marks:
+    if run.by_runner or marks:
         versions = world.packages((*NAMES, *marks))
         if all(mark in versions for mark in marks):
             return Environment(here or "this Python", versions)

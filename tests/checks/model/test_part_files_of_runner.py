@@ -21,7 +21,7 @@ from zdoctor.doctor.families.part_files import with_parts
 from zdoctor.doctor.families.tensors import Shapes, needed_tensors
 from zdoctor.doctor.memory import predict
 from zdoctor.doctor.model import Finding, Memory, ModelFolder, Run
-from zdoctor.doctor.model.trainers import OWN
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished
@@ -57,7 +57,7 @@ def store(cache: Path, repo: str, *names: str) -> Path:
 
 def own(text: str) -> Run:
     run = made.run_of(text)
-    return with_parts(replace(run, trainer=OWN, device="cpu"), run)
+    return with_parts(replace(run, trainer=RUNNER, device="cpu"), run)
 
 
 def said(run: Run, model: ModelFolder) -> list[tuple[str, Finding]]:

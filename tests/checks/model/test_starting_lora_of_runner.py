@@ -18,7 +18,7 @@ from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linea
 from zdoctor.doctor.model import Finding, Run, Unknown
 from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
-from zdoctor.doctor.model.trainers import OWN
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start
 from zdoctor.doctor.rules import Unestablished
@@ -39,7 +39,7 @@ MODELS = {"zimage": healthy, "flux": healthy_flux}
 def run_with(architecture: str, output: Path, **network: Any) -> Run:
     network = {"type": "lora", "linear": RANK, **network}
     run = run_of(MODELS[architecture](), architecture, network=network)
-    return replace(run, trainer=OWN, output_folder=str(output))
+    return replace(run, trainer=RUNNER, output_folder=str(output))
 
 
 def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], FamilyModule, str]:

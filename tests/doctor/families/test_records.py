@@ -12,14 +12,16 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from zdoctor.doctor.families import add, classes, families, family_of, family_with, loader_of, registry, trained
 from zdoctor.doctor.families.components import CLASSES
 from zdoctor.doctor.families.flux.record import FLUX
+from zdoctor.doctor.families.part_files import BY_FILES
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.tensors import block_linears, needed_tensors, parameters, published_size
 from zdoctor.doctor.families.zimage.record import ZIMAGE
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.record import replace
-from zdoctor.doctor.model.trainers import BY_FILES, OTHERS, OWN
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.train.families import FamilyModule, family_named, flux, titles, zimage
+from zdoctor.doctor.trainers import NAMES
 from zdoctor.doctor.trainers.kohya.network import SCRIPTS
 
 TRAINED = [family_of(name) for name in trained()]
@@ -52,7 +54,7 @@ def test_every_trained_architecture_is_a_family() -> None:
 def test_names_find_their_record(family: Family) -> None:
     assert family.title and all(family_of(name) is family for name in (family.name, *family.aliases))
     assert family.transformer is None or family_with(family.class_name).transformer is family.transformer
-    assert loader_of(run_of(family, OWN)) is family.own
+    assert loader_of(run_of(family, RUNNER)) is family.own
     assert loader_of(run_of(family, "ai-toolkit")) is family.loader
     assert all(loader_of(run_of(family, trainer)) is None for trainer in BY_FILES)
     assert family.kohya.keys() <= set(BY_FILES)
@@ -123,7 +125,7 @@ def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> Non
         }
         assert all(file.class_name in family.files for file in words.files)
         assert bool(words.cache) == (trainer == "musubi-tuner")
-    assert {"ai-toolkit", "SimpleTuner", *family.kohya} <= set(OTHERS)
+    assert {"ai-toolkit", "SimpleTuner", *family.kohya} <= set(NAMES)
 
 
 @pytest.mark.parametrize("kind", classes().values(), ids=lambda kind: kind.name)
