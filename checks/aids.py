@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import EDITING, OWN
+from ..doctor.families import family_of
+from ..doctor.families.loading import OWN
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, found
 from ..doctor.rules import Unestablished, rule
 
@@ -33,7 +34,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
     """
     recipe = run.recipe
     own = run.trainer == OWN
-    edits = recipe.architecture in EDITING and run.kind == "lora"
+    edits = family_of(recipe.architecture).edits and run.kind == "lora"
     for dataset in recipe.datasets if run.kind == "lora" else ():
         aids = [("control_path", folder) for folder in dataset.control_folders[:1] if edits]
         if run.setting(f"{dataset.key}/alpha_mask"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..doctor.families import family_of
 from ..doctor.families.loading import BY_FILES, OWN
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
 from ..doctor.rules import Unestablished, rule
@@ -12,7 +13,6 @@ from ..doctor.rules import Unestablished, rule
 PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
 VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing here knows
 DRIVE = re.compile(r"^[A-Za-z]:[\\/]|^\\\\")
-ADAPTER_V2 = "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"
 
 
 @rule(
@@ -83,7 +83,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     recipe = run.recipe
     if recipe.adapter is None:
         return
-    entry = files.at(recipe.adapter)
+    family, entry = family_of(recipe.architecture), files.at(recipe.adapter)
     if entry is None:
         return
     if entry.kind == "denied":
@@ -107,18 +107,19 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     elif (
         entry.kind == "missing"
         and run.trainer != OWN
-        and recipe.architecture == "zimage"
+        and not family.ai_toolkit.adapter_repo
         and _is_repo(recipe.adapter)
     ):
+        published = family.distilled.adapter if family.distilled is not None else ""
         yield found(
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
             otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
             "after the transformer was loaded.",
             adapter=recipe.adapter,
-            architecture="Z-Image",
+            architecture=family.title,
             candidates=[],
-            suggestion=ADAPTER_V2 if ADAPTER_V2.startswith(recipe.adapter + "/") else None,
+            suggestion=published if published.startswith(f"{recipe.adapter}/") else None,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..doctor.families import family_of
 from ..doctor.families.loading import OTHERS, OWN
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
@@ -15,13 +16,8 @@ _BRAIN = ("bf16", "bfloat16")
 
 def _turbo(run: Run) -> bool:
     """Whether the base model is the distilled Z-Image-Turbo, by the words of the config."""
-    recipe = run.recipe
-    if recipe.architecture != "zimage" or recipe.variant == "deturbo":
-        return False
-    name = (recipe.base_model or "").lower().replace("_", "-")
-    if "de-turbo" in name or "deturbo" in name:
-        return False
-    return recipe.variant == "turbo" or "turbo" in name
+    distilled = family_of(run.recipe.architecture).distilled
+    return distilled is not None and distilled.is_meant(run.recipe.base_model or "", run.recipe.variant)
 
 
 @rule("TRN001", "warning", "no-latent-cache", trainers=("ai-toolkit",))
@@ -101,7 +97,7 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     recipe = run.recipe
     if (
         run.kind in ("lora", "finetune")
-        and recipe.architecture in ("zimage", "zimage_l2p")
+        and family_of(recipe.architecture).overflows
         and recipe.precision.dtype in _HALF
     ):
         yield found(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run
-from ..config.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
+from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
 
 _COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
 

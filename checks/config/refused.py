@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema
-from .near import meant
-from .values import bad, unset
+from ..keys.misspelled import meant
+from ..keys.values import bad, unset
 
 _START = "at the start, before anything is loaded"
 # a TOML file goes past the parser, which then looks at no choices

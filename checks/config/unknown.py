@@ -10,8 +10,8 @@ from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
 from ...doctor.model.schema import Section
 from ...doctor.rules import rule
-from .near import likeness
-from .places import key_span, key_where
+from ..keys.misspelled import likeness
+from ..keys.places import key_span, key_where
 
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OTHERS, OWN, family_of
+from ...doctor.families import loader_of
+from ...doctor.families.loading import OTHERS, OWN
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
@@ -158,9 +159,9 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     ):
         return True
     own = {"transformer"} if "base_model" in repo.used_by else set()
-    family = family_of(run)
-    shared = set(family.others) if family is not None else {"text_encoder", "tokenizer", "vae"}
-    extras = family is None or family.extras
+    loader = loader_of(run)
+    shared = set(loader.others) if loader is not None else {"text_encoder", "tokenizer", "vae"}
+    extras = loader is None or loader.extras
     elsewhere = (
         extras and "extras_model" not in repo.used_by and run.recipe.extras_model not in (None, run.recipe.base_model)
     )

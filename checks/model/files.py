@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...doctor.families.loading import OWN, family_of
+from ...doctor.families import loader_of
+from ...doctor.families.loading import OWN
 from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
@@ -150,8 +151,8 @@ def _without_files(run: Run, part: Component) -> Iterator[Finding]:
 
 def _wordless(run: Run, part: Component) -> bool:
     """Whether this is a tokenizer whose class needs no file at all."""
-    family = family_of(run)
-    return part.name.startswith("tokenizer") and family is not None and bool(family.parts.get(part.name))
+    loader = loader_of(run)
+    return part.name.startswith("tokenizer") and loader is not None and bool(loader.components.get(part.name))
 
 
 def _parent(folder: str) -> str:
@@ -159,8 +160,8 @@ def _parent(folder: str) -> str:
 
 
 def _absence(run: Run, part: Component, names: list[str]) -> str:
-    family = family_of(run)
-    if part.name == "transformer" and family is not None and not family.bare:
+    loader = loader_of(run)
+    if part.name == "transformer" and loader is not None and not loader.bare:
         return f"OSError: … {part.folder} is not the path to a directory containing a config.json file"
     if part.name == "scheduler":
         return f"OSError: Error no file named scheduler_config.json found in directory {_parent(part.folder)}"

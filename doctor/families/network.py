@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import isqrt
 
 from ..model import Run
-from .loading import NEVER_OFFLOADED
+from . import family_of
 
 
 def lokr_factor(run: Run, name: str = "") -> int:
@@ -71,7 +71,7 @@ def described(run: Run) -> str:
 
 def offloaded_share(run: Run) -> float:
     """Which share of the blocks' frozen weights stays in host memory: ai-toolkit's layer_offloading."""
-    never = run.trainer == "ai-toolkit" and run.recipe.architecture in NEVER_OFFLOADED
+    never = run.trainer == "ai-toolkit" and not family_of(run.recipe.architecture).ai_toolkit.offloads
     if never or not run.setting("model/layer_offloading"):
         return 0.0
     share = run.setting("model/layer_offloading_transformer_percent", 1.0)

@@ -152,7 +152,7 @@ def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
 def _assumptions(
     sizes: Sizes, card: Gpu | None, is_one_of_several: bool, datasets: tuple[DatasetFolder, ...] | Unknown
 ) -> str:
-    parts = [f"captions of up to {sizes.kind.text} tokens"]
+    parts = [f"captions of up to {sizes.figures.text} tokens"]
     if card:
         parts.append("a CUDA context of 0.25 to 0.65 GiB")
     if card and is_one_of_several:

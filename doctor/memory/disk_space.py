@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..families import family_of
 from ..families.loading import OWN
 from ..families.network import lokr_rank, trained_weights
 from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
@@ -42,7 +43,8 @@ def needs(
     if not isinstance(hub, Unknown) and not hub.offline and run.trainer != OWN:
         yield from _downloads(hub)
     # of the others, the size or the place of the caches is not known
-    own = run.recipe.architecture in ("zimage", "z_image") and run.trainer == "ai-toolkit"
+    figures = family_of(run.recipe.architecture).memory
+    own = figures is not None and figures.caches and run.trainer == "ai-toolkit"
     if not isinstance(datasets, Unknown) and own:
         for folder in datasets:
             yield from _caches(run, folder, model)

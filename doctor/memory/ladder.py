@@ -7,9 +7,10 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
-from ..families.loading import NEVER_OFFLOADED, OWN
+from ..families import family_of
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
 from ..model.record import replace
+from ..model.trainers import OWN
 from .peaks import highest_of, peak_of
 from .phases import on_mps
 from .sizes import Sizes
@@ -229,7 +230,7 @@ def _of_ai_toolkit(run: Run, *, samples: bool) -> Iterator[Step]:
 
 def _may_offload(run: Run) -> bool:
     """Whether blocks can wait in host memory and do not yet. It takes time in every step, but no picture less."""
-    loads = run.trainer == OWN or run.recipe.architecture not in NEVER_OFFLOADED
+    loads = run.trainer == OWN or family_of(run.recipe.architecture).ai_toolkit.offloads
     together = not any(run.setting(f"model/{name}") for name in ("layer_offloading", "compile", "block_compile"))
     every = run.setting("train/gradient_checkpointing_interval", 1) == 1
     return loads and together and every and run.recipe.offload.gradient_checkpointing

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..families.loading import OWN
 from .facts import Gpu
 from .run import Run
+from .trainers import OWN
 from .unknown import Unknown
 
 # The cards that one of CUDA's numbers may stand for; one, where that is known.

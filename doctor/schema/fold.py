@@ -36,30 +36,35 @@ def fold(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
         case ast.FormattedValue(value):
             return fold(value, names)
         case ast.UnaryOp(ast.USub(), operand):
-            value = fold(operand, names)
-            if isinstance(value, int | float):
-                return -value
+            return _computed(fold(operand, names), ast.Mult(), -1)
         case ast.BinOp(left, operator, right):
             return _computed(fold(left, names), operator, fold(right, names))
-        case ast.ListComp(element, [ast.comprehension(target, iterable, [], 0)]) | ast.GeneratorExp(
-            element, [ast.comprehension(target, iterable, [], 0)]
-        ):
-            return [fold(element, inner) for inner in turns(target, iterable, names)]
-        case ast.DictComp(key, value, [ast.comprehension(target, iterable, [], 0)]):
-            return {fold(key, inner): fold(value, inner) for inner in turns(target, iterable, names)}
+        case ast.ListComp(element, [loop]) | ast.GeneratorExp(element, [loop]):
+            return [fold(element, inner) for inner in _rounds(loop, names)]
+        case ast.DictComp(key, value, [loop]):
+            return {fold(key, inner): fold(value, inner) for inner in _rounds(loop, names)}
         case ast.Call(function, arguments, []):
             return _called(function, arguments, names)
-        case ast.Subscript(ast.Name("Literal"), index):
-            listed = fold(index, names)
-            return listed if isinstance(listed, list) else [listed]
         case ast.Subscript(owner, index):
-            try:
-                return fold(owner, names)[fold(index, names)]
-            except (LookupError, TypeError):
-                raise NotLiteral from None
+            return _indexed(owner, fold(index, names), names)
         case _:
             pass
     raise NotLiteral
+
+
+def _indexed(owner: ast.expr, index: Any, names: Mapping[str, Any]) -> Any:
+    if isinstance(owner, ast.Name) and owner.id == "Literal":
+        return index if isinstance(index, list) else [index]
+    try:
+        return fold(owner, names)[index]
+    except (LookupError, TypeError):
+        raise NotLiteral from None
+
+
+def _rounds(loop: ast.comprehension, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    if loop.ifs:
+        raise NotLiteral
+    return turns(loop.target, loop.iter, names)
 
 
 def _computed(left: Any, operator: ast.operator, right: Any) -> Any:

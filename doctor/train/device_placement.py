@@ -9,7 +9,7 @@ import torch
 
 from ..families.network import offloaded_share
 from .job import Job
-from .runtime.precision import Precision, choose_precision
+from .runtime.precision import ComputePrecision, choose_precision
 from .runtime.train_error import TrainError
 from .settings.names import KINDS, wants_compile
 from .transformer.transformer_blocks import why_not_compiled
@@ -22,7 +22,7 @@ class DevicePlacement:
     """The device of the steps and the precision there; `offloaded` is the share of the weights in host memory."""
 
     device: torch.device
-    precision: Precision
+    precision: ComputePrecision
     compiled: bool
     offloaded: float
 

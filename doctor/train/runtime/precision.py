@@ -10,7 +10,7 @@ from ..settings.names import DTYPES
 
 
 @dataclass(frozen=True)
-class Precision:
+class ComputePrecision:
     """The `dtype` of all that is not quantized; with `scaled_float16` the blocks multiply in float16."""
 
     dtype: torch.dtype
@@ -28,7 +28,7 @@ class Precision:
         return torch.float16 if self.scaled_float16 else self.dtype
 
 
-def choose_precision(wanted: str, place: torch.device) -> Precision:
+def choose_precision(wanted: str, place: torch.device) -> ComputePrecision:
     """Returns how to compute what the config calls `wanted` on this device."""
     dtype: torch.dtype = getattr(torch, DTYPES[wanted])
     if place.type == "cpu":
@@ -36,39 +36,39 @@ def choose_precision(wanted: str, place: torch.device) -> Precision:
     if place.type == "cuda":
         return on_cuda(dtype, torch.cuda.get_device_name(place), torch.cuda.get_device_capability(place))
     if place.type == "mps" and dtype == torch.bfloat16 and not torch.backends.mps.is_macos_or_newer(14, 0):
-        return Precision(torch.float32, note="PyTorch has bfloat16 on MPS from macOS 14 on: float32 is used.")
-    return Precision(torch.float32, scaled_float16=True) if dtype == torch.float16 else Precision(dtype)
+        return ComputePrecision(torch.float32, note="PyTorch has bfloat16 on MPS from macOS 14 on: float32 is used.")
+    return ComputePrecision(torch.float32, scaled_float16=True) if dtype == torch.float16 else ComputePrecision(dtype)
 
 
-def on_cpu(dtype: torch.dtype, *, brain: bool, half: bool) -> Precision:
+def on_cpu(dtype: torch.dtype, *, brain: bool, half: bool) -> ComputePrecision:
     """Returns the precision on a CPU that multiplies bfloat16 (`brain`) or float16 (`half`) in hardware or not."""
     if dtype == torch.bfloat16 and not brain:
-        return Precision(
+        return ComputePrecision(
             torch.float32,
             note="This CPU has no bfloat16 arithmetic (PyTorch emulates it, about 50 times slower): float32 is used, "
             "which is also more exact. Quantized weights stay quantized.",
         )
     if dtype == torch.float16:
         if half:
-            return Precision(torch.float32, scaled_float16=True)
-        return Precision(
+            return ComputePrecision(torch.float32, scaled_float16=True)
+        return ComputePrecision(
             torch.float32,
             note="This CPU has no float16 arithmetic: float32 is used, which is faster here and more exact. "
             "Quantized weights stay quantized.",
         )
-    return Precision(dtype)
+    return ComputePrecision(dtype)
 
 
-def on_cuda(dtype: torch.dtype, card: str, capability: tuple[int, int]) -> Precision:
+def on_cuda(dtype: torch.dtype, card: str, capability: tuple[int, int]) -> ComputePrecision:
     """Returns the precision on a card of this name and compute capability; bfloat16 came with 8.0."""
     if dtype == torch.bfloat16 and capability < (8, 0):
-        return Precision(
+        return ComputePrecision(
             torch.float32,
             scaled_float16=True,
             note=f"{card} (compute capability {capability[0]}.{capability[1]}) has no bfloat16 arithmetic: the "
             "blocks and the text encoder multiply in float16, scaled so that nothing overflows; the rest is float32.",
         )
-    return Precision(torch.float32, scaled_float16=True) if dtype == torch.float16 else Precision(dtype)
+    return ComputePrecision(torch.float32, scaled_float16=True) if dtype == torch.float16 else ComputePrecision(dtype)
 
 
 def has_bfloat16() -> bool:

@@ -6,19 +6,19 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...families.loading import EDITING
+from ...families import family_of
 from ...model.recipe import SamplePrompt
 from ...model.run import Run
 from ..dataset.images import DatasetImage
 from ..dataset.training_items import TrainingItem, with_trigger
 from ..runtime.train_error import TrainError
-from ..step.loss import guidance_loss
+from ..step.loss import guidance_target
 from ..step.output_preservation import preserved_prompt
 
 
 def sample_control_images(run: Run, divisor: int) -> list[TrainingItem | None]:
     """Returns for each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = wants_samples(run) and run.recipe.architecture in EDITING
+    edits = wants_samples(run) and family_of(run.recipe.architecture).edits
     return [
         _control(prompt, divisor) if edits and prompt.control else None for prompt in run.recipe.validation.prompts
     ]
@@ -42,7 +42,7 @@ def prompts_to_encode(run: Run, items: Sequence[TrainingItem]) -> list[str]:
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
     kept = [preserved_prompt(run, item, text) for item, text in pairs]
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]
-    if (blank := guidance_loss(run)) is not None:
+    if (blank := guidance_target(run)) is not None:
         texts.append(blank.prompt)
     if wants_samples(run):
         texts += [sample_text(run, prompt.prompt) for prompt in run.recipe.validation.prompts]

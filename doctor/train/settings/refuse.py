@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...configs.defaults import short
-from ...families.loading import EDITING, TRAINED
+from ...families import family_of, trained
 from ...families.network import lokr_factor, lokr_rank
 from ...model.recipe import Dataset
 from ...model.run import Run
@@ -37,8 +37,6 @@ from .neutral import (
     CONTROL_PATHS,
     CONTROL_SETTINGS,
     DATASET_SWITCHES,
-    FLUX,
-    FLUX_SWITCHES,
     NEUTRAL,
     OF_DATASETS,
     SWITCHES,
@@ -63,8 +61,8 @@ def _line(run: Run, name: str) -> str:
 def _model(run: Run) -> Iterator[Reason]:
     if run.kind != "lora":
         yield "kind", f"This runner trains LoRAs, but the config asks for {_kind(run)}"
-    if run.recipe.architecture not in TRAINED:
-        known = ", ".join(TRAINED)
+    if run.recipe.architecture not in trained():
+        known = ", ".join(trained())
         yield (
             "architecture",
             f"The architecture {run.recipe.architecture or 'unknown'} is not supported; these are: {known}",
@@ -240,7 +238,7 @@ def _datasets(run: Run) -> Iterator[Reason]:
 
 def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
     recipe = run.recipe
-    edits = recipe.architecture in EDITING
+    edits = family_of(recipe.architecture).edits
     if dataset.controls:
         yield dataset.key, "Making control images (controls) is not supported"
     if edits and len(dataset.control_folders) > 1:
@@ -270,7 +268,7 @@ def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
 def _lacking(run: Run) -> Iterator[Reason]:
     """What the runner does not have, by the tables."""
     recipe = run.recipe
-    switches = {**SWITCHES, **(FLUX_SWITCHES if recipe.architecture in FLUX else {})}
+    switches = {**SWITCHES, **family_of(recipe.architecture).ai_toolkit.switches}
     for key, what in switches.items():
         if run.setting(key):
             yield key, f"{_capital(what)} is not supported"

@@ -22,12 +22,12 @@ from .loss import (
     background_losses,
     background_weight,
     differential_guidance_scale,
-    guidance_loss,
+    guidance_target,
     guided_target,
     sample_losses,
 )
 from .output_preservation import preservation_weight, preserved_prompt
-from .timestep_sampling import sample_timesteps, timestep_sampling
+from .timestep_sampling import sample_timesteps, timestep_scheme
 
 
 class _Batch(NamedTuple):
@@ -77,11 +77,11 @@ class FlowMatchingLoss:
         self.dtype = dtype
         self.ranks = ranks
         self.family = family_of(model)
-        self.levels = timestep_sampling(run)
+        self.levels = timestep_scheme(run)
         # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
         self.weighed = torch.stack if run.setting("train/unbalanced_masks") else with_mean_one
         self.most = run.setting("train/max_loss")
-        self.guidance = guidance_loss(run)
+        self.guidance = guidance_target(run)
         self.differential = differential_guidance_scale(run)
         self.background = background_weight(run)
         self.embedded = float(run.setting("train/cfg_scale", 1.0))

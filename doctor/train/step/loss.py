@@ -19,7 +19,7 @@ LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class GuidanceLoss(NamedTuple):
+class GuidanceTarget(NamedTuple):
     """The target of a guidance loss lies `low` (to `high`, drawn for each sample) times as far from the blank
     prompt's.
 
@@ -39,13 +39,13 @@ class GuidanceLoss(NamedTuple):
         return self.low + (self.high - self.low) * torch.rand(size, generator=generator)
 
 
-def guidance_loss(run: Run) -> GuidanceLoss | None:
+def guidance_target(run: Run) -> GuidanceTarget | None:
     """Returns what `do_guidance_loss` and the keys beside it ask for."""
     if not run.setting("train/do_guidance_loss"):
         return None
     written = run.setting("train/guidance_loss_target", 3.0)
     low, high = (written[0], written[-1]) if isinstance(written, list | tuple) else (written, written)
-    return GuidanceLoss(
+    return GuidanceTarget(
         float(low),
         float(high),
         str(run.setting("train/unconditional_prompt", "")),
@@ -54,7 +54,7 @@ def guidance_loss(run: Run) -> GuidanceLoss | None:
     )
 
 
-def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: GuidanceLoss) -> Tensor:
+def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: GuidanceTarget) -> Tensor:
     """Moves the target away from `blank`, the model's answer to the blank prompt; both b x c x h x w."""
     if how.zero:
         fit = (target * blank).sum(dim=(1, 2, 3), keepdim=True)

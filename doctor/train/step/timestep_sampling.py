@@ -64,7 +64,7 @@ def timestep_table(scheme: str, generator: torch.Generator, family: Family, cell
     return torch.linspace(1.0, 1.0 / COUNT, COUNT)
 
 
-class TimestepSampling(NamedTuple):
+class TimestepScheme(NamedTuple):
     """The scheme, what it favours, the range of the table's indices, and how losses are weighted."""
 
     scheme: str = "linear"
@@ -75,14 +75,14 @@ class TimestepSampling(NamedTuple):
     drawn: TimestepDensity | None = None
 
 
-def timestep_sampling(run: Run) -> TimestepSampling:
+def timestep_scheme(run: Run) -> TimestepScheme:
     """Returns the sampling that a config asks for."""
     recipe = run.recipe
     if recipe.timestep_sampling.type == DRAWN:
-        return TimestepSampling(scheme=DRAWN, drawn=TimestepDensity(**run.setting(f"train/{DRAWN}")))
+        return TimestepScheme(scheme=DRAWN, drawn=TimestepDensity(**run.setting(f"train/{DRAWN}")))
     bell, half = bool(run.setting("train/linear_timesteps")), bool(run.setting("train/linear_timesteps2"))
     weighting = "half bell" if half else "bell" if bell else "none"
-    return TimestepSampling(
+    return TimestepScheme(
         scheme="linear"
         if (bell or half) and recipe.timestep_sampling.type not in FEW_STEPS
         else recipe.timestep_sampling.type,
@@ -94,7 +94,7 @@ def timestep_sampling(run: Run) -> TimestepSampling:
 
 
 def sample_timesteps(
-    levels: TimestepSampling, size: int, generator: torch.Generator, family: Family, cells: int
+    levels: TimestepScheme, size: int, generator: torch.Generator, family: Family, cells: int
 ) -> tuple[Tensor, Tensor]:
     """Draws (t, weight) of `size` samples of so many 2 x 2 cells: t in [0, 1], and the loss weight of each.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...configs.written import with_leaves
+from ...families import family_of
 from ...model import Dataset, Run, Value
 from ...model.record import replace
 from ...model.run import repeats_of
@@ -91,7 +92,7 @@ def _musubi(run: Run, own: Own) -> Iterator[Reason]:
         yield dataset.key, "A dataset without an image_directory is not supported"
     if not dataset.caption_extension:
         yield own.key("caption_extension"), "A dataset has no caption_extension"
-    if run.recipe.architecture == "flux_kontext" and not dataset.controls:
+    if family_of(run.recipe.architecture).edits and not dataset.controls:
         yield dataset.key, "Kontext needs the control_directory of each dataset"
 
 
@@ -132,7 +133,7 @@ def _words(run: Run, own: Own) -> Dataset:
         first_line=not musubi,
         captionless=not musubi,
         controls=(),
-        control_folders=own.dataset.controls if run.recipe.architecture == "flux_kontext" else (),
+        control_folders=own.dataset.controls if family_of(run.recipe.architecture).edits else (),
     )
 
 

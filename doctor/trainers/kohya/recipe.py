@@ -8,6 +8,7 @@ from typing import Any
 
 from ...configs.defaults import same, short
 from ...configs.written import with_leaves
+from ...families import family_of
 from ...model import Run, Schema, Value
 from ...model.cards import CHOSEN
 from ...model.record import replace
@@ -18,8 +19,6 @@ from .optimizer import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rate
 from .starts import Options
 from .timesteps import drawn, embedded_guidance, loss_of, refused_noise
 
-# Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
-_BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
 _LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
 
 
@@ -132,7 +131,8 @@ def as_trained(run: Run, folders: Folders) -> Run:
     put("train/latent_middle", run.recipe.architecture == "zimage", "datasets")
     swapped = w.whole(0, "blocks_to_swap")
     if swapped > 0:
-        share = min(1.0, swapped / _BLOCKS.get(run.recipe.architecture or "", 38))
+        of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+        share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
         put("model/layer_offloading", True, "blocks_to_swap")
         put("model/layer_offloading_transformer_percent", share, "blocks_to_swap")
     epochs = w.whole(0, "max_train_epochs")
@@ -246,7 +246,7 @@ def differences(run: Run) -> list[str]:
         made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if recipe.architecture == "flux_kontext":
+    if family_of(recipe.architecture).edits:
         made.append("control images are stretched to their pictures' shape instead of cropped")
     name = optimizer_of(run)
     if name.startswith("paged"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...families import family_of
 from ...model import Run, Value
 from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
@@ -46,7 +47,7 @@ def network_of(run: Run) -> dict[str, Value]:
     recipe = run.recipe
     options = Options(run.settings)
     place = run.settings.get("lora_dropout") or Value(0.1, run.where("rank"), 0, 0)
-    refiners = {"network/refiners": replace(place, value=True)} if recipe.architecture == "zimage" else {}
+    refiners = {"network/refiners": replace(place, value=True)} if family_of(recipe.architecture).refiners else {}
     if recipe.network.type == "lokr":
         return refiners
     scale = recipe.network.alpha / recipe.network.rank if recipe.network.rank else 1.0
@@ -82,4 +83,5 @@ def _left_out(run: Run, options: Options) -> str:
 
 
 def _of_flux(run: Run) -> bool:
-    return run.recipe.architecture in ("flux", "flux_kontext")
+    of_trainer = family_of(run.recipe.architecture).simpletuner
+    return of_trainer is not None and of_trainer.targets

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...configs.defaults import same, short
 from ...configs.written import with_leaves
+from ...families import family_of
 from ...model import Run, Schema, Value
 from ...model.record import replace
 from .dataset_recipe import own_of, refused_sets
@@ -233,7 +234,8 @@ def _schedule(run: Run, options: Options) -> dict[str, Any]:
 
 def _step(run: Run, options: Options) -> int:
     """The pixels between sizes; for Flux SimpleTuner takes no other than 64."""
-    return 64 if run.recipe.architecture != "zimage" else options.whole("aspect_bucket_alignment", 64)
+    of_trainer = family_of(run.recipe.architecture).simpletuner
+    return 64 if of_trainer is None or not of_trainer.any_step else options.whole("aspect_bucket_alignment", 64)
 
 
 def _ramp(options: Options) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...model.schema import Key, Kind, Schema
 from ...schema.arguments import Options
-from ...schema.fold import NOT_LITERAL, NotLiteral, folded, turns
+from ...schema.fold import NOT_LITERAL, NotLiteral, folded, texts, turns
 from ...schema.sources import Sources
 
 REPOSITORY = "https://github.com/bghira/SimpleTuner"
@@ -124,9 +124,11 @@ class _Fields:
                     pass
 
     def _record(self, node: ast.expr) -> Iterator[tuple[str, Key]]:
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ConfigField"):
-            return
-        given = {word.arg: word.value for word in node.keywords if word.arg is not None}
+        match node:
+            case ast.Call(ast.Name("ConfigField"), _, keywords):
+                given = {word.arg: word.value for word in keywords if word.arg is not None}
+            case _:
+                return
         spelt = folded(given.get("arg_name"), self.names, "")
         name = folded(given.get("name"), self.names)
         default = folded(given.get("default_value"), self.names)
@@ -134,14 +136,13 @@ class _Fields:
             yield name, Key()
         if not isinstance(spelt, str) or not spelt.startswith("--") or default == "==SUPPRESS==":
             return
-        dynamic = bool(folded(given.get("dynamic_choices"), self.names, False))
-        choices = () if dynamic else tuple(str(c) for c in self._choices(given.get("choices")) if c is not None)
         kind = self._kind(given, default)
-        if kind == "bool" and isinstance(default, str):
-            default = default.lower() == "true"
+        default = default.lower() == "true" if kind == "bool" and isinstance(default, str) else default
+        choices: tuple[str, ...] = ()
+        if not folded(given.get("dynamic_choices"), self.names, False):
+            choices = tuple(str(c) for c in self._choices(given.get("choices")) if c is not None)
         made = Key(kind, default, "default_value" in given, choices, strict=bool(choices) and kind != "bool")
-        others = folded(given.get("aliases"), self.names) or []
-        for option in (spelt, *(alias for alias in others if isinstance(alias, str))):
+        for option in (spelt, *texts(folded(given.get("aliases"), self.names))):
             yield option.lstrip("-"), made
 
     def _kind(self, given: Mapping[str, ast.expr], default: object) -> Kind:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run, Schema
-from . import keys
-from .values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from ..keys.values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from . import known_keys as keys
 
 # numbers for which the trainer takes null as it is: for others it has a default, or does without
 _NEVER_EMPTY = {

@@ -1,12 +1,14 @@
-"""What CFG004 says about one value: which, why, and when the trainer would have said so."""
+"""What is said of one value: why it is refused and when the trainer would have said so, or that it has no effect."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Severity, found
 from ..paths import VARIABLE
+from .places import key_where
 
 START = "at the start, before anything is loaded"
 LOAD = "after the model files were read"
@@ -73,5 +75,18 @@ def bad(
         key=key,
         value=run.setting(key),
         meant=meant,
+        **args,
+    )
+
+
+def without_effect(config: Config, run: Run, key: str, why: str, **args: Any) -> Finding:
+    """A finding about a written key. `why` goes on behind a colon, over `args`."""
+    written = run.settings[key]
+    return found(
+        key_where(config, written),
+        "{key} has no effect: " + why + ".",
+        otherwise="The run trains as if the key were absent.",
+        evidence={"key": key, "value": written.value},
+        key=key,
         **args,
     )
