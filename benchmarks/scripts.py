@@ -17,7 +17,7 @@ from zdoctor.doctor.model import Facts
 from zdoctor.doctor.model.script import SCRIPT
 from zdoctor.doctor.probe.source.script import read_script
 from zdoctor.doctor.rules import all_rules
-from zdoctor.doctor.trainers.read.python_tree import Unparsable
+from zdoctor.doctor.configs.python_tree import Unparsable
 
 
 def main(folders: list[str]) -> None:
