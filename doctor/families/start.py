@@ -9,7 +9,7 @@ from typing import Any
 from ..model import Run
 from . import classes, family_with
 from .network import lokr_factor, lokr_rank, lokr_shapes
-from .single_file import original_parts
+from .record.single_file import original_parts
 from .tensors import block_linears, needed_tensors
 
 _KOHYA = "lora_unet_"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..families import family_of, loader_of
 from ..families.record import Loader, ModelClass
-from ..families.single_file import original_layout
+from ..families.record.single_file import original_layout
 from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.record import dataclass, replace

@@ -9,7 +9,7 @@ from typing import Any
 from ..families import classes
 from ..families.part_file import as_in_file, inferred_config, shards_of
 from ..families.part_files import part_files, written_path
-from ..families.shapes import BadConfig
+from ..families.record.shapes import BadConfig
 from ..families.tensors import Shapes, needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile

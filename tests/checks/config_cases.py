@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from zdoctor.doctor.examine.engine import examine
+from zdoctor.doctor.examine.engine import cures, examine
 from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
@@ -44,7 +44,7 @@ def examined(
     for run in runs or (Unknown(reading.reason),):
         schema = shipped(reading.config.trainer or "") or Unknown("no table")
         facts = Facts(config=reading.config, run=run, system=system, gpus=tuple(gpus), schema=schema)
-        report = examine(facts, chosen, all_repairs(), config=path, trainer=reading.config.trainer)
+        report = cures(examine(facts, chosen, config=path, trainer=reading.config.trainer), facts, all_repairs())
         assert not report.crashed, report.crashed
         made.extend(report.findings)
     for finding in made:

@@ -11,9 +11,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from ...files.durable import sync_folder
 from ...files.renaming import replace
 from .folder import ensure_folder
-from .journal import Journal, Record, sync_folder
+from .journal import Journal, Record
 from .paths import aside, hub_root, lies
 
 # A file that was mounted by itself (Docker), a folder that may not be written to: only writing in place is left.

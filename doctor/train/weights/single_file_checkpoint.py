@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...families import classes
-from ...families.single_file import original_parts
+from ...families.record.single_file import original_parts
 from ...model.weights import COMFYUI_PREFIX
 from ..runtime.train_error import TrainError
 from .safetensors_files import TensorEntry, tensor_entries, weight_files

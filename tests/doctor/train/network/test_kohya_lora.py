@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.families import classes
-from zdoctor.doctor.families.single_file import original_parts
+from zdoctor.doctor.families.record.single_file import original_parts
 from zdoctor.doctor.families.start import sources
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.network.lora import lora_targets

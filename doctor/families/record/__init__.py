@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..model.recipe import PartFile
-from ..model.record import dataclass
+from ...model.recipe import PartFile
+from ...model.record import dataclass
 from .reading import Tensors
 from .shapes import Shapes
 
