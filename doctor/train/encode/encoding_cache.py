@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from collections.abc import Mapping
@@ -11,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..components.component_files import component_files
 from ..runtime.atomic_files import write_atomic
 
 # The name of the checksum in a file's header.
@@ -81,19 +79,3 @@ def checksum(values: Mapping[str, Tensor]) -> str:
     for _, value in sorted(values.items()):
         found = zlib.crc32(value.flatten().view(torch.uint8).numpy().data, found)
     return f"{found:08x}"
-
-
-def files_fingerprint(place: Path) -> str:
-    """Returns a digest that changes when a file of a component does: its name, size, time or first MiB."""
-    digest = hashlib.sha256()
-    for file in component_files(place):
-        state = file.stat()
-        digest.update(f"{file.name} {state.st_size} {state.st_mtime_ns} ".encode())
-        with file.open("rb") as stream:
-            digest.update(stream.read(1 << 20))
-    return digest.hexdigest()[:16]
-
-
-def cache_key(*parts: str) -> str:
-    """Returns the key of what is made of these words."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -14,15 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...files import fingerprints
+from ..components.component_files import component_files
 from ..components.vae import load_vae, on_device_or_cpu
 from ..components.vae_strips import LARGE, in_strips
 from ..dataset.images import check_unchanged
 from ..dataset.training_items import TrainingItem, load_pixels
 from ..runtime.allocator import empty_device_cache
-from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.progress import plural
 from ..runtime.train_error import TrainError
-from .encoding_cache import EncodingCache, cache_key, files_fingerprint
+from .encoding_cache import EncodingCache
 
 
 class Latents:
@@ -35,11 +36,13 @@ class Latents:
         self.cache = cache
         self.vae = vae
         self.middle = middle
-        self.salt = files_fingerprint(vae)
+        self.salt = fingerprints.of_beginnings(component_files(vae))
 
     def key(self, item: TrainingItem) -> str:
-        """Returns the key of the item's latent in the cache."""
-        return "latent-" + cache_key(self.salt, *_seen(item), *(["middle"] if self.middle else []))
+        """Returns the key of the latent of an item in the cache."""
+        return "latent-" + fingerprints.of_texts(
+            self.salt, *_seen(item), *(["middle"] if self.middle else []), length=32
+        )
 
     def get(self, item: TrainingItem) -> Tensor:
         """Returns the scaled latent, channels x height/8 x width/8, float32, on the CPU."""
@@ -54,7 +57,9 @@ class Latents:
         phase(f"Loading the VAE for {plural(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
         for item in missing:
-            encoded = partial(encode_image, vae, item, cache_key(*_seen(item)), middle=self.middle)
+            encoded = partial(
+                encode_image, vae, item, fingerprints.of_texts(*_seen(item), length=32), middle=self.middle
+            )
             latent = unless_out_of_memory(encoded)
             if latent is None:
                 phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from ...files.fingerprints import of_beginnings, of_texts
 from ..components.component_files import component_files
 from ..families import Embedding, Family, family_named
 from ..kernels.quantized_linear import Quantization
@@ -19,7 +20,7 @@ from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.precision import has_bfloat16
 from ..runtime.progress import plural
 from ..runtime.train_error import TrainError
-from .encoding_cache import EncodingCache, cache_key, files_fingerprint
+from .encoding_cache import EncodingCache
 from .text_encoder_process import EncodeRequest, TextEncoderProcess
 
 
@@ -44,15 +45,15 @@ class TextEmbeddings:
         self.folders = {name: folders[name] for name in family.TEXT_PARTS}
         self.dtype = dtype
         self.process = process
-        self.salt = f"{' '.join(files_fingerprint(folder) for folder in self.folders.values())} {dtype}"
+        self.salt = f"{' '.join(of_beginnings(component_files(place)) for place in self.folders.values())} {dtype}"
         if kind != "none":
             self.salt += f" {kind}"
         if masked:
             self.salt += " masked"
 
     def key(self, text: str) -> str:
-        """Returns the key of the prompt's embedding in the cache."""
-        return "text-" + cache_key(self.salt, text)
+        """Returns the key of the embedding of a prompt in the cache."""
+        return "text-" + of_texts(self.salt, text, length=32)
 
     def get(self, text: str) -> Embedding:
         """Returns the embedding of one prompt, on the CPU."""
