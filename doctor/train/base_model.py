@@ -18,7 +18,7 @@ from .families import Family, family_of
 from .job import Job
 from .kernels.quantized_linear import Quantization
 from .settings.names import KINDS
-from .transformer.fsdp import ShardPlan
+from .transformer.fsdp import ShardPlan, shard_note
 from .transformer.load_transformer import (
     build_empty_transformer,
     fill_transformer,

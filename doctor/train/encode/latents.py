@@ -21,6 +21,7 @@ from ..components.vae_strips import LARGE, in_strips
 from ..dataset.images import check_unchanged
 from ..dataset.training_items import TrainingItem, load_pixels
 from ..runtime.allocator import empty_device_cache
+from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.progress import plural
 from ..runtime.train_error import TrainError
 from .encoding_cache import EncodingCache
