@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...families import families, family_with
 from ...families.record import Family
-from ..kernels.quantized_linear import Kind
+from ..kernels.quantized_linear import Quantization
 from ..runtime.train_error import TrainError
 
 # What a prompt gives the transformer, by the family's own names, on the CPU.
@@ -37,7 +37,7 @@ class FamilyModule(Protocol):
     def text_encoder(
         self,
         folders: Mapping[str, Path],
-        kind: Kind,
+        kind: Quantization,
         dtype: torch.dtype,
         device: torch.device,
         *,
@@ -87,7 +87,7 @@ def family_of(model: nn.Module) -> FamilyModule:
     return family
 
 
-def titles() -> str:
+def family_titles() -> str:
     """The families for people, with their classes."""
     known = {family.class_name: family.title for family in reversed(families()) if family.own is not None}
     return ", ".join(f"{title} ({name})" for name, title in reversed(known.items()))

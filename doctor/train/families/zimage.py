@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from ...families.record import Family
 from ...families.zimage.record import ZIMAGE
 from ..components.pretrained import load_tokenizer
-from ..components.text_encoder import load_encoder
-from ..kernels.quantized_linear import Kind
+from ..components.text_encoder import load_text_encoder
+from ..kernels.quantized_linear import Quantization
 
 RECORD: Family = ZIMAGE
 MODULE: str = "diffusers.models.transformers.transformer_z_image"
@@ -29,13 +29,13 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device, *, masked: bool = False
+    folders: Mapping[str, Path], kind: Quantization, dtype: torch.dtype, device: torch.device, *, masked: bool = False
 ) -> Callable[[str], dict[str, Tensor]]:
     """Qwen3 with its chat template; `states` are tokens x width. Nothing fills a prompt up, so none is `masked`."""
     from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
     tokenizer = load_tokenizer(folders["tokenizer"])
-    model: Any = load_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
+    model: Any = load_text_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
     return lambda text: {"states": encode(tokenizer, model, text, device)}
 
 

@@ -20,7 +20,7 @@ from zdoctor.doctor.model import Run
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.model.trainer import RUNNER
-from zdoctor.doctor.train.families import FamilyModule, family_named, flux, titles, zimage
+from zdoctor.doctor.train.families import FamilyModule, family_named, family_titles, flux, zimage
 from zdoctor.doctor.trainers import NAMES
 from zdoctor.doctor.trainers.kohya.network import SCRIPTS
 
@@ -47,7 +47,7 @@ def test_a_forgotten_field_is_no_record() -> None:
 
 def test_every_trained_architecture_is_a_family() -> None:
     assert trained() == ("zimage", "flux", "flux_kontext")
-    assert titles() == "Z-Image (ZImageTransformer2DModel), Flux (FluxTransformer2DModel)"
+    assert family_titles() == "Z-Image (ZImageTransformer2DModel), Flux (FluxTransformer2DModel)"
 
 
 @pytest.mark.parametrize("family", families(), ids=named)
@@ -56,7 +56,7 @@ def test_names_find_their_record(family: Family) -> None:
     assert family.transformer is None or family_with(family.class_name).transformer is family.transformer
     assert loader_of(run_of(family, RUNNER)) is family.own
     assert loader_of(run_of(family, "ai-toolkit")) is family.loader
-    assert all(loader_of(run_of(family, trainer)) is None for trainer in BY_FILES)
+    assert all(loader_of(run_of(family, trainer)) is None for trainer in family.kohya)
     assert family.kohya.keys() <= set(BY_FILES)
 
 
