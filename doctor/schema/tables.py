@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -122,6 +121,8 @@ def cached(root: Path, trainer: str, state: Path) -> Schema:
     The note is kept in the state folder; where nothing can be written there, every call mines.
     """
     commit = commit_of(root)
+    import hashlib
+
     name = hashlib.sha256(f"{root}\0{trainer}\0{VERSION}".encode("utf-8", "surrogateescape")).hexdigest()
     file = state / "schemas" / f"{name[:24]}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

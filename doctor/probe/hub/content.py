@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -150,6 +149,8 @@ def kind_of(digest: str) -> str:
 def digest_of(world: World, path: str, size: int, like: str) -> str:
     """The digest of a file, of the same kind as `like`."""
     kind = kind_of(like)
+    import hashlib  # loads OpenSSL: not at every start
+
     state = hashlib.sha1(b"blob %d\x00" % size, usedforsecurity=False) if kind == "git-sha1" else hashlib.sha256()
     for chunk in _chunks(world, path):
         state.update(chunk)
