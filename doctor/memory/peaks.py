@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..families.loading import OWN
 from ..model import DatasetFolder, Gpu, Phase, Run
-from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, on_mps, phases_of_trainer, sequence_of
+from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, buckets, on_mps, phases_of_trainer, sequence_of
 from .runner import phases_of_runner, phases_without_bfloat16
 from .sizes import Sizes
 
@@ -42,7 +42,9 @@ def _highest(
     context = CONTEXT_RANGE if card else HOST_BASE // 2
     if run.trainer == OWN:  # its LoRA was part of the traces
         return int(1.03 * max(phase.total for phase in phases)) + context
-    copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.recipe.batch_size)
+    copies = int(
+        LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, buckets(run, datasets))) * run.recipe.batch_size
+    )
     return max(
         int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
         + context
