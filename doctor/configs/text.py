@@ -1,4 +1,4 @@
-"""Bytes to text, and the `${VARIABLE}` substitution that ai-toolkit does before it parses."""
+"""A file's bytes become text, with the `${VARIABLE}` substitution that ai-toolkit does before it parses."""
 
 from __future__ import annotations
 
