@@ -42,9 +42,8 @@ def _highest(
     context = CONTEXT_RANGE if card else HOST_BASE // 2
     if run.trainer == OWN:  # its LoRA was part of the traces
         return int(1.03 * max(phase.total for phase in phases)) + context
-    copies = int(
-        LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, buckets(run, datasets))) * run.recipe.batch_size
-    )
+    tokens = sum(sequence_of(run, sizes, buckets(run, datasets)))
+    copies = int(LORA_COPIES * sizes.width * tokens * run.recipe.batch_size)
     return max(
         int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
         + context
