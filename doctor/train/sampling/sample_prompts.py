@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...families import family_of
+from ...files import fingerprints
 from ...model.recipe import SamplePrompt
 from ...model.run import Run
 from ..dataset.images import Picture
@@ -28,7 +28,7 @@ def _control(prompt: SamplePrompt, divisor: int) -> Item:
     file = Path(prompt.control or "")
     width, height = (side // divisor * divisor for side in (prompt.width, prompt.height))
     try:
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest = fingerprints.of_file(file)
     except OSError as error:
         raise TrainError(
             f"The control image {file} of the sample {prompt.prompt!r} cannot be read: {error.strerror or error}."
