@@ -117,7 +117,7 @@ def fill_transformer(
     entries = transformer_entries(model, folder)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unused = check_tensors(entries, expected, folder)
-    is_quantized = family_of(model).is_quantized
+    is_quantized = family_of(model).RECORD.is_quantized
     quantized = {n: s for n, s in linear_shapes(model).items() if quantization != "none" and is_quantized(n)}
     wanted = [entries[name] for name in expected]
     loading = _Loading(wanted, quantized, quantization, adapter, dtype, device, shares)
