@@ -9,6 +9,7 @@ from ...model.recipe import PartFile
 from ...model.record import dataclass
 from .reading import Tensors
 from .shapes import Shapes
+from .single_file import same_name
 
 ModelConfig = Mapping[str, Any]  # a model's config.json
 
@@ -30,17 +31,17 @@ class ModelClass:
 
     name: str
     title: str
-    model_type: str
     tensors: Callable[[ModelConfig], Shapes]
-    dialect: Callable[[Shapes, frozenset[str]], Shapes]
+    dialect: Callable[[Shapes, Collection[str]], Shapes]
     in_file: Callable[[Shapes, Collection[str]], Shapes]
     by_kohya: Callable[[ModelConfig, Collection[str], bool], Shapes]
     marks: tuple[str, ...]
     told_as: str
     infer: Callable[[Tensors], dict[str, Any]]
-    depth: tuple[str, int, Mapping[str, int]] | None
-    original: Callable[[str], str]
-    swapped: tuple[str, ...]
+    model_type: str = ""
+    depth: tuple[str, int, Mapping[str, int]] | None = None
+    original: Callable[[str], str] = same_name
+    swapped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
