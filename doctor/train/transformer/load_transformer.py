@@ -71,10 +71,7 @@ def transformer_entries(model: nn.Module, place: Path) -> dict[str, TensorEntry]
 
 
 def build_empty_transformer(place: Path) -> nn.Module:
-    """Returns the transformer of a config.json or of a single file, with every parameter on meta.
-
-    Raises TrainError.
-    """
+    """Returns the transformer of a config.json or single file with all parameters on meta. Raises TrainError."""
     if place.is_file():
         path, name = place, component_class(place)
         what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
