@@ -172,8 +172,10 @@ class SimpleTuner:
 class Kohya:
     """A family in sd-scripts or musubi-tuner: its script for a LoRA, the network_module, the files it is made of.
 
-    `blocks` is how many blocks_to_swap counts. A prompt that says none is drawn with `guidance`. `cache` is the
-    ending of musubi-tuner's cache files. `strict` says that a tensor too many stops the run.
+    `blocks` is how many blocks_to_swap counts, 0 where that is not known. A prompt that says none is drawn with
+    `guidance`. `cache` is the ending of musubi-tuner's cache files. `strict` says that a tensor too many stops the
+    run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely of the VAE's
+    latents, not a drawn one.
     """
 
     script: str
@@ -183,6 +185,8 @@ class Kohya:
     guidance: float
     cache: str
     strict: bool
+    fused: bool
+    mode: bool
 
 
 @dataclass(frozen=True)
