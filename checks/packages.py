@@ -11,6 +11,7 @@ from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
 from ..doctor.rules import rule
+from ..doctor.trainers import trainer_of
 
 Capability = tuple[int, int]
 
@@ -178,7 +179,7 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     for package, minimum, name in _SINCE.get(
         run.recipe.architecture or "", family_of(run.recipe.architecture).packages
     ):
-        if run.trainer == "musubi-tuner" and package == "diffusers":
+        if trainer_of(run.trainer).own_classes and package == "diffusers":
             continue  # it brings its own transformers
         version = environment.versions.get(package)
         if version is None or not release(version) or release(version) >= minimum:

@@ -10,6 +10,7 @@ from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.buckets import bucket_size, buckets_at
 from ..model.record import replace
+from ..trainers import trainer_of
 from .bytes import QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes
 
@@ -144,9 +145,10 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     vae_scale = (width / 2) * (sizes.vae_width / 128)
 
     whole = width * sizes.text_encoder
-    alone = run.trainer == "SimpleTuner"  # it encodes everything before it loads the transformer
+    trainer = trainer_of(run.trainer)
+    alone = trainer.encodes_first
     beside = {} if card or alone else {"transformer": transformer}
-    crowded = sizes.figures.beside and run.trainer == "ai-toolkit"
+    crowded = sizes.figures.beside and trainer.encodes_beside
     crowd = {"transformer": transformer} if crowded else beside
     if card and crowded and recipe.precision.quantization and run.setting("model/low_vram") is not True:
         unquantized = width * (sizes.blocks + sizes.rest)

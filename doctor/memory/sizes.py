@@ -11,7 +11,7 @@ from ..families.record import Memory
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.record import dataclass
-from ..model.trainers import BY_FILES
+from ..trainers import trainer_of
 
 _VAE_PARAMETERS = 83_800_000
 
@@ -52,7 +52,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     """The sizes of a Z-Image or Flux model from its own config.json and headers; the published ones stand in for a
     model that is not on this machine yet and has a published one's name.
     """
-    if run.trainer in BY_FILES:
+    if trainer_of(run.trainer).component_files:
         return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
     family = family_of(run.recipe.architecture)
     figures = family.memory

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..kernels.quantized_linear import Kind
+from ..kernels.quantized_linear import Quantization
 from ..runtime.train_error import TrainError
 from . import flux, zimage
 
@@ -56,7 +56,7 @@ class Family(Protocol):
     def text_encoder(
         self,
         folders: Mapping[str, Path],
-        kind: Kind,
+        kind: Quantization,
         dtype: torch.dtype,
         device: torch.device,
         *,
@@ -116,6 +116,6 @@ def family_of(model: nn.Module) -> Family:
     return family
 
 
-def titles() -> str:
+def family_titles() -> str:
     """The families for people, with their classes."""
     return ", ".join(f"{family.TITLE} ({family.CLASS_NAME})" for family in _FAMILIES)

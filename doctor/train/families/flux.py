@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..components.pretrained import load_tokenizer
-from ..components.text_encoder import load_encoder
-from ..kernels.quantized_linear import Kind
+from ..components.text_encoder import load_text_encoder
+from ..kernels.quantized_linear import Quantization
 
 TITLE: str = "Flux"
 CLASS_NAME: str = "FluxTransformer2DModel"
@@ -60,7 +60,7 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device, *, masked: bool = False
+    folders: Mapping[str, Path], kind: Quantization, dtype: torch.dtype, device: torch.device, *, masked: bool = False
 ) -> Callable[[str], dict[str, Tensor]]:
     """CLIP and T5; `states` are 512 x width, whatever the prompt's length, `pooled` is width.
 
@@ -70,8 +70,8 @@ def text_encoder(
     from transformers.models.t5.modeling_t5 import T5EncoderModel
 
     tokenizers = load_tokenizer(folders["tokenizer"]), load_tokenizer(folders["tokenizer_2"])
-    clip: Any = load_encoder(CLIPTextModel, folders["text_encoder"], "text encoder", "none", dtype, device)
-    t5: Any = load_encoder(T5EncoderModel, folders["text_encoder_2"], "second text encoder", kind, dtype, device)
+    clip: Any = load_text_encoder(CLIPTextModel, folders["text_encoder"], "text encoder", "none", dtype, device)
+    t5: Any = load_text_encoder(T5EncoderModel, folders["text_encoder_2"], "second text encoder", kind, dtype, device)
 
     @torch.no_grad()
     def encode(text: str) -> dict[str, Tensor]:

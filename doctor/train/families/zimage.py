@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..components.pretrained import load_tokenizer
-from ..components.text_encoder import load_encoder
-from ..kernels.quantized_linear import Kind
+from ..components.text_encoder import load_text_encoder
+from ..kernels.quantized_linear import Quantization
 
 TITLE: str = "Z-Image"
 CLASS_NAME: str = "ZImageTransformer2DModel"
@@ -42,13 +42,13 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device, *, masked: bool = False
+    folders: Mapping[str, Path], kind: Quantization, dtype: torch.dtype, device: torch.device, *, masked: bool = False
 ) -> Callable[[str], dict[str, Tensor]]:
     """Qwen3 with its chat template; `states` are tokens x width. Nothing fills a prompt up, so none is `masked`."""
     from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
     tokenizer = load_tokenizer(folders["tokenizer"])
-    model: Any = load_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
+    model: Any = load_text_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
     return lambda text: {"states": encode(tokenizer, model, text, device)}
 
 
