@@ -55,7 +55,9 @@ def build(folder: Path, config: Mapping[str, Any] = CONFIG, shard: int = SHARD) 
     (folder / "config.json").write_text(json.dumps(config))
     model = build_empty_transformer(folder)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    blocks = {f"{name}.weight": shape for name, shape in linear_shapes(model).items() if zimage.is_quantized(name)}
+    blocks = {
+        f"{name}.weight": shape for name, shape in linear_shapes(model).items() if zimage.RECORD.is_quantized(name)
+    }
     write_shards(folder, "diffusion_pytorch_model", shapes, shard)
     count = {key: torch.Size(shape).numel() for key, shape in shapes.items()}
     quantized = 2 * sum(count.values()) + sum(4 * shape[0] - count[key] for key, shape in blocks.items())
@@ -129,10 +131,12 @@ def diffusers(folder: Path, quantizer: str) -> None:
     model = ZImageTransformer2DModel.from_pretrained(str(folder), torch_dtype=torch.bfloat16)
     if quantizer == "torchao":
         quantize_(
-            model, Int8WeightOnlyConfig(), lambda m, n: isinstance(m, torch.nn.Linear) and zimage.is_quantized(n)
+            model,
+            Int8WeightOnlyConfig(),
+            lambda m, n: isinstance(m, torch.nn.Linear) and zimage.RECORD.is_quantized(n),
         )
     else:
-        for name in filter(zimage.is_quantized, linear_shapes(model)):
+        for name in filter(zimage.RECORD.is_quantized, linear_shapes(model)):
             linear = model.get_submodule(name)
             codes, scale = quantize_rows(linear.weight.detach().float(), "int8")
             bias = None if linear.bias is None else linear.bias.detach()

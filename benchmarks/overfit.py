@@ -30,6 +30,7 @@ from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import training_run as loop
 from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.step.trainer import Trainer
 from zdoctor.doctor.train.step.validation import validation_loss
@@ -86,7 +87,7 @@ def look(trainer: Trainer, model: Path) -> Seen:
     def painted(caption: str, noise: int) -> Tensor:
         latent = denoise(
             trainer.objective.model,
-            trainer.objective.family.scheduler(model, trainer.objective.model),
+            scheduler_of(trainer.objective.family.RECORD, model, trainer.objective.model),
             SamplePrompt(caption, SIDE, SIDE, noise, SAMPLE_STEPS, 1.0),
             trainer.objective.texts.get(caption),
             trainer.objective.texts.get(caption),

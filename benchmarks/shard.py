@@ -65,7 +65,7 @@ def child(folder: Path) -> None:
 
     torch.set_num_threads(1)
     ranks = join_process_group(cuda=False)
-    shares = None if ranks.size == 1 else ShardPlan(replace(ranks, sharded=True), zimage.BLOCKS)
+    shares = None if ranks.size == 1 else ShardPlan(replace(ranks, sharded=True), zimage.RECORD.blocks)
     if shares is not None:
         import torch.distributed.fsdp
     ranks.all_gather(None)

@@ -80,7 +80,7 @@ class Alive(TorchDispatchMode):
 def quantize(model: Any, family: Any) -> None:
     """Put int8 Linears without data in the place of those that the runner quantizes."""
     for name, (rows, columns) in linear_shapes(model).items():
-        if family.is_quantized(name):
+        if family.RECORD.is_quantized(name):
             codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
             bias = model.get_submodule(name).bias
             put(model, name, QuantizedLinear(codes, scale, None if bias is None else bias.data, columns))

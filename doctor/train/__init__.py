@@ -41,7 +41,7 @@ def train(
     text_process: TextEncoderProcess | None = None,
     progress: Progress | None = None,
 ) -> TrainResult:
-    """Train the LoRA that `run` describes and write it to `output_folder`.
+    """Trains the LoRA that `run` describes and writes it to `output_folder`.
 
     All paths are absolute. `model_folder` is a diffusers folder with transformer/, or the transformer's own folder,
     or a single file, whose config.json is then that of `extras_folder`, where other components are looked for first.
@@ -50,17 +50,16 @@ def train(
     this run is gone on with. With `max_minutes` it ends as if stopped before the process is that old; `held_out`
     images are evaluated instead of trained on (None: as many as when the run began, else none); with
     `skip_unreadable` images that cannot be read are left out and named, instead of ending the start. `ranks`: this is
-    one of several processes, which share every step; process 0 saves and speaks. `text_process` encodes the prompts;
-    with one, this process is the runner's own, and diffusers' pipelines do not work in it; whoever made it closes it.
-    Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
+    one of several processes, which share every step. `text_process` encodes the prompts; with one, this process is
+    the runner's own, where diffusers' pipelines do not work. Raises TrainError, and KeyboardInterrupt for Ctrl-C or
+    SIGTERM before the first step.
     """
     together = ranks or Ranks()
     shown = progress or (default_progress() if together.is_first else Silent())
     try:
         _check_settings(run, together)
         with interruptible(max_minutes) as stop, lock_run(Path(output_folder), run.name, held=together.is_first):
-            encoded = any(Path(output_folder, CACHE).glob("text-*"))
-            if text_process is not None and together.local == 0 and not encoded:
+            if text_process and together.local == 0 and not any(Path(output_folder, CACHE).glob("text-*")):
                 text_process.start()
             run_training = _loop(lean=text_process is not None and not wants_compile(run))
             stop.heed()

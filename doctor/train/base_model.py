@@ -14,7 +14,7 @@ from ..files import fingerprints
 from .components.component_files import check_components, component_folder
 from .components.vae import vae_divisor
 from .device_placement import DevicePlacement
-from .families import Family, family_of
+from .families import FamilyModule, family_of
 from .job import Job
 from .kernels.quantized_linear import Quantization
 from .settings.names import KINDS
@@ -46,7 +46,7 @@ class BaseModel:
     kind: Quantization
 
     @property
-    def family(self) -> Family:
+    def family(self) -> FamilyModule:
         """The family of the transformer."""
         return family_of(self.model)
 
@@ -89,7 +89,7 @@ def load_weights(job: Job, place: DevicePlacement, base: BaseModel, adapter_dige
     Of several processes that share it, each gets its part. Raises TrainError.
     """
     job.progress.phase(f"Loading the transformer ({base.kind}, {place.precision.name})")
-    shares = ShardPlan(job.ranks, base.family.BLOCKS) if job.ranks.sharded else None
+    shares = ShardPlan(job.ranks, base.family.RECORD.blocks) if job.ranks.sharded else None
     fill_transformer(
         base.model,
         base.weights,

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from ..families import family_of as record_of
+from ..families import family_of
 from ..model.run import Run
 from .dataset.training_items import TrainingItem
 from .distributed.ranks import RankLost
@@ -273,7 +273,7 @@ def _checkpoint(
         return
     run = trainer.run
     dtype = getattr(torch, DTYPES[run.recipe.checkpoints.dtype])
-    base = record_of(run.recipe.architecture).base_version
+    base = family_of(run.recipe.architecture).base_version
     write_lora(file, trainer.weights(), dtype, lora_metadata(run, trainer.step, trainer.epoch, base))
     write_state(state_file(output, run.name), trainer.state(identity, held))
 

@@ -61,7 +61,11 @@ def run_training(job: Job) -> TrainResult:
     for note in explain(job.run):
         job.progress.note(note)
     covered = lora_targets(base.model, left_out(job.run), refiners=refiners(job.run))
-    start = {} if state else read_initial_weights(job.run, covered, base.family.PREFIX, base.family.CLASS_NAME)
+    start = (
+        {}
+        if state
+        else read_initial_weights(job.run, covered, base.family.RECORD.lora_prefix, base.family.RECORD.class_name)
+    )
     job.progress.phase("Reading the dataset")
     examples = read_training_data(job, base.divisor, state)
     job = replace(job, run=epochs_to_steps(job.run, examples.items))
@@ -144,7 +148,7 @@ def _made(
         )
     removal = add_adapter_removal(model, base.adapter, place.dtype) if base.adapter and wants_samples(run) else []
     network = add_network(model, shapes, run, seed)
-    set_initial_weights(network, start, base.family.PREFIX)
+    set_initial_weights(network, start, base.family.RECORD.lora_prefix)
     check_no_meta(model)
     if place.offloaded:
         away = swap_share(model, shapes, place.offloaded, place.device)

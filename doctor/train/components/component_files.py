@@ -118,10 +118,7 @@ def _shapes(file: Path) -> Shapes:
 
 
 def component_folder(name: str, model_folder: Path, extras_folder: Path | None) -> Path:
-    """Returns the folder of a component: that in the extras folder, else that in the model folder.
-
-    Raises TrainError.
-    """
+    """Returns the folder of a component, first looked for in the extras folder. Raises TrainError."""
     for folder in (extras_folder, model_folder):
         if folder is not None and (folder / name).is_dir() and any((folder / name).iterdir()):
             return folder / name

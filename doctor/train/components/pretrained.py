@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..runtime.train_error import TrainError
+from ..runtime.train_error import TrainError, first_line
 from ..weights.safetensors_files import check_tensors
 from .component_files import component_config, component_tensors
 
@@ -26,7 +26,7 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
         try:
             model, info = make.from_pretrained(str(folder), output_loading_info=True, **options)
         except _ERRORS as error:
-            raise TrainError(f"The {what} of {folder} cannot be loaded: {_first_line(error)}") from error
+            raise TrainError(f"The {what} of {folder} cannot be loaded: {first_line(error)}") from error
     missing = sorted(info["missing_keys"]) or [str(item[0]) for item in info.get("mismatched_keys") or []]
     if missing:
         raise TrainError(
@@ -59,7 +59,7 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         return make.from_pretrained(str(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrainError(f"The tokenizer of {folder} cannot be loaded: {_first_line(error)}") from error
+        raise TrainError(f"The tokenizer of {folder} cannot be loaded: {first_line(error)}") from error
 
 
 @contextmanager
@@ -77,7 +77,3 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

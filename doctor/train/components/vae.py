@@ -15,10 +15,7 @@ from .pretrained import load_file, load_pretrained
 
 
 def load_vae(place: Path, device: torch.device) -> Any:
-    """Returns the AutoencoderKL of a folder or file in float32; on the CPU where `device` has no room.
-
-    Raises TrainError.
-    """
+    """Returns the AutoencoderKL in float32, on the CPU where `device` has no room. Raises TrainError."""
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
     if place.is_file():

@@ -13,7 +13,7 @@ import torch
 
 from ...files.fingerprints import of_beginnings, of_texts
 from ..components.component_files import component_files
-from ..families import Embedding, Family, family_named
+from ..families import Embedding, FamilyModule, family_named
 from ..kernels.quantized_linear import Quantization
 from ..runtime.allocator import empty_device_cache
 from ..runtime.gpu_failures import unless_out_of_memory
@@ -30,7 +30,7 @@ class TextEmbeddings:
     def __init__(
         self,
         cache: EncodingCache,
-        family: Family,
+        family: FamilyModule,
         folders: Mapping[str, Path],
         dtype: torch.dtype,
         kind: Quantization = "none",
@@ -72,7 +72,7 @@ class TextEmbeddings:
             return 0
         phase(f"Loading the text encoder for {plural(len(missing), 'prompt')}")
         request = EncodeRequest(
-            family=self.family.CLASS_NAME,
+            family=self.family.RECORD.class_name,
             folders={name: str(folder) for name, folder in self.folders.items()},
             kind=self.kind,
             dtype=str(self.dtype).removeprefix("torch."),

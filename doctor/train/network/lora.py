@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...families import family_with
 from ...families.network import lokr_factor, lokr_rank, plus, scale
 from ...model.run import Run
 from ..families import family_of
@@ -105,7 +104,7 @@ def lora_targets(model: nn.Module, left_out: str = "", *, refiners: bool = False
     """Returns name -> (out, in) of the Linears that a LoRA covers, `refiners` on request, without those like
     `left_out`.
     """
-    family = family_of(model)
+    blocks = family_of(model).RECORD.targets(refiners=refiners)
     found = linear_shapes(model)
     found.update(
         (name, (module.out_features, module.in_features))
@@ -113,11 +112,8 @@ def lora_targets(model: nn.Module, left_out: str = "", *, refiners: bool = False
         if isinstance(module, QuantizedLinear)
     )
     without = re.compile(left_out or r"(?!)")
-    more = family_with(family.CLASS_NAME).refiners if refiners else ()
     return {
-        name: shape
-        for name, shape in found.items()
-        if (family.is_target(name) or name.split(".", 1)[0] in more) and not without.search(name)
+        name: shape for name, shape in found.items() if name.split(".", 1)[0] in blocks and not without.search(name)
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...files import fingerprints
 from ...model.run import Run
 from ..runtime.stop_signals import stop_signals
-from ..runtime.train_error import TrainError
+from ..runtime.train_error import TrainError, first_line
 
 WANDB, REPORT_TO = "logging/use_wandb", "logging/report_to"
 EVERY = 100
@@ -68,7 +68,7 @@ class Trackers:
         except Exception as error:  # the network, a full disk, a server: each with a type of its own
             del self.trackers[name]
             self.note(
-                f"{name} fails ({_first_line(error)}) and gets no more numbers. The training goes on; losses.jsonl "
+                f"{name} fails ({first_line(error)}) and gets no more numbers. The training goes on; losses.jsonl "
                 "and report.html hold all of them."
             )
 
@@ -173,7 +173,7 @@ def _started(name: str, run: Run, output: Path, record: Mapping[str, Any]) -> An
     except Exception as error:  # no login, no network, no such project: each with a type of its own
         login = f"Type: {LOGINS[name]}, or" if LOGINS[name] else "To train without it,"
         raise TrainError(
-            f"The tracker {name} does not start ({_first_line(error)}). {login} {_without(run, name)} in the config."
+            f"The tracker {name} does not start ({first_line(error)}). {login} {_without(run, name)} in the config."
         ) from error
 
 
@@ -195,7 +195,3 @@ def _options(name: str, project: str, title: str, identity: str, output: Path) -
         "wandb": {"name": title, "dir": str(output), "id": identity[:16], "resume": "allow"},
     }
     return options[name]
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

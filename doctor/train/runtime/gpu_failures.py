@@ -16,7 +16,7 @@ from ...families.network import offloaded_share
 from ...model.crashes import Failure
 from ...model.run import Run
 from ..settings.names import INTERVAL, wants_compile
-from .train_error import TrainError
+from .train_error import TrainError, first_line
 
 T = TypeVar("T")
 # A full card as CUDA and its libraries tell it, which PyTorch passes on as it is: no room for the context or pinned
@@ -51,14 +51,14 @@ def explain_gpu_failures() -> Iterator[None]:
 def gpu_failure_message(error: BaseException, less: str = LESS) -> str | None:
     """Returns what to say of memory that ran out (and how to need `less`) or of a failed GPU; None of all else."""
     if _no_room(error):
-        return f"The GPU ran out of memory ({_first(error)}). {less}"
+        return f"The GPU ran out of memory ({first_line(error)}). {less}"
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-        return f"The memory of this computer ran out ({_first(error)}). End other programs. {less}"
+        return f"The memory of this computer ran out ({first_line(error)}). End other programs. {less}"
     if is_gpu_lost(error) or (isinstance(error, RuntimeError) and "cuDNN error" in str(error)):
         failure = Failure(type(error).__name__, str(error), (), 0)
         known = next((known for known in (*packages.KNOWN, *card.KNOWN) if known.matches(failure)), card.FAILED)
         more = f" zdoctor explain {known.rule} says more." if known.rule else ""
-        return f"The GPU failed ({_first(error)}{_noticed(error)}). {known.cause} {known.do}{more}"
+        return f"The GPU failed ({first_line(error)}{_noticed(error)}). {known.cause} {known.do}{more}"
     return None
 
 
@@ -102,10 +102,6 @@ def _no_room(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and (
         isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_ROOM)
     )
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _noticed(error: BaseException) -> str:

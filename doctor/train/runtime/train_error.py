@@ -8,3 +8,8 @@ class TrainError(Exception):
 
     The message says what, where and what to do.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of what an error says, or its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...model.run import Run
 from ..components.vae import load_vae, vae_divisor
 from ..dataset.training_items import TrainingItem
+from ..families import scheduler_of
 from ..network.lora import AdapterRemoval
 from ..runtime.allocator import empty_device_cache
 from ..runtime.stop_signals import Stop
@@ -52,7 +53,7 @@ class PreviewSamples:
         first = trainer.ranks.is_first
         latents: list[Tensor] = []
         model: Any = trainer.objective.model
-        scheduler = trainer.objective.family.scheduler(self.model_folder, model)
+        scheduler = scheduler_of(trainer.objective.family.RECORD, self.model_folder, model)
         for part in self.removals:
             part.active = True
         try:

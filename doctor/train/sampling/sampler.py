@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ...model.recipe import SamplePrompt
 from ..components.vae_strips import LARGE, in_strips
 from ..families import Embedding, family_of
+from ..families.dynamic_shift import shift
 from ..runtime.allocator import empty_device_cache
 from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory
@@ -42,11 +43,11 @@ def denoise(
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
     generator = torch.Generator().manual_seed(prompt.seed)
     latent = torch.randn((1, channels, height, width), generator=generator).to(device)
-    push = 0.0 if family.GUIDED else max(0.0, prompt.guidance - 1.0)
+    push = 0.0 if family.RECORD.guided else max(0.0, prompt.guidance - 1.0)
     texts = [positive, negative] if push else [positive]
     steps = max(1, prompt.steps)
     sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
-    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=family.shift(height * width // 4))
+    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=shift(height * width // 4))
     scheduler.set_begin_index(0)
     for time in scheduler.timesteps:
         if stop():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...model.run import Run
-from ..families import Family
+from ..families import FamilyModule
 from ..settings.names import DRAWN, SHIFTS
 from .timestep_density import TimestepDensity, timesteps_from_density
 
@@ -50,7 +50,7 @@ HARDNESS = (
 )
 
 
-def timestep_table(scheme: str, generator: torch.Generator, family: Family, cells: int) -> Tensor:
+def timestep_table(scheme: str, generator: torch.Generator, family: FamilyModule, cells: int) -> Tensor:
     """Returns the table of 1000 timesteps in [0, 1], descending, for latents of so many 2 x 2 cells."""
     if scheme == "sigmoid":
         return (1.0 - torch.sigmoid(torch.randn(COUNT, generator=generator))).sort(descending=True).values
@@ -94,7 +94,7 @@ def timestep_scheme(run: Run) -> TimestepScheme:
 
 
 def sample_timesteps(
-    levels: TimestepScheme, size: int, generator: torch.Generator, family: Family, cells: int
+    levels: TimestepScheme, size: int, generator: torch.Generator, family: FamilyModule, cells: int
 ) -> tuple[Tensor, Tensor]:
     """Draws (t, weight) of `size` samples of so many 2 x 2 cells: t in [0, 1], and the loss weight of each.
 

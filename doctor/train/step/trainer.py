@@ -51,7 +51,7 @@ class Trainer:
         # why what is held here is not the outcome of whole steps, so that it must not be saved
         self.unfit = ""
         self.note = progress.note
-        self.parameters = trainable_parameters(self.network, objective.family.PREFIX)
+        self.parameters = trainable_parameters(self.network, objective.family.RECORD.lora_prefix)
         self.optimizer = make_optimizer(
             recipe.optimizer.name,
             recipe.optimizer.settings,

@@ -71,10 +71,7 @@ def transformer_entries(model: nn.Module, place: Path) -> dict[str, TensorEntry]
 
 
 def build_empty_transformer(place: Path) -> nn.Module:
-    """Returns the transformer of a config.json or of a single file, with every parameter on meta.
-
-    Raises TrainError.
-    """
+    """Returns the transformer of a config.json or single file with all parameters on meta. Raises TrainError."""
     if place.is_file():
         path, name = place, component_class(place)
         what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
@@ -85,14 +82,14 @@ def build_empty_transformer(place: Path) -> nn.Module:
     family = family_named(name or "")
     if family is None:
         raise TrainError(f"{what}; this runner trains {family_titles()} only.")
-    config = component_config(place, family.CLASS_NAME)
-    make: Any = getattr(import_module(family.MODULE), family.CLASS_NAME)
+    config = component_config(place, family.RECORD.class_name)
+    make: Any = getattr(import_module(family.MODULE), family.RECORD.class_name)
     try:
         with torch.device("meta"):
             model = make.from_config(config)
     except (AssertionError, TypeError, ValueError, RuntimeError) as error:
         raise TrainError(
-            f"No {family.TITLE} transformer can be built from {path}: {error or type(error).__name__}."
+            f"No {family.RECORD.title} transformer can be built from {path}: {error or type(error).__name__}."
         ) from error
     return cast(nn.Module, model.eval().requires_grad_(False))
 
@@ -117,7 +114,7 @@ def fill_transformer(
     entries = transformer_entries(model, folder)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unused = check_tensors(entries, expected, folder)
-    is_quantized = family_of(model).is_quantized
+    is_quantized = family_of(model).RECORD.is_quantized
     quantized = {n: s for n, s in linear_shapes(model).items() if quantization != "none" and is_quantized(n)}
     wanted = [entries[name] for name in expected]
     loading = _Loading(wanted, quantized, quantization, adapter, dtype, device, shares)

@@ -25,7 +25,7 @@ KERNELS = 64
 
 def transformer_blocks(model: nn.Module) -> list[nn.Module]:
     """Returns the blocks in the order in which they run."""
-    lists = [model.get_submodule(name) for name in family_of(model).BLOCKS]
+    lists = [model.get_submodule(name) for name in family_of(model).RECORD.blocks]
     return [block for blocks in lists for block in blocks.children()]
 
 

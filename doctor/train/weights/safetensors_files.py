@@ -93,9 +93,7 @@ def read_header(file: Path) -> list[TensorEntry]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Returns the safetensors files that hold a component: the shards of its index, or its only file.
-
-    Raises TrainError.
+    """Returns the safetensors files that hold a component: all shards, or its only file. Raises TrainError.
 
     A file in place of the folder stands for itself, and the first shard for all of them.
     """

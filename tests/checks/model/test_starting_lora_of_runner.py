@@ -22,7 +22,7 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.doctor.train.families import Family, family_of
+from zdoctor.doctor.train.families import FamilyModule, family_of
 from zdoctor.doctor.train.network.initial_weights import read_initial_weights
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.runtime.train_error import TrainError
@@ -42,7 +42,7 @@ def run_with(architecture: str, output: Path, **network: Any) -> Run:
     return replace(run, trainer=RUNNER, output_folder=str(output))
 
 
-def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], Family, str]:
+def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], FamilyModule, str]:
     model = build_empty_transformer(Path(run.recipe.base_model or "") / "transformer")
     return lora_targets(model, left_out(run)), family_of(model), type(model).__name__
 
@@ -50,7 +50,9 @@ def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], Family, str]:
 def whole(run: Run) -> Tensors:
     """A file that fits the run."""
     linears, family, _ = of_runner(run)
-    return {family.PREFIX + name: torch.ones(shape) for name, shape in network_shapes(run, linears).items()}
+    return {
+        family.RECORD.lora_prefix + name: torch.ones(shape) for name, shape in network_shapes(run, linears).items()
+    }
 
 
 def findings(run: Run) -> list[Finding]:
@@ -62,7 +64,7 @@ def findings(run: Run) -> list[Finding]:
 def said_by_the_runner(run: Run) -> str:
     linears, family, class_name = of_runner(run)
     try:
-        read_initial_weights(run, linears, family.PREFIX, class_name)
+        read_initial_weights(run, linears, family.RECORD.lora_prefix, class_name)
     except TrainError as error:
         return str(error)
     return ""

@@ -19,6 +19,7 @@ from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
+from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
@@ -65,7 +66,7 @@ def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
 def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = None) -> Tensor:
     latent = denoise(
         model,
-        family.scheduler(folder, model),
+        scheduler_of(family.RECORD, folder, model),
         PROMPT,
         text,
         text,
@@ -150,7 +151,7 @@ def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux: Path, circles:
 
     model = build_empty_transformer(flux / "transformer")
     fill_transformer(model, flux / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable_parameters(add_network(model, lora_targets(model), RUN, 0), family.PREFIX)
+    parameters = trainable_parameters(add_network(model, lora_targets(model), RUN, 0), family.RECORD.lora_prefix)
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])
     (text,) = embedded(flux, tmp_path / "cache", PROMPT.prompt)

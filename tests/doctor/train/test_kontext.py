@@ -21,6 +21,7 @@ from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
+from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.sampling.sample_prompts import sample_control_images
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
@@ -62,7 +63,7 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
     pipe.set_progress_bar_config(disable=True)
     ours = denoise(
         pipe.transformer,
-        family.scheduler(flux, pipe.transformer),
+        scheduler_of(family.RECORD, flux, pipe.transformer),
         prompt,
         text,
         text,

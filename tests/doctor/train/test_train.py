@@ -21,7 +21,7 @@ from torch import Tensor
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.families import zimage
+from zdoctor.doctor.train.families import scheduler_of, zimage
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.runtime.precision import has_bfloat16
 from zdoctor.doctor.train.sampling.sampler import denoise
@@ -87,7 +87,9 @@ def trained_latent(tiny: Path, lora: str, pipe: Any) -> Tensor:
     """A preview latent by the runner's own model with the trained weights in place."""
     model = build_empty_transformer(tiny / "transformer")
     fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable_parameters(add_network(model, lora_targets(model), run_with(), 0), zimage.PREFIX)
+    parameters = trainable_parameters(
+        add_network(model, lora_targets(model), run_with(), 0), zimage.RECORD.lora_prefix
+    )
     tensors = load_file(lora)
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():
@@ -99,7 +101,7 @@ def sampled(model: Any, tiny: Path, pipe: Any, prompt: SamplePrompt) -> Tensor:
     (positive,), (negative,) = pipe.encode_prompt(prompt.prompt, negative_prompt=prompt.negative)
     latent = denoise(
         model,
-        zimage.scheduler(tiny, model),
+        scheduler_of(zimage.RECORD, tiny, model),
         prompt,
         {"states": positive},
         {"states": negative},

@@ -27,6 +27,7 @@ from zdoctor.doctor.train.components.component_files import (
 from zdoctor.doctor.train.components.pretrained import load_file, load_pretrained, load_tokenizer
 from zdoctor.doctor.train.components.text_encoder import load_text_encoder
 from zdoctor.doctor.train.families import flux as family
+from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.tests.changes import changed
 
@@ -269,8 +270,8 @@ def test_without_guidance_it_is_schnell(flux: Path, tmp_path: Path) -> None:
     files = made.flux_parts(model, tmp_path / "parts")
     transformer = build_empty_transformer(files["transformer"])
     schnell, dev = (
-        family.scheduler(tmp_path, transformer),
-        family.scheduler(tmp_path, build_empty_transformer(flux / "transformer")),
+        scheduler_of(family.RECORD, tmp_path, transformer),
+        scheduler_of(family.RECORD, tmp_path, build_empty_transformer(flux / "transformer")),
     )
     assert schnell.config.shift == 1.0 and not schnell.config.use_dynamic_shifting
     assert dev.config.shift == 3.0 and dev.config.use_dynamic_shifting

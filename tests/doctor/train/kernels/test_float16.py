@@ -45,9 +45,9 @@ def results(
     if half:
         use_float16(model)
     network = add_network(model, shapes, run_with(rank=4), 0)
-    for parameter in trainable_parameters(network, zimage.PREFIX).values():
+    for parameter in trainable_parameters(network, zimage.RECORD.lora_prefix).values():
         parameter.data = parameter.data.to(dtype)
-    parameters = trainable_parameters(network, zimage.PREFIX)
+    parameters = trainable_parameters(network, zimage.RECORD.lora_prefix)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for key, parameter in parameters.items():

@@ -49,9 +49,9 @@ RUNS = {
 def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str, run: Run) -> None:
     model = build_empty_transformer((tiny if title == "Z-Image" else healthy_flux()) / "transformer")
     family = family_of(model)
-    assert title == family.TITLE
+    assert title == family.RECORD.title
     shapes = lora_targets(model)
-    keys = list(trainable_parameters(add_network(model, shapes, run, 0), family.PREFIX))
+    keys = list(trainable_parameters(add_network(model, shapes, run, 0), family.RECORD.lora_prefix))
     seen = set()
     for key in keys:
         ending = key.rsplit(".", 2 if key.endswith(".weight") else 1)
@@ -63,7 +63,9 @@ def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str
         )
         assert number.isdecimal() and inner in COMFYUI[title][blocks]
         assert last in ENDINGS[run.recipe.network.type]
-        assert loaded_by_ai_toolkit(key, title) in expected_by_ai_toolkit(name.removeprefix(family.PREFIX), run)
+        assert loaded_by_ai_toolkit(key, title) in expected_by_ai_toolkit(
+            name.removeprefix(family.RECORD.lora_prefix), run
+        )
         seen.add((blocks, inner))
     assert seen == {(blocks, inner) for blocks, names in COMFYUI[title].items() for inner in names}
     assert len(keys) >= 2 * len(shapes)

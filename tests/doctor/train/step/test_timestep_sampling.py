@@ -10,7 +10,8 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
-from zdoctor.doctor.train.families import Family, flux, zimage
+from zdoctor.doctor.train.families import FamilyModule, flux, zimage
+from zdoctor.doctor.train.families.dynamic_shift import shift
 from zdoctor.doctor.train.settings import names
 from zdoctor.doctor.train.settings.names import FAVOURS, SCHEMES
 from zdoctor.doctor.train.step.loss import LOSSES
@@ -35,7 +36,7 @@ def many(scheme: str, favour: str = "balanced") -> Tensor:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_tables_fall_from_noise_to_clean(scheme: str) -> None:
-    families: tuple[Family, ...] = (zimage, flux)
+    families: tuple[FamilyModule, ...] = (zimage, flux)
     for family in families:
         table = timestep_table(scheme, torch.Generator().manual_seed(0), family, 4096)
         assert table.shape == (COUNT,)
@@ -76,7 +77,7 @@ def test_flux_shifts_larger_pictures_more(width: int, height: int, middle: float
     """exp(mu) / (exp(mu) + 1) amid the table, mu from 0.5 at 256 cells to 1.15 at 4096: the scheduler's numbers."""
     cells = width * height // 256
     scheduler: Any = FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True)
-    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=flux.shift(cells))
+    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=shift(cells))
     table = timestep_table("flux_shift", torch.Generator(), flux, cells)
     torch.testing.assert_close(table * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
     assert table[500].item() == pytest.approx(middle, abs=1e-3)

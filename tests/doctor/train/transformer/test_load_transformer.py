@@ -64,14 +64,14 @@ def test_quantized_weights_stay_within_the_format(tiny: Path, kind: Quantization
         if not isinstance(module, nn.Linear):
             continue
         mine = ours.get_submodule(name)
-        assert isinstance(mine, QuantizedLinear) == zimage.is_quantized(name), name
+        assert isinstance(mine, QuantizedLinear) == zimage.RECORD.is_quantized(name), name
         if isinstance(mine, QuantizedLinear):
             spread = module.weight.std()
             assert ((mine.weight() - module.weight).pow(2).mean().sqrt() / spread) < error * 2, name
         else:
             assert isinstance(mine, nn.Linear)
             assert torch.equal(mine.weight, module.weight)
-    names = {name.split(".")[0] for name in linear_shapes(theirs) if not zimage.is_quantized(name)}
+    names = {name.split(".")[0] for name in linear_shapes(theirs) if not zimage.RECORD.is_quantized(name)}
     assert names == {"all_x_embedder", "all_final_layer", "t_embedder", "cap_embedder"}
 
 

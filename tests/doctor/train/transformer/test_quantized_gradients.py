@@ -47,7 +47,7 @@ def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]
     """The gradient of every LoRA tensor, with a LoRA that is no longer zero."""
     network = add_network(model, lora_targets(model), run_with(rank=4), 0)
     family = family_of(model)
-    parameters = trainable_parameters(network, family.PREFIX)
+    parameters = trainable_parameters(network, family.RECORD.lora_prefix)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for key, parameter in parameters.items():
@@ -55,8 +55,10 @@ def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
     if checkpointed:
         model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))  # type: ignore[operator]
-    noisy = torch.stack([torch.randn(SIZES[family.CLASS_NAME][1], 8, 8, generator=generator) for _ in range(2)])
-    if family.CLASS_NAME == "FluxTransformer2DModel":
+    noisy = torch.stack(
+        [torch.randn(SIZES[family.RECORD.class_name][1], 8, 8, generator=generator) for _ in range(2)]
+    )
+    if family.RECORD.class_name == "FluxTransformer2DModel":
         texts = [
             {"states": torch.randn(9, 24, generator=generator), "pooled": torch.randn(20, generator=generator)}
             for _ in range(2)
