@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from zdoctor.doctor.configs.python_tree import Unparsable
 from zdoctor.doctor.examine.engine import examine
 from zdoctor.doctor.model import Facts
 from zdoctor.doctor.model.script import SCRIPT
 from zdoctor.doctor.probe.source.script import read_script
 from zdoctor.doctor.rules import all_rules
-from zdoctor.doctor.trainers.read.python_tree import Unparsable
 
 
 def main(folders: list[str]) -> None:

@@ -11,6 +11,7 @@ from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
 from ..doctor.rules import rule
+from ..doctor.trainers import trainer_of
 
 Capability = tuple[int, int]
 
@@ -175,10 +176,9 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/490
     Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
     """
-    for package, minimum, name in _SINCE.get(
-        run.recipe.architecture or "", family_of(run.recipe.architecture).packages
-    ):
-        if run.trainer == "musubi-tuner" and package == "diffusers":
+    architecture = run.recipe.architecture or ""
+    for package, minimum, name in family_of(architecture).packages or _SINCE.get(architecture, ()):
+        if trainer_of(run.trainer).own_classes and package == "diffusers":
             continue  # it brings its own transformers
         version = environment.versions.get(package)
         if version is None or not release(version) or release(version) >= minimum:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.families import family_of
-from ..doctor.families.loading import OTHERS, OWN
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
+from ..doctor.trainers import NAMES, trainer_of
 
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
@@ -49,7 +50,7 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("TRN002", "warning", "bf16-without-hardware", trainers=OTHERS)
+@rule("TRN002", "warning", "bf16-without-hardware", trainers=NAMES)
 def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> Iterator[Finding]:
     """bf16 on a card that has no bf16.
 
@@ -82,7 +83,7 @@ def _sizes(run: Run) -> list[int]:
     return sorted({size for dataset in run.recipe.datasets for size in dataset.resolutions})
 
 
-@rule("TRN003", "error", "fp16-overflow", trainers=OTHERS)
+@rule("TRN003", "error", "fp16-overflow", trainers=NAMES)
 def fp16_overflow(run: Run) -> Iterator[Finding]:
     """Z-Image in float16.
 
@@ -104,17 +105,17 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
             run.where("dtype"),
             "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",
             otherwise="The loss becomes nan, the trainer counts it as 0 and goes on: the LoRA makes black images."
-            if run.trainer == "ai-toolkit"
+            if trainer_of(run.trainer).has_processes
             else "The loss may become nan; musubi-tuner's documentation leaves open which of the two is better."
-            if run.trainer == "musubi-tuner"
+            if trainer_of(run.trainer).own_classes
             else "The loss becomes nan, and nothing is learnt.",
             evidence={"pointer": run.pointer("dtype")},
-            severity="warning" if run.trainer == "musubi-tuner" else None,
+            severity="warning" if trainer_of(run.trainer).own_classes else None,
             dtype=recipe.precision.dtype,
         )
 
 
-@rule("TRN004", "warning", "turbo-without-adapter", trainers=("ai-toolkit", OWN))
+@rule("TRN004", "warning", "turbo-without-adapter", trainers=("ai-toolkit", RUNNER))
 def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     """A distilled model trained without its training adapter.
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
 from ...doctor.model.earlier import EarlierSave
 from ...doctor.model.start import Start, misfit
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..model.files import PROBLEMS
@@ -162,7 +162,7 @@ def starting_lora_of_another_size(
         raise Unestablished("how wide the layers of the transformer are is not known")
 
 
-@rule("MDL009", "error", "starting-lora-refused", trainers=(OWN,))
+@rule("MDL009", "error", "starting-lora-refused", trainers=(RUNNER,))
 def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
     """A LoRA to start from that zdoctor's own runner does not take.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema, Severity
+from ...doctor.trainers import trainer_of
 from ..keys.misspelled import likeness, meant
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from . import known_keys as keys
@@ -39,7 +40,7 @@ def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
 
 def unread_by_runner(run: Run, schema: Schema) -> Iterator[Finding]:
     """What would read as a default for zdoctor's runner; what it does not know otherwise, it refuses by itself."""
-    if schema.trainer != "ai-toolkit":
+    if not trainer_of(schema.trainer).has_processes:
         return
     yield from kinds(run, schema)
     yield from missing(run)

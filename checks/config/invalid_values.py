@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema
 from ...doctor.rules import rule
+from ...doctor.trainers import trainer_of
 from ..ai_toolkit.value_words import invalid, unread_by_runner
 from .refused import refused
 
@@ -49,9 +49,9 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified;
     ValueError: Control image is required for Flux Kontext model generation
     """
-    if run.trainer == OWN:
+    if run.by_runner:
         yield from unread_by_runner(run, schema)
-    elif run.trainer == "ai-toolkit":
+    elif trainer_of(run.trainer).has_processes:
         yield from invalid(run, schema)
     else:
         yield from refused(config, run, schema)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Severity, found
 from ..paths import VARIABLE
 from .places import key_where
@@ -68,7 +67,7 @@ def bad(
         run.where(key),
         why + (" Did you mean {meant}?" if meant is not None else ""),
         otherwise="The runner does not start on such a value."
-        if run.trainer == OWN and not silent
+        if run.by_runner and not silent
         else ("No message says so: " if silent else "The trainer stops ") + when + ".",
         evidence=evidence,
         severity=severity,

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.families import family_of
-from ...doctor.families.loading import OWN
 from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.recipe import PartFile
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
@@ -40,7 +40,7 @@ _MODULES = {
         ("FileNotFoundError", r"No such file or directory: .*\.(safetensors|sft)"),
         ("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType"),
     ),
-    trainers=(*TRAINERS, OWN),
+    trainers=(*TRAINERS, RUNNER),
 )
 def missing_part_file(
     config: Config, run: Run, files: Files, model: ModelFolder, system: System
@@ -71,14 +71,14 @@ def missing_part_file(
             yield found(
                 run.where(part.option),
                 "--{option} is not given; zdoctor train makes its caches itself, so it needs {part}."
-                if run.trainer == OWN
+                if run.by_runner
                 else "--{option} is not given; {trainer} opens {part} from it"
                 + (" for the samples." if part.when else "."),
                 otherwise="Nothing is trained."
-                if run.trainer == OWN
+                if run.by_runner
                 else "The run ends when it opens {part}: NoneType is no path.",
                 evidence={"option": part.option},
-                severity="warning" if config.format == "toml" and run.trainer != OWN else None,
+                severity="warning" if config.format == "toml" and not run.by_runner else None,
                 option=part.option,
                 trainer=run.trainer,
                 part=_NAMES[part.name],

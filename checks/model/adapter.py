@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
 from .contents import contents
 from .files import PROBLEMS
@@ -29,7 +29,7 @@ _ENDINGS = {
         ("KeyError", r"transformer\.single_transformer_blocks\.0\."),
         ("ValueError", r"Unknown lora key: .* Cannot load this lora in low vram mode"),
     ),
-    trainers=("ai-toolkit", OWN),
+    trainers=("ai-toolkit", RUNNER),
 )
 def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFolder) -> Iterator[Finding]:
     """A training adapter that does not fit the model.
@@ -60,7 +60,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             place,
             "The adapter {path} is {problem}: {detail}.",
             otherwise="The run ends before anything is loaded."
-            if run.trainer == OWN
+            if run.by_runner
             else "Opening it fails, after the whole transformer has been loaded.",
             evidence={"problem": adapter.problem},
             path=adapter.path,
@@ -68,7 +68,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             detail=adapter.detail,
         )
         return
-    if run.trainer == OWN:
+    if run.by_runner:
         yield from _merged_by_the_runner(run, adapter, model)
         return
     family, loader = family_of(run.recipe.architecture), loader_of(run)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ...doctor.families import loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import rule
 
 PROBLEMS = {
@@ -104,7 +104,7 @@ def _without_parts(run: Run, absent: Sequence[Component]) -> Finding:
         run.where("extras_model") if run.recipe.extras_model else run.where("base_model"),
         "The model folder {folder} has no {parts}.",
         otherwise=_ENDS
-        if run.trainer == OWN
+        if run.by_runner
         else _WORDLESS
         if all(_wordless(run, part) for part in absent)
         else "Loading fails: {error}",
@@ -126,7 +126,7 @@ def _without_files(run: Run, part: Component) -> Iterator[Finding]:
             if not instead
             else "{component} lacks {files} in {folder}: {instead}.",
             otherwise=_ENDS
-            if run.trainer == OWN
+            if run.by_runner
             else _WORDLESS
             if _wordless(run, part) and gone[0] == "tokenizer.json"
             else "Loading fails: {error}",
@@ -248,7 +248,7 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
             )
 
 
-@rule("MDL007", "error", "missing-tokenizer", trainers=(OWN,))
+@rule("MDL007", "error", "missing-tokenizer", trainers=(RUNNER,))
 def missing_tokenizer(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """The tokenizer of a model in part files is not on this machine.
 

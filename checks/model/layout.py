@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ...doctor.families import family_of, family_with, loader_of
-from ...doctor.families.loading import BY_FILES, OWN
 from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.trainer import RUNNER
 from ...doctor.model.weights import SCALES
 from ...doctor.rules import rule
+from ...doctor.trainers import trainer_of
 from .contents import contents
 from .single_file import conversion, refused_file
 from .tensors import files, foreign, grouped
@@ -23,7 +24,7 @@ from .tensors import files, foreign, grouped
         ("RuntimeError", r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)"),
         ("ValueError", r"because \S+ expected shape .*, but got"),
     ),
-    trainers=("ai-toolkit", OWN, *BY_FILES),
+    trainers=("ai-toolkit", RUNNER, "sd-scripts", "musubi-tuner"),
 )
 def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Weights of another kind than the trainer opens here.
@@ -74,7 +75,7 @@ def _another_kind(
     """Another class, other names, or scaled weights: the part is not what the loader takes it for."""
     place, evidence = run.where(part.key), {"component": part.name, "folder": part.folder}
     single = model.layout == "single-file" and part.name == "transformer"
-    strict = single or (model.layout == "part-files" and run.trainer == "musubi-tuner")
+    strict = single or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
     wrong_class = part.class_name is not None and part.class_name not in expected
     if loader is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
         other = family_with(part.class_name).name or None if part.name == "transformer" else None
@@ -104,7 +105,7 @@ def _another_kind(
             else "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops "
             "the scales.",
             otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict."
-            if strict and run.trainer != OWN
+            if strict and not run.by_runner
             else "Every scaled weight is wrong by its factor; the run trains on garbage without an error.",
             evidence=evidence,
             component=part.name,
@@ -124,7 +125,7 @@ def _another_kind(
         else "The tensors of {component} have another program's names, not those the trainer loads (such as "
         "{example}).",
         otherwise="The run ends with the names that are missing, when it looks at the headers of these files."
-        if run.trainer == OWN
+        if run.by_runner
         else "Loading ends with a RuntimeError: missing keys in the state_dict."
         if strict
         else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
@@ -165,7 +166,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
         return
     more = _blocks_beyond(needed, tensors)
     beyond = [name for name in tensors if needed and name not in needed]
-    if beyond and model.layout == "single-file" and part.name == "transformer" and run.trainer != OWN:
+    if beyond and model.layout == "single-file" and part.name == "transformer" and not run.by_runner:
         yield found(
             run.where("base_model"),
             "{component} holds {count} tensors that the model has no place for, such as {example}; {trainer} loads a "

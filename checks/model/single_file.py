@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
@@ -39,7 +38,7 @@ def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding
         run.where("base_model"),
         message,
         otherwise="Loading fails at once."
-        if run.trainer == OWN
+        if run.by_runner
         else "Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
         evidence={"file": model.source} | _flux_conversion(part, loader),
         path=model.source,

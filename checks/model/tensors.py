@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ...doctor.families import family_of, loader_of
-from ...doctor.families.loading import OWN
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.rules import Unestablished, rule
+from ...doctor.trainers import trainer_of
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
 _UNREAD = frozenset({"lm_head.weight"})
@@ -113,9 +113,9 @@ def _absent(run: Run, model: ModelFolder) -> list[str]:
 
 
 def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
-    if run.trainer == OWN:
+    if run.by_runner:
         return "The run ends with their names, when it looks at the headers of these files."
-    if model.layout == "part-files" and run.trainer == "sd-scripts":
+    if model.layout == "part-files" and trainer_of(run.trainer).missing_on_meta:
         return _AT_THE_MOVE.get(part.name, _META)
     if model.layout == "part-files":
         return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from ..families.loading import OWN
 from ..model import Config, Facts, ReplaceText, Report, Run, Unknown
 from ..model.findings import CONFIG_UNREAD
 from ..model.microstep import MicroStep
 from ..model.record import dataclass, replace
+from ..model.trainer import RUNNER
 from ..probe.world import World
 from ..rules import Rule, all_rules
 from ..trainers.read import Reading, read_config
@@ -69,7 +69,7 @@ def examine_config(
     given = all_rules() if rules is None else rules
     offered = [rule for rule in given if microstep is not None or "microstep" not in rule.needs]
     on_text = [rule for rule in offered if _is_on_text(rule) and rule.suits(of)]
-    of_runner = [rule for rule in offered if not _is_on_text(rule) and rule.suits(OWN)]
+    of_runner = [rule for rule in offered if not _is_on_text(rule) and rule.suits(RUNNER)]
     about_runs = of_runner if as_runner else [r for r in offered if not _is_on_text(r) and r.suits(of)]
     about_text, _ = look.with_fixes(on_text, written, _no_run(reading))
     reading = _as_repaired(about_text, reading, read)
@@ -84,7 +84,7 @@ def examine_config(
         can_train = trainable(look, reading, facts, of_runner, {finding.rule for finding in report.errors})
     report = replace(
         report,
-        trainer=OWN if as_runner else of,
+        trainer=RUNNER if as_runner else of,
         command="train" if as_runner else report.command,
         elapsed_ms=(time.perf_counter() - started) * 1000,
         machine=world.system.recorded,

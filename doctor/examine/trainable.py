@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import UserError
-from ..families.loading import BY_FILES
 from ..model import Facts, ModelFolder, Run, Unknown
 from ..model.facts import NOT_ASKED
 from ..model.record import replace
 from ..model.script import SCRIPT
 from ..rules import Rule
+from ..trainers import trainer_of
 from ..trainers.read import Reading
 from .look import Look
 from .translate import obeyed
@@ -62,7 +62,7 @@ def _stops(
 def _alike(facts: Facts, trainer: str | None) -> Facts:
     """What is the same whoever trains."""
     # The runner has datasets of its own where a folder of sd-scripts stands for those in it.
-    anew = BY_TRAINER | {"datasets"} if trainer in BY_FILES else BY_TRAINER
+    anew = BY_TRAINER | {"datasets"} if trainer_of(trainer).component_files else BY_TRAINER
     if isinstance(facts.model, ModelFolder) and facts.model.layout == "diffusers":
         anew = anew - {"model"}
     return replace(facts, **dict.fromkeys(anew, NOT_ASKED))

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ..errors import UserError
-from ..families.loading import BY_FILES, OWN
-from ..families.part_files import with_parts
+from ..families.part_files import BY_FILES, with_parts
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
+from ..model.trainer import RUNNER
 
 if TYPE_CHECKING:
     from ..trainers.kohya.datasets import Folders
@@ -46,7 +46,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
             key: replace(value, value=None) if re.sub(r"/\d+/", "/*/", key) in FOREIGN else value
             for key, value in run.settings.items()
         }
-        return replace(run, trainer=OWN, settings=settings)
+        return replace(run, trainer=RUNNER, settings=settings)
     if run.trainer != "SimpleTuner" and run.trainer not in BY_FILES:
         raise UserError(
             f"zdoctor train takes configs of ai-toolkit, SimpleTuner, {' and '.join(BY_FILES)}; this one is for "
@@ -69,15 +69,15 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
         made = run if reasons else simpletuner.as_trained(run)
     if reasons:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(reasons))
-    return with_parts(replace(made, trainer=OWN), run)
+    return with_parts(replace(made, trainer=RUNNER), run)
 
 
 def obeyed(run: Run) -> bool:
     """Whether the runner refuses nothing of a run that `for_runner` made."""
-    from ..train.output.trackers import refused
+    from ..train.output.trackers import tracker_refusal
     from ..train.settings.refuse import refuse
 
-    return not refuse(run) and not refused(run)
+    return not refuse(run) and not tracker_refusal(run)
 
 
 def differences(run: Run) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..model.run import Run
-from ..model.trainers import BY_FILES, OWN
 from .components import CLASSES
 from .flux.record import FAMILIES as _OF_FLUX
 from .record import AiToolkit, Family, Loader, ModelClass
@@ -103,6 +102,6 @@ def classes() -> Mapping[str, ModelClass]:
 def loader_of(run: Run) -> Loader | None:
     """How this run's model is opened; None where that is not known here, or its components are files of their own."""
     family = family_of(run.recipe.architecture)
-    if run.trainer == OWN:
+    if run.by_runner:
         return family.own
-    return None if run.trainer in BY_FILES else family.loader
+    return family.loader if family.kohya.get(run.trainer) is None else None

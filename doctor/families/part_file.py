@@ -13,8 +13,8 @@ from typing import Any
 
 from ..model.weights import COMFYUI_PREFIX
 from . import classes
-from .reading import Tensors
-from .shapes import BadConfig, Shapes
+from .record.reading import Tensors
+from .record.shapes import BadConfig, Shapes
 
 _SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
 _MOST_SHARDS = 100

@@ -5,10 +5,11 @@ from __future__ import annotations
 from ..model.recipe import PartFile
 from ..model.record import replace
 from ..model.run import Run
-from ..model.trainers import BY_FILES
 from . import family_of
 from .record import Tokenizer
 
+# Each component of a model is a file that an option names.
+BY_FILES = ("sd-scripts", "musubi-tuner")
 # A checkpoint of Stable Diffusion, whose tensors are not known here.
 _CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, loose=True),)
 

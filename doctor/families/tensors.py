@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from . import classes, family_of
-from .shapes import BadConfig, Shapes
+from .record.shapes import BadConfig, Shapes
 
 
 def needed_tensors(class_name: str, config: Mapping[str, Any]) -> Shapes | None:

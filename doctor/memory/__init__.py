@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..families.loading import OWN
 from ..families.network import offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
@@ -57,7 +56,8 @@ def predict(
     if isinstance(candidates, Unknown):
         return candidates
     shown = () if isinstance(seen, Unknown) else seen
-    known = () if isinstance(datasets, Unknown) else datasets
+    # only their sizes count, and a dataset was often cut to a few
+    known = () if isinstance(datasets, Unknown) else tuple(map(_with_one_picture_a_size, datasets))
 
     def left(gpu: Gpu) -> int:
         return gpu.memory_free - highest_of(run, sizes, known, gpu)
@@ -66,7 +66,7 @@ def predict(
     phases = tuple(phases_of(run, sizes, known, card))
     free = card.memory_free if card else system.memory_available
     peak = max(phases, key=lambda phase: phase.total)
-    blocks = runner_blocks(run, sizes, card) if run.trainer == OWN else blocks_of(sizes, run)
+    blocks = runner_blocks(run, sizes, card) if run.by_runner else blocks_of(sizes, run)
 
     def host(changed: Run) -> int:
         return _host_peak(changed, sizes, card) if card else 0
@@ -91,6 +91,10 @@ def predict(
     )
 
 
+def _with_one_picture_a_size(folder: DatasetFolder) -> DatasetFolder:
+    return replace(folder, images=tuple({(image.width, image.height): image for image in folder.images}.values()))
+
+
 def _seen(system: System) -> str:
     return "measured" if system.recorded is None else "recorded"
 
@@ -104,7 +108,7 @@ def _elsewhere(
 ) -> Elsewhere | None:
     """The card with the most room, where the run fits on it and a variable in the terminal is all that it takes."""
     others = [gpu for gpu in gpus if gpu not in candidates and left(gpu) >= 0]
-    is_settled = run.device != "cuda" if run.trainer == OWN else run.setting(CHOSEN) is not None
+    is_settled = run.device != "cuda" if run.by_runner else run.setting(CHOSEN) is not None
     if not others or is_settled or "LOCAL_RANK" in system.environment:
         return None
     other = max(others, key=left)
@@ -120,11 +124,11 @@ def _not_covered(run: Run) -> str:
         return f"dtype {recipe.precision.dtype} has no known size"
     for qtype in (
         recipe.precision.quantization,
-        None if run.trainer == OWN else recipe.precision.text_encoder_quantization,
+        None if run.by_runner else recipe.precision.text_encoder_quantization,
     ):
         if qtype not in (None, "none") and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
-    if run.trainer == OWN:  # these are not its settings
+    if run.by_runner:  # these are not its settings
         return ""
     moved = next((name for name in OFFLOADING if run.setting(name) not in (None, False, 0, "", "0", "none")), None)
     if moved is not None:
@@ -139,7 +143,7 @@ def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
     """
     recipe = run.recipe
-    if run.trainer == OWN:
+    if run.by_runner:
         return host_peak(run, sizes, card)
     width = WIDTHS[recipe.precision.dtype]
     whole = width * (sizes.blocks + sizes.rest)

@@ -10,7 +10,6 @@ from typing import Any
 from ..families import family_of
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
 from ..model.record import replace
-from ..model.trainers import OWN
 from .peaks import highest_of, peak_of
 from .phases import on_mps
 from .sizes import Sizes
@@ -209,7 +208,7 @@ def _of_ai_toolkit(run: Run, *, samples: bool) -> Iterator[Step]:
         away = Value(True, run.where("model/layer_offloading"), 0, 0)
         # ai-toolkit then takes float8 for qfloat8, which rounds in another way
         effect: TrainingEffect = (
-            "changes-result" if run.trainer != OWN and recipe.precision.quantization == "qfloat8" else "equivalent"
+            "changes-result" if not run.by_runner and recipe.precision.quantization == "qfloat8" else "equivalent"
         )
         key = (("model/layer_offloading", True),)
         yield key, effect, replace(run, settings={**run.settings, "model/layer_offloading": away})
@@ -230,7 +229,7 @@ def _of_ai_toolkit(run: Run, *, samples: bool) -> Iterator[Step]:
 
 def _may_offload(run: Run) -> bool:
     """Whether blocks can wait in host memory and do not yet. It takes time in every step, but no picture less."""
-    loads = run.trainer == OWN or family_of(run.recipe.architecture).ai_toolkit.offloads
+    loads = run.by_runner or family_of(run.recipe.architecture).ai_toolkit.offloads
     together = not any(run.setting(f"model/{name}") for name in ("layer_offloading", "compile", "block_compile"))
     every = run.setting("train/gradient_checkpointing_interval", 1) == 1
     return loads and together and every and run.recipe.offload.gradient_checkpointing

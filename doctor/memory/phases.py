@@ -10,6 +10,7 @@ from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.buckets import bucket_size, buckets_at
 from ..model.record import replace
+from ..trainers import trainer_of
 from .bytes import QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes
 
@@ -61,9 +62,9 @@ def _up(tokens: int, padding: int) -> int:
     return -(-tokens // padding) * padding
 
 
-def sequence_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
-    """(image, text) tokens of the largest sample; a control image has as many as its picture."""
-    image = max(tokens_of(sizes, *picture) for picture in buckets(run, datasets))
+def sequence_of(run: Run, sizes: Sizes, pictures: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """(image, text) tokens of the largest of `pictures`; a control image has as many as its picture."""
+    image = max(tokens_of(sizes, *picture) for picture in pictures)
     edits = family_of(run.recipe.architecture).edits and any(
         dataset.control_folders for dataset in run.recipe.datasets
     )
@@ -140,13 +141,14 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     resident_vae = {} if cached else {"VAE": vae}
     pictures = buckets(run, datasets)
     pixels = max(prod(picture) for picture in pictures)
-    image, text = sequence_of(run, sizes, datasets)
+    image, text = sequence_of(run, sizes, pictures)
     vae_scale = (width / 2) * (sizes.vae_width / 128)
 
     whole = width * sizes.text_encoder
-    alone = run.trainer == "SimpleTuner"  # it encodes everything before it loads the transformer
+    trainer = trainer_of(run.trainer)
+    alone = trainer.encodes_first
     beside = {} if card or alone else {"transformer": transformer}
-    crowded = sizes.figures.beside and run.trainer == "ai-toolkit"
+    crowded = sizes.figures.beside and trainer.encodes_beside
     crowd = {"transformer": transformer} if crowded else beside
     if card and crowded and recipe.precision.quantization and run.setting("model/low_vram") is not True:
         unquantized = width * (sizes.blocks + sizes.rest)

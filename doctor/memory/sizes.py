@@ -11,7 +11,7 @@ from ..families.record import Memory
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.record import dataclass
-from ..model.trainers import BY_FILES
+from ..trainers import trainer_of
 
 _VAE_PARAMETERS = 83_800_000
 
@@ -52,7 +52,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     """The sizes of a Z-Image or Flux model from its own config.json and headers; the published ones stand in for a
     model that is not on this machine yet and has a published one's name.
     """
-    if run.trainer in BY_FILES:
+    if trainer_of(run.trainer).component_files:
         return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
     family = family_of(run.recipe.architecture)
     figures = family.memory
@@ -68,7 +68,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
     shapes = needed_tensors(family.transformer.name, config) or {}
     blocks = block_linears(shapes, family.quantized_blocks)
-    covered = block_linears(shapes, (*family.lora_blocks, *(family.refiners if refiners(run) else ())))
+    covered = block_linears(shapes, family.targets(refiners=refiners(run)))
     in_blocks = sum(prod(shape) for shape in blocks.values())
     encoders = {name: _shapes(model.components.get(name)) for name in figures.encoders}
     guessed = published or not all(encoders.values())

@@ -12,7 +12,7 @@ def probe_logins(
 ) -> tuple[str, ...] | Unknown:
     """The settings that are on and for which no token is found, by their keys."""
     asking = [key for key in ("save/push_to_hub", "logging/use_wandb") if run.setting(key) is True]
-    if run.trainer != "ai-toolkit" or not asking:
+    if not asking:
         return ()
     if world.system.recorded is not None:
         return Unknown("a recorded machine does not tell who is logged in")

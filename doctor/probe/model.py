@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from ..families import family_of, loader_of
 from ..families.record import Loader, ModelClass
-from ..families.single_file import original_layout
+from ..families.record.single_file import original_layout
 from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.record import dataclass, replace
-from ..model.trainers import BY_FILES, OWN
 from ..model.weights import COMFYUI_PREFIX
+from ..trainers import trainer_of
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
 from .part_files import probe_part_files
@@ -57,7 +57,7 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
     folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
-    if run.trainer in BY_FILES or run.recipe.parts:
+    if trainer_of(run.trainer).component_files or run.recipe.parts:
         return probe_part_files(world, run)
     source = run.recipe.base_model
     if not source or "\0" in source:
@@ -97,7 +97,7 @@ def _from_hub(look: _Look) -> ModelFolder | Unknown:
 def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
     """A single file; its config and the other parts come from `extras_model`, else from the family's repository."""
     folder = look.paths.parent(weight.path)
-    if look.run.trainer == OWN:  # it takes a prefix off
+    if look.run.by_runner:  # it takes a prefix off
         tensors = {name.removeprefix(COMFYUI_PREFIX): tensor for name, tensor in weight.tensors.items()}
         weight = replace(weight, tensors=tensors)
     loader, owner = look.loader, repo.repo if repo else None
@@ -163,7 +163,7 @@ def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any
 
     zdoctor's runner downloads nothing: what is not here, it does not have.
     """
-    absent: Mapping[str, Any] | None = {} if extras == published and look.run.trainer != OWN else None
+    absent: Mapping[str, Any] | None = {} if extras == published and not look.run.by_runner else None
     folder = _place(look, extras)
     if folder is None:
         return absent

@@ -9,11 +9,11 @@ from typing import Any
 from ..families import classes
 from ..families.part_file import as_in_file, inferred_config, shards_of
 from ..families.part_files import part_files, written_path
-from ..families.shapes import BadConfig
+from ..families.record.shapes import BadConfig
 from ..families.tensors import Shapes, needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
-from ..model.trainers import OWN
+from ..trainers import trainer_of
 from .tokenizers import probe_tokenizers
 from .world import Paths, World, resolve
 from .world.safetensors import read_weight_file
@@ -34,7 +34,7 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
         weights = _files(world, paths, run, part, paths.absolute(text))
         if weights:
             shapes = {name: tensor.shape for weight in weights for name, tensor in weight.tensors.items()}
-            config, needed = _inferred(part, shapes) if run.trainer == OWN else (None, _needed(part, shapes))
+            config, needed = _inferred(part, shapes) if run.by_runner else (None, _needed(part, shapes))
             reason = "" if needed is not None else f"zdoctor has no table of what {run.trainer} builds here"
             components[part.name] = Component(
                 name=part.name,
@@ -60,10 +60,10 @@ def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> t
     if stat is None or isinstance(stat, Unknown):
         return ()
     if stat.kind == "folder":
-        if run.trainer == "musubi-tuner" or part.name != "transformer":
+        if not (run.by_runner or trainer_of(run.trainer).transformer_in_folder) or part.name != "transformer":
             return ()
         path = paths.join(path, "transformer", _FOLDER)
-    if run.trainer == "sd-scripts" and part.name != "transformer":
+    if part.name != "transformer" and not (run.by_runner or trainer_of(run.trainer).all_sharded):
         return (read_weight_file(world, path, paths.name(path)),)
     folder = paths.parent(path)
     return tuple(read_weight_file(world, paths.join(folder, name), name) for name in shards_of(paths.name(path)))

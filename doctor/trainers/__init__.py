@@ -6,18 +6,30 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-from ..model.trainer import Trainer
+from ..model.trainer import OF_RUNNER, RUNNER, Trainer
 from .ai_toolkit import AI_TOOLKIT
 from .kohya import MUSUBI_TUNER, SD_SCRIPTS
 from .simpletuner import SIMPLETUNER
 
-__all__ = ["NAMES", "TRAINERS", "Trainer", "module", "named", "trainer_called"]
+__all__ = ["NAMES", "TRAINERS", "Trainer", "loaded", "module", "named", "trainer_called", "trainer_of"]
 
 # Whose config a text is: the first one whose marks fit counts.
 TRAINERS = (AI_TOOLKIT, MUSUBI_TUNER, SD_SCRIPTS, SIMPLETUNER)
 NAMES = tuple(trainer.name for trainer in TRAINERS)
 _CALLED = {word.lower(): trainer for trainer in TRAINERS for word in (trainer.name, *trainer.called)}
+_UNKNOWN = Trainer(
+    name="",
+    reader="",
+    marks=(),
+    marker="",
+    miner="",
+    table="",
+    packages=(),
+    in_logs="",
+    failures="",
+)
 
 
 def named(name: str) -> Trainer | None:
@@ -25,10 +37,21 @@ def named(name: str) -> Trainer | None:
     return _CALLED.get(name.lower())
 
 
+def trainer_of(name: str | None) -> Trainer:
+    """The record of the trainer that a run or config names; one of a trainer that is not known has no habits."""
+    return OF_RUNNER if name == RUNNER else named(name or "") or _UNKNOWN
+
+
 def trainer_called(word: str) -> str:
     """The name of the trainer that somebody means by `word`; the word itself where there is none."""
     found = named(word)
     return word if found is None else found.name
+
+
+def loaded(name: str) -> Any:
+    """What a record names as "module:function", of a trainer's room."""
+    place, _, function = name.partition(":")
+    return getattr(module(place), function)
 
 
 def module(name: str) -> ModuleType:

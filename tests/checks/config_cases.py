@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 
 from zdoctor.doctor.examine.engine import cures, examine
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers.read import read_config
@@ -40,7 +40,7 @@ def examined(
     reading = read_config(path, data, environment or {})
     chosen = [rule for rule in all_rules() if rule.id.startswith(rules)]
     made: list[Finding] = []
-    runs = [replace(run, trainer=OWN) for run in reading.runs] if own else reading.runs
+    runs = [replace(run, trainer=RUNNER) for run in reading.runs] if own else reading.runs
     for run in runs or (Unknown(reading.reason),):
         schema = shipped(reading.config.trainer or "") or Unknown("no table")
         facts = Facts(config=reading.config, run=run, system=system, gpus=tuple(gpus), schema=schema)

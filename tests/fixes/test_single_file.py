@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from zdoctor.checks.model.layout import checkpoint_layout_mismatch
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.families.flux.tensors import flux_original_name
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model import Fix, ModelFolder
 from zdoctor.doctor.probe.model import probe_model

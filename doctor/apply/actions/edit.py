@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -11,6 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from ...files import fingerprints
 from ...files.durable import sync_folder
 from ...files.renaming import replace
 from .folder import ensure_folder
@@ -29,7 +29,7 @@ def is_text_sized(path: Path) -> bool:
 
 
 def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return fingerprints.of_bytes(data)
 
 
 def edit(journal: Journal, path: Path, data: bytes) -> None:

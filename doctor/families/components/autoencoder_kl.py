@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..reading import Tensors, split
 from ..record import ModelClass
-from ..shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
-from ..single_file import same_name
+from ..record.reading import Tensors, split
+from ..record.shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
+from ..record.single_file import same_name
 
 _OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
 _ORIGINAL = {

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..reading import Tensors, split
 from ..record import ModelClass
-from ..shapes import Shapes, bounded, count, flag, size
-from ..single_file import same_name
+from ..record.reading import Tensors, split
+from ..record.shapes import Shapes, bounded, count, flag, size
+from ..record.single_file import same_name
 
 QWEN3_4B: Mapping[str, Any] = {
     "hidden_size": 2560,

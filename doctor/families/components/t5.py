@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..reading import Tensors, split
 from ..record import ModelClass
-from ..shapes import BadConfig, Shapes, bounded, count, size
-from ..single_file import same_name
+from ..record.reading import Tensors, split
+from ..record.shapes import BadConfig, Shapes, bounded, count, size
+from ..record.single_file import same_name
 
 _PREFIX = "transformer."
 _EMBEDDING, _TIED = "shared.weight", "encoder.embed_tokens.weight"

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.weights import COMFYUI_PREFIX
-from ..reading import Tensors, check_axes, split
 from ..record import ModelClass
-from ..shapes import Shapes, bounded, count, flag, linear, size
-from ..single_file import in_diffusers_names, original_layout, with_prefix
+from ..record.reading import Tensors, check_axes, split
+from ..record.shapes import Shapes, bounded, count, flag, linear, size
+from ..record.single_file import in_diffusers_names, original_layout, with_prefix
 
 _TIME_FREQUENCIES = 256
 _AXES = (16, 56, 56)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..reading import Tensors, check_axes, split
 from ..record import ModelClass
-from ..shapes import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
-from ..single_file import in_diffusers_names, original_layout, with_prefix
+from ..record.reading import Tensors, check_axes, split
+from ..record.shapes import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
+from ..record.single_file import in_diffusers_names, original_layout, with_prefix
 
 _MODULATION_WIDTH = 256
 _TIME_WIDTH = 1024

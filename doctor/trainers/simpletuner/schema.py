@@ -1,4 +1,4 @@
-"""SimpleTuner's idiom: ConfigField records, from which its parser is made, and dictionaries for datasets."""
+"""The keys of SimpleTuner: ConfigField records, from which its parser is made, and dictionaries for datasets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from ...model.schema import Key, Kind, Schema
-from ...schema.arguments import Options
-from ...schema.fold import NOT_LITERAL, NotLiteral, folded, texts, turns
+from ...schema.argparse_options import ParserOptions
+from ...schema.constant_folding import NOT_LITERAL, NotLiteral, folded, iterations, texts
 from ...schema.sources import Sources
 
 REPOSITORY = "https://github.com/bghira/SimpleTuner"
@@ -47,7 +47,7 @@ def mine(sources: Sources) -> Schema:
                 for name, key in _Fields({_LEVELS: levels} if levels else {}).of(node.body):
                     options.setdefault(name, key)
     if not options:  # before the registry the parser was written out
-        options = dict(Options(sources).of("simpletuner/helpers/configuration/cmd_args.py", "get_argument_parser"))
+        options = dict(ParserOptions(sources).of(f"{_ROOT}/configuration/cmd_args.py", "get_argument_parser"))
     families = tuple(_families(sources))
     if "model_family" in options and families:
         options["model_family"] = Key("str", None, False, families, strict=True)
@@ -111,7 +111,7 @@ class _Fields:
                 case ast.For(target, iterable, inside):
                     before = self.names
                     try:
-                        for self.names in turns(target, iterable, before):
+                        for self.names in iterations(target, iterable, before):
                             yield from self.of(inside)
                     except NotLiteral:
                         yield from self.of(inside)
@@ -163,7 +163,7 @@ class _Fields:
                 listed = [(entry, self.names) for entry in entries if not isinstance(entry, ast.Starred)]
             case ast.ListComp(element, [ast.comprehension(target, iterable, [], 0)]):
                 with suppress(NotLiteral):
-                    listed = [(element, names) for names in turns(target, iterable, self.names)]
+                    listed = [(element, names) for names in iterations(target, iterable, self.names)]
             case _:
                 pass
         for entry, names in listed:

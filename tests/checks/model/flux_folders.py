@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from zdoctor.doctor.families.flux.tensors import flux_original_name
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.tests.flux import DEV, healthy_flux, load_flux
 from zdoctor.tests.models import INDEX, edit_json, rewrite

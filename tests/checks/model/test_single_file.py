@@ -16,7 +16,7 @@ from zdoctor.checks.model.contents import contents
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.families.flux.tensors import flux_original_name
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.families.zimage.tensors import zimage_original_name
 from zdoctor.doctor.memory.sizes import Sizes, sizes_of

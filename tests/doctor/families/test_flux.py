@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
 from zdoctor.doctor.families.flux.tensors import flux_original_name
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import in_the_dialect_of, needed_tensors, parameters, why_not
 from zdoctor.doctor.families.zimage.tensors import zimage_original_name
 

@@ -10,15 +10,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.network import lokr_shapes
 from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.memory.disk_space import Need, needs
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.train.output.checkpoint_files import write_state
-from zdoctor.doctor.train.step.training_state import State
+from zdoctor.doctor.train.step.training_state import TrainingState
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
@@ -70,7 +70,7 @@ def test_the_state_of_the_optimizer_is_at_least_as_large(optimizer: str, tmp_pat
 def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside_the_old(
     ema: bool, tmp_path: Path
 ) -> None:
-    asked = run(trainer=OWN, rank=64, optimizer="adamw", use_ema=ema, steps=10, save_every=0)
+    asked = run(trainer=RUNNER, rank=64, optimizer="adamw", use_ema=ema, steps=10, save_every=0)
     sizes = probed(asked).components["transformer"].needed or {}
     shapes = [side for sides in block_linears(sizes, ("layers",)).values() for side in sides]
     lora = {str(n): torch.nn.Parameter(torch.zeros(64, side)) for n, side in enumerate(shapes)}
@@ -80,7 +80,7 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
     stepped.step()
     weights = {name: parameter.detach().clone() for name, parameter in lora.items()}
     average = {name: weight + 1 for name, weight in weights.items()} if ema else None
-    write_state(tmp_path / "state.pt", State({}, 0, 1, [], weights, stepped.state_dict(), average))
+    write_state(tmp_path / "state.pt", TrainingState({}, 0, 1, [], weights, stepped.state_dict(), average))
     real = (tmp_path / "state.pt").stat().st_size
     one = wanted(asked)["the state of the run"]
     assert 0.8 * real < one < real
@@ -88,7 +88,7 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
 
 
 def test_a_lokr_of_the_runner() -> None:
-    asked = run(trainer=OWN, rank=4, network_type="lokr", save_dtype="fp32", steps=10, save_every=0)
+    asked = run(trainer=RUNNER, rank=4, network_type="lokr", save_dtype="fp32", steps=10, save_every=0)
     linears = block_linears(probed(asked).components["transformer"].needed or {}, ("layers",))
     numbers = sum(a * b for out, inputs in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
     assert wanted(asked)["the LoKr"] == 4 * numbers

@@ -18,7 +18,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, Qwen3Config, Qwen3ForCau
 
 from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.components.autoencoder_kl import VAE, original_names
-from zdoctor.doctor.families.single_file import original_parts
+from zdoctor.doctor.families.record.single_file import original_parts
 from zdoctor.tests.flux import FluxTransformer2DModel
 
 WORDS = 8  # of the tiny tokenizers of Flux

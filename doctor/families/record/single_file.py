@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ..model.weights import COMFYUI_PREFIX
+from ...model.weights import COMFYUI_PREFIX
 from .shapes import Shapes
 
 Original = Callable[[str], str]  # diffusers' name of a tensor -> its name in single files
