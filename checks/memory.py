@@ -61,10 +61,12 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training
     """
+    if memory.peak.total + memory.margin > memory.free:
+        yield _over_budget(run, memory)
+
+
+def _over_budget(run: Run, memory: Memory) -> Finding:
     peak, held = memory.peak, memory.hardest.total - memory.hardest.mapped
-    high = peak.total + memory.margin
-    if high <= memory.free:
-        return
     is_certain = held - memory.below > memory.total if memory.is_host else peak.total - memory.below > memory.free
     is_read_again = not is_certain and held + memory.margin <= memory.free
     if is_certain:
@@ -74,7 +76,7 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     cards = min(memory.cards, run.recipe.batch_size * run.recipe.gradient_accumulation)
     shared = memory.only_fits_sharded(cards)
     other = memory.elsewhere
-    yield found(
+    return found(
         run.where("base_model"),
         (TOO_MUCH if is_certain else AGAIN if is_read_again else PERHAPS)
         + (ELSEWHERE if other else "")
