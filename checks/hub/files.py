@@ -77,33 +77,39 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 detail=file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "Other files of {repo} are damaged too, {count} in all: {names}.")
-        unread = [f for f in repo.files if f.unread]
-        if unread:
+        yield from _unverified(run, repo)
+
+
+def _unverified(run: Run, repo: HubRepo) -> Iterator[Finding]:
+    """Contents that could not be looked at, and a list of files that cannot be used."""
+    where = run.where(repo.used_by[0])
+    unread = [f for f in repo.files if f.unread]
+    if unread:
+        yield found(
+            where,
+            "The content of {file} of {repo} could not be verified: {detail}."
+            if len(unread) == 1
+            else "The contents of {count} files of {repo} could not be verified; {file}: {detail}.",
+            otherwise="They may be damaged all the same; check again when nothing writes to them.",
+            evidence={"unread": {f.path: f.unread for f in unread}},
+            severity="warning",
+            file=unread[0].name,
+            repo=repo.repo,
+            count=len(unread),
+            detail=unread[0].unread,
+        )
+    for file in repo.files:
+        if not file.needed and file.name == f"trees/{repo.commit}.json":
             yield found(
                 where,
-                "The content of {file} of {repo} could not be verified: {detail}."
-                if len(unread) == 1
-                else "The contents of {count} files of {repo} could not be verified; {file}: {detail}.",
-                otherwise="They may be damaged all the same; check again when nothing writes to them.",
-                evidence={"unread": {f.path: f.unread for f in unread}},
+                "The hub client's list of files for {repo} cannot be used: it {detail}.",
+                otherwise="Missing files go unnoticed without it; once it is gone, the client fetches a new one.",
+                evidence=_evidence(repo, file),
                 severity="warning",
-                file=unread[0].name,
+                file=file.name,
                 repo=repo.repo,
-                count=len(unread),
-                detail=unread[0].unread,
+                detail=file.detail,
             )
-        for file in repo.files:
-            if not file.needed and file.name == f"trees/{repo.commit}.json":
-                yield found(
-                    where,
-                    "The hub client's list of files for {repo} cannot be used: it {detail}.",
-                    otherwise="Missing files go unnoticed without it; once it is gone, the client fetches a new one.",
-                    evidence=_evidence(repo, file),
-                    severity="warning",
-                    file=file.name,
-                    repo=repo.repo,
-                    detail=file.detail,
-                )
 
 
 @rule(
@@ -137,14 +143,7 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         by_id = repo.ref_state != "pinned"
         if repo.commit is None:
             if by_id and hub.offline and not repo.snapshots:
-                yield found(
-                    run.where(repo.used_by[0]),
-                    "HF_HUB_OFFLINE is set, but nothing of {repo} is in the hub cache {cache}.",
-                    otherwise="The run stops when it loads the model: the hub client may not download it.",
-                    evidence={"cache": repo.cache, "caches": list(hub.caches)},
-                    repo=repo.repo,
-                    cache=repo.cache,
-                )
+                yield _nothing_cached(run, repo, hub)
             continue
         hides = not run.by_runner  # zdoctor's runner opens the snapshot by its path, where that note has no effect
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or (f.hidden and hides))]
@@ -180,6 +179,17 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         rest = gaps[SHOWN:]
         mild: Severity | None = "warning" if heals and all(file.state in GAPS for file in rest) else None
         yield from _rest(run, repo, rest, "Other files of {repo} are missing too, {count} in all: {names}.", mild)
+
+
+def _nothing_cached(run: Run, repo: HubRepo, hub: Hub) -> Finding:
+    return found(
+        run.where(repo.used_by[0]),
+        "HF_HUB_OFFLINE is set, but nothing of {repo} is in the hub cache {cache}.",
+        otherwise="The run stops when it loads the model: the hub client may not download it.",
+        evidence={"cache": repo.cache, "caches": list(hub.caches)},
+        repo=repo.repo,
+        cache=repo.cache,
+    )
 
 
 def _update(run: Run, repo: HubRepo, heals: bool) -> Iterator[Finding]:

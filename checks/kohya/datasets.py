@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...doctor.families import family_of
-from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
+from ...doctor.model import Config, Dataset, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, rule
 from . import TRAINERS, trains
@@ -37,6 +37,29 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     Upstream: sd-scripts library/config_util.py, train_network.py (48d368fa); musubi-tuner dataset/datasources.py
     Signature: No data found. Please verify arguments (train_data_dir must be the parent of folders with images)
     """
+    yield from _numbered_folders(run, files)
+    for folder in datasets:
+        if folder.images or folder.more or folder.unlisted:
+            continue
+        reason = next(iter(folder.unreadable.values()), "")
+        yield found(
+            run.where(f"{folder.key}/folder_path"),
+            "None of the pictures in {folder} can be opened; the first {reason}."
+            if reason
+            else "{folder} holds no picture; folders inside it are not looked into.",
+            otherwise="The trainer passes over the folder; when no other has pictures it ends without an error, exit "
+            "code 0."
+            if run.trainer == "sd-scripts"
+            else "Nothing is cached, and the training ends with ValueError: No training items found in the dataset.",
+            evidence={"others": dict(folder.others)},
+            severity=None if len(datasets) == 1 or run.trainer != "sd-scripts" else "warning",
+            folder=folder.path,
+            reason=reason,
+        )
+
+
+def _numbered_folders(run: Run, files: Files) -> Iterator[Finding]:
+    """What lies in the folders above numbered ones."""
     for dataset in run.recipe.datasets:
         if not dataset.key.endswith("_data_dir"):
             continue
@@ -69,24 +92,6 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
                 count=len(pictures),
                 example=pictures[0],
             )
-    for folder in datasets:
-        if folder.images or folder.more or folder.unlisted:
-            continue
-        reason = next(iter(folder.unreadable.values()), "")
-        yield found(
-            run.where(f"{folder.key}/folder_path"),
-            "None of the pictures in {folder} can be opened; the first {reason}."
-            if reason
-            else "{folder} holds no picture; folders inside it are not looked into.",
-            otherwise="The trainer passes over the folder; when no other has pictures it ends without an error, exit "
-            "code 0."
-            if run.trainer == "sd-scripts"
-            else "Nothing is cached, and the training ends with ValueError: No training items found in the dataset.",
-            evidence={"others": dict(folder.others)},
-            severity=None if len(datasets) == 1 or run.trainer != "sd-scripts" else "warning",
-            folder=folder.path,
-            reason=reason,
-        )
 
 
 @rule(
@@ -141,30 +146,35 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
                 extension=extension,
             )
             continue
-        missing = [image for image in folder.images if not image.caption]
-        instead = _other_ending(folder, extension)
-        named = bool(dataset.default_caption) or _class_of(folder) != ""
-        if not missing or (named and len(missing) == len(folder.images) and not instead):
-            continue  # a folder of pictures with one caption for all of them is a way to train
-        all_of_them = len(missing) == len(folder.images)
-        musubi = run.trainer == "musubi-tuner"
-        yield _captions(
-            run,
-            key,
-            folder,
-            ("None of the {total}" if all_of_them else "{count} of the {total}")
-            + " pictures in {folder} "
-            + ("has" if all_of_them or len(missing) == 1 else "have")
-            + " a caption that ends in {extension}"
-            + (", but there are captions in {instead}." if instead else "."),
-            _WITHOUT if musubi else _BY_CLASS if named else _EMPTY,
-            severity="error" if musubi and all_of_them else "note" if named and not instead else None,
-            new=instead if all_of_them else None,
-            extension=extension,
-            instead=instead,
-            count=len(missing),
-            total=len(folder.images),
-        )
+        yield from _without_caption(run, folder, dataset)
+
+
+def _without_caption(run: Run, folder: DatasetFolder, dataset: Dataset) -> Iterator[Finding]:
+    extension = dataset.caption_extension
+    missing = [image for image in folder.images if not image.caption]
+    instead = _other_ending(folder, extension)
+    named = bool(dataset.default_caption) or _class_of(folder) != ""
+    if not missing or (named and len(missing) == len(folder.images) and not instead):
+        return  # a folder of pictures with one caption for all of them is a way to train
+    all_of_them = len(missing) == len(folder.images)
+    musubi = run.trainer == "musubi-tuner"
+    yield _captions(
+        run,
+        f"{folder.key}/caption_extension",
+        folder,
+        ("None of the {total}" if all_of_them else "{count} of the {total}")
+        + " pictures in {folder} "
+        + ("has" if all_of_them or len(missing) == 1 else "have")
+        + " a caption that ends in {extension}"
+        + (", but there are captions in {instead}." if instead else "."),
+        _WITHOUT if musubi else _BY_CLASS if named else _EMPTY,
+        severity="error" if musubi and all_of_them else "note" if named and not instead else None,
+        new=instead if all_of_them else None,
+        extension=extension,
+        instead=instead,
+        count=len(missing),
+        total=len(folder.images),
+    )
 
 
 def _captions(

@@ -78,22 +78,7 @@ def _another_kind(
     strict = single or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
     wrong_class = part.class_name is not None and part.class_name not in expected
     if loader is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
-        other = family_with(part.class_name).name or None if part.name == "transformer" else None
-        return found(
-            place,
-            "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
-            if other is None
-            else "This is a model for arch {other}: its {component} is a {actual}, but {family} needs a {expected} "
-            "(config.json in {folder}).",
-            otherwise="Loading fails, or builds a model that these weights do not fill.",
-            evidence=evidence | ({"arch": other} if other else {}),
-            other=other,
-            component=part.name,
-            actual=part.class_name,
-            family=family_of(run.recipe.architecture).title,
-            expected=expected[0],
-            folder=part.folder,
-        )
+        return _another_class(run, part, expected[0])
     plain = not (part.config or {}).get("quantization_config")
     scales = [name for name in part.tensors if plain and name.endswith(SCALES)]
     if scales and (not single or not foreign(part)):
@@ -114,10 +99,37 @@ def _another_kind(
         )
     if not foreign(part):
         return None
+    return _foreign_names(run, model, part, strict)
+
+
+def _another_class(run: Run, part: Component, expected: str) -> Finding:
+    """The config.json names a class that the loader does not build."""
+    other = family_with(part.class_name).name or None if part.name == "transformer" else None
+    return found(
+        run.where(part.key),
+        "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
+        if other is None
+        else "This is a model for arch {other}: its {component} is a {actual}, but {family} needs a {expected} "
+        "(config.json in {folder}).",
+        otherwise="Loading fails, or builds a model that these weights do not fill.",
+        evidence={"component": part.name, "folder": part.folder} | ({"arch": other} if other else {}),
+        other=other,
+        component=part.name,
+        actual=part.class_name,
+        family=family_of(run.recipe.architecture).title,
+        expected=expected,
+        folder=part.folder,
+    )
+
+
+def _foreign_names(run: Run, model: ModelFolder, part: Component, strict: bool) -> Finding:
+    """The tensors have the names of another program."""
+    evidence = {"component": part.name, "folder": part.folder}
+    single = model.layout == "single-file" and part.name == "transformer"
     held = contents(part.tensors)
     needed = part.needed or {}
     return found(
-        place,
+        run.where(part.key),
         "{files} of {component} holds {held}; its names are not those the trainer loads (such as {example})."
         if held and len(part.weights) == 1
         else "The files of {component} hold {held}; its names are not those the trainer loads (such as {example})."
@@ -145,22 +157,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
     evidence = {"component": part.name, "folder": part.folder}
     wrong = [name for name, shape in needed.items() if name in tensors and tensors[name].shape != shape]
     if wrong:
-        yield found(
-            run.where(part.key),
-            "The tensor {example} of {component} has shape {actual}, but {asker} asks for {expected} (from the "
-            "file headers)."
-            if len(wrong) == 1
-            else "{component} has {count} tensors of another shape than {asker} asks for: {example} is {actual} "
-            "and should be {expected} (from the file headers).",
-            otherwise="Loading fails with a shape mismatch, after the file has been read.",
-            evidence=evidence,
-            count=len(wrong),
-            component=part.name,
-            example=wrong[0],
-            actual=list(tensors[wrong[0]].shape),
-            expected=list(needed[wrong[0]]),
-            asker="config.json" if model.layout != "part-files" else run.trainer,
-        )
+        yield _other_shapes(run, model, part, wrong)
     if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
         yield from _strictly(run, part)
         return
@@ -202,6 +199,27 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             count=len(more),
             example=more[0],
         )
+
+
+def _other_shapes(run: Run, model: ModelFolder, part: Component, wrong: list[str]) -> Finding:
+    """Tensors whose shapes are not those that are asked for."""
+    needed, tensors = part.needed or {}, part.tensors
+    return found(
+        run.where(part.key),
+        "The tensor {example} of {component} has shape {actual}, but {asker} asks for {expected} (from the "
+        "file headers)."
+        if len(wrong) == 1
+        else "{component} has {count} tensors of another shape than {asker} asks for: {example} is {actual} "
+        "and should be {expected} (from the file headers).",
+        otherwise="Loading fails with a shape mismatch, after the file has been read.",
+        evidence={"component": part.name, "folder": part.folder},
+        count=len(wrong),
+        component=part.name,
+        example=wrong[0],
+        actual=list(tensors[wrong[0]].shape),
+        expected=list(needed[wrong[0]]),
+        asker="config.json" if model.layout != "part-files" else run.trainer,
+    )
 
 
 def _strictly(run: Run, part: Component) -> Iterator[Finding]:

@@ -68,15 +68,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     said = False
     unjudged: list[str] = []
     for part in model.components.values():
-        if not part.weights:
-            if part.problem is not None and not part.name.startswith("tokenizer"):
-                unjudged.append(f"{part.name}: {part.problem}")
-            continue
-        if part.needed is None:
-            unjudged.append(f"{part.name}: {part.needed_reason}")
-            continue
-        if any(weight.problem for weight in part.weights) or foreign(part):
-            unjudged.append(f"{part.name}: its weight files cannot be compared")
+        why = _unjudged(part)
+        if why is not None or part.needed is None:
+            unjudged += [f"{part.name}: {why}"] if why else []
             continue
         missing = [name for name in part.needed if name not in part.tensors and name not in _UNREAD]
         if not missing:
@@ -101,6 +95,19 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
         raise Unestablished(f"nothing of {model.source} is on this machine")
     if unjudged and not said:
         raise Unestablished("; ".join(unjudged))
+
+
+def _unjudged(part: Component) -> str | None:
+    """Why the tensors of a component cannot be compared; "" where it has none, None where they can."""
+    if not part.weights:
+        return "" if part.name.startswith("tokenizer") else part.problem or ""
+    if part.needed is None:
+        return part.needed_reason or "its tensors are not known"
+    return "its weight files cannot be compared" if _spoilt(part) else None
+
+
+def _spoilt(part: Component) -> bool:
+    return any(weight.problem for weight in part.weights) or foreign(part)
 
 
 def _absent(run: Run, model: ModelFolder) -> list[str]:
