@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from ..doctor.families.tensors import published_size
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
 from ..doctor.model.cards import VISIBLE, listed, taken
 from ..doctor.rules import Unestablished, rule
 
 _GIB = 1 << 30
 _FULL_SIZE = 1_000_000_000
-_ZIMAGE = 6_154_908_736
 
 
 TOO_MUCH = (
@@ -166,9 +166,9 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         return
     parameters = max((_parameters(part) for part in model.components.values()), default=0)
     if not model.components:
-        if run.recipe.architecture not in ("zimage", "z_image") or "z-image" not in model.source.lower():
+        parameters = published_size(run.recipe.architecture, model.source)
+        if not parameters:
             raise Unestablished(f"nothing of {model.source} is on this machine")
-        parameters = _ZIMAGE
     if parameters < _FULL_SIZE:
         return
     yield found(

@@ -102,8 +102,9 @@ def lokr_shapes(out: int, inputs: int, factor: int, rank: int | None) -> dict[st
 
 def trained_weights(run: Run, linears: Mapping[str, tuple[int, int]]) -> int:
     """How many numbers are trained on those of these Linears, name -> (inputs, outputs), that are not left out."""
-    without = re.compile(left_out(run) or r"(?!)")
-    covered = {name: sides for name, sides in linears.items() if not without.search(name)}
+    covered, without = linears, left_out(run)
+    if without:
+        covered = {name: sides for name, sides in linears.items() if not re.search(without, name)}
     if run.recipe.network.type != "lokr":
         return run.recipe.network.rank * sum(sum(sides) for sides in covered.values())
     shapes = (

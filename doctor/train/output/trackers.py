@@ -1,4 +1,4 @@
-"""TensorBoard always, where it is installed; other trackers when the config asks, through those of accelerate."""
+"""Trackers are TensorBoard, where it is installed, and those that the config asks for, through accelerate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from ...files import fingerprints
 from ...model.run import Run
-from ..runtime.stop_signals import stopping
-from ..runtime.train_error import TrainError
+from ..runtime.stop_signals import stop_signals
+from ..runtime.train_error import TrainError, first_line
 
 WANDB, REPORT_TO = "logging/use_wandb", "logging/report_to"
 EVERY = 100
@@ -31,13 +31,15 @@ ALWAYS = ("tensorboard", "simpletuner", "none", "")
 
 
 class Trackers:
-    """Hands numbers on by step. What fails while the run goes on gets no more of them, which is said once."""
+    """The trackers of a run; one that fails gets no more numbers, which is said once."""
 
     def __init__(self, run: Run, output: Path, record: Mapping[str, Any], note: Callable[[str], None]) -> None:
         self.note = note
         self.every = int(run.setting("logging/log_every", EVERY)) or EVERY
         with _own_signals():
-            self.trackers: dict[str, Any] = {name: _started(name, run, output, record) for name in asked(run)}
+            self.trackers: dict[str, Any] = {
+                name: _started(name, run, output, record) for name in requested_trackers(run)
+            }
         if importlib.util.find_spec("tensorboard") is None:
             note(
                 "TensorBoard is not installed, so its event files are not written; losses.jsonl and report.html hold "
@@ -47,12 +49,16 @@ class Trackers:
             self.trackers["TensorBoard"] = _Board(output / "tensorboard", int(record["starts"][-1]["step"]) + 1)
 
     def log(self, step: int, values: Mapping[str, float], *, always: bool = False) -> None:
-        """Numbers after `step`. TensorBoard gets all, the others every log_every-th step and what is `always`."""
+        """Logs numbers after `step`.
+
+        TensorBoard gets all, the others every log_every-th step and what is `always`.
+        """
         for name in list(self.trackers):
             if always or name == "TensorBoard" or step % self.every == 0:
                 self._ask(name, "log", dict(values), step=step)
 
     def close(self) -> None:
+        """Closes every tracker."""
         for name in list(self.trackers):
             self._ask(name, "finish")
 
@@ -62,7 +68,7 @@ class Trackers:
         except Exception as error:  # the network, a full disk, a server: each with a type of its own
             del self.trackers[name]
             self.note(
-                f"{name} fails ({_first_line(error)}) and gets no more numbers. The training goes on; losses.jsonl "
+                f"{name} fails ({first_line(error)}) and gets no more numbers. The training goes on; losses.jsonl "
                 "and report.html hold all of them."
             )
 
@@ -92,21 +98,21 @@ class _Board:
             self.writer.close()
 
 
-def asked(run: Run) -> list[str]:
-    """The trackers that the config asks for beside those of every run, as accelerate names them."""
+def requested_trackers(run: Run) -> list[str]:
+    """Returns the trackers that the config asks for beside those of every run, as accelerate names them."""
     value = run.setting(REPORT_TO) or ""
     names = [str(part).strip() for part in (value if isinstance(value, list) else str(value).split(","))]
     names += ["wandb"] if run.setting(WANDB) else []
     return [name for name in dict.fromkeys(names) if name not in ALWAYS]
 
 
-def refused(run: Run) -> str:
-    """Why a tracker that the config asks for cannot be, "" when all can. Imports none of them."""
+def tracker_refusal(run: Run) -> str:
+    """Returns why a tracker that the config asks for cannot be, "" when all can. Imports none of them."""
     return next(_refusals(run), "")
 
 
 def _refusals(run: Run) -> Iterator[str]:
-    for name in asked(run):
+    for name in requested_trackers(run):
         key = _key(run, name)
         where = run.where(key)
         asks = f"The config asks for the tracker {name} ({key.rpartition('/')[2]}"
@@ -132,7 +138,7 @@ def _without(run: Run, name: str) -> str:
 @contextmanager
 def _own_signals() -> Iterator[None]:
     """What asks to stop stays with the runner, which saves: SwanLab takes Ctrl-C for itself when it starts."""
-    before = {number: signal.getsignal(number) for number in stopping()}
+    before = {number: signal.getsignal(number) for number in stop_signals()}
     try:
         yield
     finally:
@@ -167,7 +173,7 @@ def _started(name: str, run: Run, output: Path, record: Mapping[str, Any]) -> An
     except Exception as error:  # no login, no network, no such project: each with a type of its own
         login = f"Type: {LOGINS[name]}, or" if LOGINS[name] else "To train without it,"
         raise TrainError(
-            f"The tracker {name} does not start ({_first_line(error)}). {login} {_without(run, name)} in the config."
+            f"The tracker {name} does not start ({first_line(error)}). {login} {_without(run, name)} in the config."
         ) from error
 
 
@@ -189,7 +195,3 @@ def _options(name: str, project: str, title: str, identity: str, output: Path) -
         "wandb": {"name": title, "dir": str(output), "id": identity[:16], "resume": "allow"},
     }
     return options[name]
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

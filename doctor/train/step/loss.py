@@ -1,4 +1,4 @@
-"""What a guess is compared with, and how much each difference counts."""
+"""The loss compares a prediction with its target; settings choose the target and the weight of a difference."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Guidance(NamedTuple):
-    """Guidance loss: the target lies `low` (to `high`, drawn for each sample) times as far from the blank prompt's.
+class GuidanceTarget(NamedTuple):
+    """The target of a guidance loss lies `low` (to `high`, drawn for each sample) times as far from the blank
+    prompt's.
 
     `zero` scales the blank prompt's answer to fit the target best, `fading` makes the guidance fall with the noise.
     """
@@ -32,18 +33,19 @@ class Guidance(NamedTuple):
     fading: bool
 
     def scales(self, size: int, generator: torch.Generator) -> Tensor:
+        """Returns the scale of each of `size` samples."""
         if self.low == self.high:
             return torch.full((size,), self.low)
         return self.low + (self.high - self.low) * torch.rand(size, generator=generator)
 
 
-def guidance(run: Run) -> Guidance | None:
-    """What `do_guidance_loss` and the keys beside it ask for."""
+def guidance_target(run: Run) -> GuidanceTarget | None:
+    """Returns what `do_guidance_loss` and the keys beside it ask for."""
     if not run.setting("train/do_guidance_loss"):
         return None
     written = run.setting("train/guidance_loss_target", 3.0)
     low, high = (written[0], written[-1]) if isinstance(written, list | tuple) else (written, written)
-    return Guidance(
+    return GuidanceTarget(
         float(low),
         float(high),
         str(run.setting("train/unconditional_prompt", "")),
@@ -52,8 +54,8 @@ def guidance(run: Run) -> Guidance | None:
     )
 
 
-def guided(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: Guidance) -> Tensor:
-    """The target moved away from `blank`, the model's answer to the blank prompt; both b x c x h x w."""
+def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: GuidanceTarget) -> Tensor:
+    """Moves the target away from `blank`, the model's answer to the blank prompt; both b x c x h x w."""
     if how.zero:
         fit = (target * blank).sum(dim=(1, 2, 3), keepdim=True)
         blank = blank * (fit / (blank.square().sum(dim=(1, 2, 3), keepdim=True) + 1e-8))
@@ -62,8 +64,10 @@ def guided(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: Guidanc
     return blank + scale.view(-1, 1, 1, 1).to(target.device) * (target - blank)
 
 
-def differential(run: Run) -> float:
-    """How many times as far from the guess the target is put; 1 where `do_differential_guidance` is off."""
+def differential_guidance_scale(run: Run) -> float:
+    """Returns how many times as far from the prediction the target is put; 1 where `do_differential_guidance`
+    is off.
+    """
     return (
         float(run.setting("train/differential_guidance_scale", 3.0))
         if run.setting("train/do_differential_guidance")
@@ -71,21 +75,21 @@ def differential(run: Run) -> float:
     )
 
 
-def miss(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean loss of each sample, b; of what a mask (b x 1 x h x w) weighs, by its weights."""
+def sample_losses(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns the mean loss of each sample, b; a mask (b x 1 x h x w) weighs it."""
     value = LOSSES[run.recipe.loss.type](guess - target)
     return (value if mask is None else value * mask).mean(dim=(1, 2, 3))
 
 
 def background_weight(run: Run) -> float | None:
-    """How much an unchanged answer outside the mask counts (inverted_mask_prior), None where it does not."""
+    """Returns how much an unchanged answer outside the mask counts (inverted_mask_prior), None where it does not."""
     if not run.setting("train/inverted_mask_prior"):
         return None
     return float(run.setting("train/inverted_mask_prior_multiplier", 0.5))
 
 
-def background(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
-    """The mean loss of each sample outside the mask against the model's own answer without the network."""
+def background_losses(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
+    """Returns the mean loss of each sample outside the mask against the model's answer without the network."""
     rest = 1.0 - mask
     rest = rest / rest.mean().clamp_min(1e-6)
     change = guess - before

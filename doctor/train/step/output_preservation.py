@@ -1,14 +1,14 @@
-"""Output preservation: which prompt the model must go on answering as it did without the network, and how much so."""
+"""Output preservation keeps the model's answer to prompts without the trigger word as it was."""
 
 from __future__ import annotations
 
 from ...model.run import Run
-from ..dataset.training_items import Item
+from ..dataset.training_items import TrainingItem
 from ..settings.names import BLANK, CLASS
 
 
-def preserved_prompt(run: Run, item: Item, caption: str) -> str | None:
-    """`caption` with the class in place of the trigger word, or the empty prompt; None when nothing is preserved."""
+def preserved_prompt(run: Run, item: TrainingItem, caption: str) -> str | None:
+    """Returns `caption` with the class for the trigger word, or the empty prompt; None when nothing is preserved."""
     if run.setting(f"train/{CLASS}"):
         word = str(run.setting(f"train/{CLASS}_class") or "")
         return caption.replace(item.trigger, word) if item.trigger else caption
@@ -16,6 +16,6 @@ def preserved_prompt(run: Run, item: Item, caption: str) -> str | None:
 
 
 def preservation_weight(run: Run) -> float:
-    """What the preservation loss is multiplied by."""
+    """Returns what the preservation loss is multiplied by."""
     kind = CLASS if run.setting(f"train/{CLASS}") else BLANK
     return float(run.setting(f"train/{kind}_multiplier", 1.0))

@@ -1,4 +1,4 @@
-"""Times that are drawn one by one instead of picked from a table, as kohya's trainers and SimpleTuner do."""
+"""Timesteps may be drawn from a density instead of a table, as kohya's trainers and SimpleTuner do."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 COUNT = 1000
 
 
-class Drawn(NamedTuple):
-    """How a time in [0, 1], the share of noise, is drawn.
+class TimestepDensity(NamedTuple):
+    """The density of timesteps in [0, 1], the share of noise.
 
     `density` is "uniform", "logit_normal" (the sigmoid of a normal number of `mean` and `spread`) or "mode" (Stable
     Diffusion 3's, by `mode`). `shift` moves it towards noise; four numbers (cells, mu, more cells, mu) make it e to
@@ -33,8 +33,8 @@ class Drawn(NamedTuple):
     stepped: bool = False
 
 
-def drawn_times(how: Drawn, size: int, generator: torch.Generator, cells: int) -> Tensor:
-    """`size` times for latents of so many 2 x 2 cells."""
+def timesteps_from_density(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
+    """Draws `size` timesteps for latents of so many 2 x 2 cells."""
     t = _once(how, size, generator, cells)
     if how.stepped:
         return t
@@ -48,7 +48,7 @@ def drawn_times(how: Drawn, size: int, generator: torch.Generator, cells: int) -
     return t.clamp(how.low, how.high)
 
 
-def _once(how: Drawn, size: int, generator: torch.Generator, cells: int) -> Tensor:
+def _once(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
     if how.density == "logit_normal":
         t = torch.sigmoid(how.mean + how.spread * torch.randn(size, generator=generator))
     else:

@@ -15,10 +15,10 @@ from zdoctor.doctor.examine.translate import differences, for_runner
 from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.model import Run, Schema, Unknown
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.train.network.lora import targets
-from zdoctor.doctor.train.output.trackers import asked
+from zdoctor.doctor.train.network.lora import lora_targets
+from zdoctor.doctor.train.output.trackers import requested_trackers
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.doctor.trainers.simpletuner.recipe import _OBEYED, _WITHOUT_EFFECT
 from zdoctor.tests.doctor.train.conftest import circles, tiny
@@ -98,7 +98,7 @@ def test_what_is_obeyed(schema: Schema) -> None:
         4.0,
     )
     assert run.setting("network/scale") == 1.0 and run.setting("train/grad_clip_method") == "value"
-    assert asked(run) == ["comet_ml"] and run.setting("logging/run_name") == "x"
+    assert requested_trackers(run) == ["comet_ml"] and run.setting("logging/run_name") == "x"
     crops = {name.rpartition("/")[2]: value.value for name, value in run.settings.items() if name.endswith("_crop")}
     assert crops == {"random_crop": True}
     assert run.setting("datasets/0/bucket_sizes") == {"width": 768, "height": 768}
@@ -203,8 +203,8 @@ def test_epochs_are_counted(schema: Schema) -> None:
 
 
 def test_the_attention_is_trained(schema: Schema, tiny: Path) -> None:
-    model = build_empty(tiny / "transformer")
-    names = targets(model, left_out(for_runner(run_of(), schema)))
+    model = build_empty_transformer(tiny / "transformer")
+    names = lora_targets(model, left_out(for_runner(run_of(), schema)))
     assert {name.split(".", 2)[2] for name in names} == {
         f"attention.{one}" for one in ("to_k", "to_q", "to_v", "to_out.0")
     }

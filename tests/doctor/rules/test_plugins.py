@@ -21,9 +21,9 @@ def too_many_steps(run: Run) -> Iterator[Finding]:
     What: a limit of ours.
     Why: the queue.
     """
-    if run.steps > 1000:
+    if run.recipe.steps > 1000:
         message = "{steps} steps are more than 1000."
-        yield found(run.where("steps"), message, otherwise="Others wait.", steps=run.steps)
+        yield found(run.where("steps"), message, otherwise="Others wait.", steps=run.recipe.steps)
 
 @repair("XYZ001")
 def ask_first(finding: Finding) -> Iterator[Fix]:

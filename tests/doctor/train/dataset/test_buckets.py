@@ -10,7 +10,7 @@ from PIL import Image
 
 from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.recipe import Dataset
-from zdoctor.doctor.train.dataset.training_items import load_pixels, read_items
+from zdoctor.doctor.train.dataset.training_items import load_pixels, read_training_items
 
 from ..patient import run_with, written
 
@@ -72,7 +72,7 @@ def test_bucket_no_upscale_cuts_the_bucket_out(
     gradient = Image.linear_gradient("L").resize(picture).convert("RGB")
     gradient.save(tmp_path / "a.png")
     settings = written(**{"datasets/0/bucket_sizes": how._asdict()})
-    (item,) = read_items(run_with(settings=settings), {"datasets/0": str(tmp_path)}, 16)
+    (item,) = read_training_items(run_with(settings=settings), {"datasets/0": str(tmp_path)}, 16)
     assert item.scaled == scaled
     pixels = load_pixels(item)
     assert pixels.size == bucket
@@ -100,7 +100,7 @@ def test_a_dataset_of_theirs(tmp_path: Path) -> None:
         first_line=True,
         captionless=False,
     )
-    items = read_items(run_with(datasets=(theirs,), settings=sizes), {"datasets/0": str(tmp_path)}, 16)
+    items = read_training_items(run_with(datasets=(theirs,), settings=sizes), {"datasets/0": str(tmp_path)}, 16)
     found = [(item.picture.file.name, item.caption, item.width, item.height) for item in items]
     assert found == [("a.png", "first", 96, 64), ("b.bmp", "", 96, 64)]
 
@@ -111,6 +111,6 @@ def test_half_a_pixel_counts_as_a_whole_one(tmp_path: Path) -> None:
     picture.save(tmp_path / "a.png")
     settings = written(**{"datasets/0/bucket_sizes": {"width": 672, "height": 384}})
     run = run_with(settings=settings)
-    (item,) = read_items(run, {"datasets/0": str(tmp_path)}, 16)
+    (item,) = read_training_items(run, {"datasets/0": str(tmp_path)}, 16)
     whole = picture.resize((683, 384), Image.Resampling.LANCZOS)
     assert load_pixels(item).tobytes() == whole.crop((5, 0, 677, 384)).tobytes()

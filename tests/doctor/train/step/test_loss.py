@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.train.step.loss import Guidance, differential, guidance, guided
+from zdoctor.doctor.train.step.loss import GuidanceTarget, differential_guidance_scale, guidance_target, guided_target
 
 from ..patient import go, run_with, written
 from .test_output_preservation import parts, trainer
@@ -20,28 +20,28 @@ BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        (Guidance(3.0, 3.0, "", False, False), 1.0 + 3.0 * (TARGET - 1.0)),
+        (GuidanceTarget(3.0, 3.0, "", False, False), 1.0 + 3.0 * (TARGET - 1.0)),
         # at a quarter of the noise a scale of 3 has fallen to 1.5
-        (Guidance(3.0, 3.0, "", False, True), 1.0 + 1.5 * (TARGET - 1.0)),
+        (GuidanceTarget(3.0, 3.0, "", False, True), 1.0 + 1.5 * (TARGET - 1.0)),
         # the blank answer times 10 / 4 fits the target best
-        (Guidance(3.0, 3.0, "", True, False), 2.5 + 3.0 * (TARGET - 2.5)),
+        (GuidanceTarget(3.0, 3.0, "", True, False), 2.5 + 3.0 * (TARGET - 2.5)),
     ],
 )
-def test_the_guided_target(how: Guidance, expected: torch.Tensor) -> None:
-    said = guided(TARGET, BLANK, how.scales(1, torch.Generator()), torch.tensor([0.25]), how)
+def test_the_guided_target(how: GuidanceTarget, expected: torch.Tensor) -> None:
+    said = guided_target(TARGET, BLANK, how.scales(1, torch.Generator()), torch.tensor([0.25]), how)
     torch.testing.assert_close(said, expected)
 
 
 def test_what_a_config_asks_for() -> None:
-    assert guidance(run_with()) is None and differential(run_with()) == 1.0
+    assert guidance_target(run_with()) is None and differential_guidance_scale(run_with()) == 1.0
     asked = written(
         train__do_guidance_loss=True, train__guidance_loss_target=[2, 4], train__unconditional_prompt="no"
     )
-    how = guidance(run_with(settings=asked))
+    how = guidance_target(run_with(settings=asked))
     assert how is not None and how[:3] == (2.0, 4.0, "no")
     scales = how.scales(100, torch.Generator().manual_seed(0))
     assert 2.0 <= scales.min() < 2.2 and 3.8 < scales.max() <= 4.0
-    assert differential(run_with(settings=written(train__do_differential_guidance=True))) == 3.0
+    assert differential_guidance_scale(run_with(settings=written(train__do_differential_guidance=True))) == 3.0
 
 
 def test_differential_guidance_scales_loss_and_gradient(tiny: Path, circles: Path, tmp_path: Path) -> None:

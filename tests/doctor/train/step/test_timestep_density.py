@@ -13,8 +13,8 @@ from torch import Tensor
 
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.step.timestep_density import Drawn, drawn_times
-from zdoctor.doctor.train.step.timestep_sampling import draw, levels
+from zdoctor.doctor.train.step.timestep_density import TimestepDensity, timesteps_from_density
+from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps, timestep_scheme
 
 from ..patient import run_with, written
 
@@ -77,14 +77,16 @@ CASES: list[tuple[str, dict[str, Any], Callable[[], Tensor]]] = [
 def test_times_are_the_trainers(how: dict[str, Any], theirs: Callable[[], Tensor]) -> None:
     run = run_with(timestep_type="drawn", settings=written(train__drawn=how))
     assert not refuse(run)
-    t, weight = draw(levels(run), SIZE, seeded(), zimage, CELLS)
+    t, weight = sample_timesteps(timestep_scheme(run), SIZE, seeded(), zimage, CELLS)
     torch.testing.assert_close(t, theirs(), rtol=1e-5, atol=2e-6)
     assert (weight == 1).all()
 
 
 def test_a_cut_range_keeps_the_shape_of_what_is_left() -> None:
-    whole = drawn_times(Drawn("logit_normal", shift=2.0), SIZE, seeded(), CELLS)
-    part = drawn_times(Drawn("logit_normal", shift=2.0, low=0.3, high=0.8, cut=True), SIZE, seeded(), CELLS)
+    whole = timesteps_from_density(TimestepDensity("logit_normal", shift=2.0), SIZE, seeded(), CELLS)
+    part = timesteps_from_density(
+        TimestepDensity("logit_normal", shift=2.0, low=0.3, high=0.8, cut=True), SIZE, seeded(), CELLS
+    )
     assert part.min() >= 0.3 and part.max() <= 0.8
     inside = whole[(whole >= 0.3) & (whole <= 0.8)]
     at = torch.tensor([0.25, 0.5, 0.75])
@@ -92,5 +94,7 @@ def test_a_cut_range_keeps_the_shape_of_what_is_left() -> None:
 
 
 def test_a_range_that_is_never_met_ends() -> None:
-    t = drawn_times(Drawn("logit_normal", spread=0.0, low=0.9, high=1.0, cut=True), 4, seeded(), CELLS)
+    t = timesteps_from_density(
+        TimestepDensity("logit_normal", spread=0.0, low=0.9, high=1.0, cut=True), 4, seeded(), CELLS
+    )
     assert (t == torch.full((4,), 0.9)).all()

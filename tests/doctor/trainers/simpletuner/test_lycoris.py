@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.families.network import described, left_out, lokr_factor, refiners, trained_weights
-from zdoctor.doctor.train.network.lora import add_network, targets
+from zdoctor.doctor.train.network.lora import add_network, lora_targets
 from zdoctor.doctor.train.settings.explain import explain
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.doctor.train.conftest import flux, tiny
 
 from .runs import run_of, said, trained
@@ -62,10 +62,10 @@ def test_the_network_is_that_of_lycoris(
     shapes: dict[str, tuple[int, int]],
 ) -> None:
     run = trained(written, lycoris=file)
-    model = build_empty((flux if written else tiny) / "transformer")
-    covered = targets(model, left_out(run), refiners=refiners(run))
+    model = build_empty_transformer((flux if written else tiny) / "transformer")
+    covered = lora_targets(model, left_out(run), refiners=refiners(run))
     assert len(covered) == linears
-    everything = {one: (inputs, out) for one, (out, inputs) in targets(model, refiners=refiners(run)).items()}
+    everything = {one: (inputs, out) for one, (out, inputs) in lora_targets(model, refiners=refiners(run)).items()}
     assert trained_weights(run, everything) == weights
     assert trained_weights(run_of(written, lycoris=file), everything) == weights  # what a check predicts with
     network = add_network(model.to_empty(device="cpu"), covered, run, 0)
