@@ -99,8 +99,8 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             one for one in _TEXTS if one != extension.lower() and 2 * folder.captions.get(one, 0) > max(total, 1)
         ]
         alone = not (run.recipe.trigger_word or run.written(f"{folder.key}/trigger_word"))
-        message = _lacking(folder, len(missing), bool(instead), alone)
-        if not message:
+        message = _uncaptioned(folder, len(missing), bool(instead), alone)
+        if message is None:
             continue
         new = instead[0] if instead and len(missing) == total else None
         yield found(
@@ -122,21 +122,21 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         )
 
 
-def _lacking(folder: DatasetFolder, missing: int, otherwise_named: bool, alone: bool) -> str:
-    """What to say of a folder in which so many captions are missing; "" where nothing."""
+def _uncaptioned(folder: DatasetFolder, missing: int, is_elsewhere: bool, alone: bool) -> str | None:
+    """What is said of `missing` pictures without a caption; None where that is a way to train."""
     total = len(folder.images)
-    if total and missing == total and otherwise_named:
+    if total and missing == total and is_elsewhere:
         return "No picture in {folder} has a caption that ends in {extension}, but there are {instead} files."
     if total and missing + folder.blank == total:
-        none = "No picture in {folder} has a caption, and there is no trigger_word and no default_caption."
-        return none if alone else ""
-    if missing > 1:
-        return "{count} of {total} pictures in {folder} have no caption, {first} among them."
+        words = "No picture in {folder} has a caption, and there is no trigger_word and no default_caption."
+        return words if alone else None
     if missing:
-        return "One of {total} pictures in {folder} has no caption: {first}."
-    if folder.blank > 1:
-        return "{blank} captions in {folder} are empty files."
-    return "One caption in {folder} is an empty file." if folder.blank else ""
+        few = "One of {total} pictures in {folder} has no caption: {first}."
+        return "{count} of {total} pictures in {folder} have no caption, {first} among them." if missing > 1 else few
+    if folder.blank:
+        many = "{blank} captions in {folder} are empty files."
+        return many if folder.blank > 1 else "One caption in {folder} is an empty file."
+    return None
 
 
 def _ending(run: Run, folder: DatasetFolder) -> str:

@@ -61,10 +61,12 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training
     """
+    if memory.peak.total + memory.margin > memory.free:
+        yield _over_budget(run, memory)
+
+
+def _over_budget(run: Run, memory: Memory) -> Finding:
     peak, held = memory.peak, memory.hardest.total - memory.hardest.mapped
-    high = peak.total + memory.margin
-    if high <= memory.free:
-        return
     is_certain = held - memory.below > memory.total if memory.is_host else peak.total - memory.below > memory.free
     is_read_again = not is_certain and held + memory.margin <= memory.free
     if is_certain:
@@ -74,19 +76,25 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     cards = min(memory.cards, run.recipe.batch_size * run.recipe.gradient_accumulation)
     shared = memory.only_fits_sharded(cards)
     other = memory.elsewhere
-    otherwise = "The run may end out of memory in the phase '{phase}'."
-    if is_certain:
-        otherwise = "The run ends out of memory in the phase '{phase}'."
-    elif is_read_again:
-        otherwise = "The steps take longer, by what the disk needs for that."
-    yield found(
+    return found(
         run.where("base_model"),
         (TOO_MUCH if is_certain else AGAIN if is_read_again else PERHAPS)
         + (ELSEWHERE if other else "")
         + (SHARED if shared else ""),
-        otherwise=otherwise,
+        otherwise="The run ends out of memory in the phase '{phase}'."
+        if is_certain
+        else "The steps take longer, by what the disk needs for that."
+        if is_read_again
+        else "The run may end out of memory in the phase '{phase}'.",
         severity="error" if is_certain else "warning",
-        evidence=_evidence(memory, peak, total),
+        evidence={
+            "peak": total,
+            "margin": memory.margin,
+            "free": memory.free,
+            "device": memory.device,
+            "assumptions": memory.assumptions,
+            **dict(peak.items),
+        },
         phase=peak.name,
         peak=_size(total),
         low=_size(low),
@@ -101,11 +109,6 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
         other=other.device if other else "",
         other_free=_size(other.free) if other else "",
     )
-
-
-def _evidence(memory: Memory, peak: Phase, total: int) -> dict[str, object]:
-    known = {"margin": memory.margin, "free": memory.free, "device": memory.device, "assumptions": memory.assumptions}
-    return {"peak": total, **known, **dict(peak.items)}
 
 
 def _items(phase: Phase) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from ...doctor.model import Finding, Run
 from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
@@ -53,17 +52,12 @@ def missing(run: Run) -> Iterator[Finding]:
 
 def exclusive(run: Run) -> Iterator[Finding]:
     """Settings that the trainer refuses together."""
-    yield from _exclusive_training(run)
-    yield from _exclusive_caching(run)
-    yield from _exclusive_model(run)
 
+    recipe = run.recipe
 
-def _on(run: Run, key: str) -> bool:
-    return bool(run.setting(key))
+    def on(key: str) -> bool:
+        return bool(run.setting(key))
 
-
-def _exclusive_training(run: Run) -> Iterator[Finding]:
-    recipe, on = run.recipe, partial(_on, run)
     accumulation, steps = (
         run.setting("train/gradient_accumulation"),
         run.setting("train/gradient_accumulation_steps"),
@@ -85,19 +79,6 @@ def _exclusive_training(run: Run) -> Iterator[Finding]:
             "qtype) exclude each other.",
             START,
         )
-    if on("train/diff_output_preservation"):
-        if on("train/blank_prompt_preservation"):
-            why = "diff_output_preservation and blank_prompt_preservation exclude each other."
-            yield bad(run, "train/blank_prompt_preservation", why, START)
-        if recipe.trigger_word is None:
-            yield bad(run, "train/diff_output_preservation", "{key} is on, but it needs a trigger_word.", START)
-    if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
-        why = "bypass_guidance_embedding and do_guidance_loss exclude each other."
-        yield bad(run, "train/bypass_guidance_embedding", why, START)
-
-
-def _exclusive_caching(run: Run) -> Iterator[Finding]:
-    recipe, on = run.recipe, partial(_on, run)
     if on("train/train_text_encoder") and (recipe.cache_text_embeddings or on("train/unload_text_encoder")):
         yield bad(
             run,
@@ -115,10 +96,25 @@ def _exclusive_caching(run: Run) -> Iterator[Finding]:
             "All datasets must cache text embeddings, or none: set train/cache_text_embeddings.",
             START,
         )
+    if on("train/diff_output_preservation"):
+        if on("train/blank_prompt_preservation"):
+            why = "diff_output_preservation and blank_prompt_preservation exclude each other."
+            yield bad(run, "train/blank_prompt_preservation", why, START)
+        if recipe.trigger_word is None:
+            yield bad(run, "train/diff_output_preservation", "{key} is on, but it needs a trigger_word.", START)
+    if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
+        why = "bypass_guidance_embedding and do_guidance_loss exclude each other."
+        yield bad(run, "train/bypass_guidance_embedding", why, START)
+    yield from _of_other_models(run)
 
 
-def _exclusive_model(run: Run) -> Iterator[Finding]:
-    recipe, on = run.recipe, partial(_on, run)
+def _of_other_models(run: Run) -> Iterator[Finding]:
+    """Settings that this architecture has no place for, or cannot sample with."""
+    recipe = run.recipe
+
+    def on(key: str) -> bool:
+        return bool(run.setting(key))
+
     for key in ("model/attn_masking", "model/split_model_over_gpus"):
         # asked before arch is looked at, so arch: flux does not help
         if on(key) and not on("model/is_flux"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
+from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, Where, found
 from ...doctor.model.amounts import amount
 from ...doctor.rules import rule
 
@@ -77,12 +77,10 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 detail=file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "Other files of {repo} are damaged too, {count} in all: {names}.")
-        yield from _unverified(run, repo)
+        yield from _unverified(repo, where)
 
 
-def _unverified(run: Run, repo: HubRepo) -> Iterator[Finding]:
-    """Contents that could not be looked at, and a list of files that cannot be used."""
-    where = run.where(repo.used_by[0])
+def _unverified(repo: HubRepo, where: Where) -> Iterator[Finding]:
     unread = [f for f in repo.files if f.unread]
     if unread:
         yield found(
@@ -143,7 +141,14 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         by_id = repo.ref_state != "pinned"
         if repo.commit is None:
             if by_id and hub.offline and not repo.snapshots:
-                yield _nothing_cached(run, repo, hub)
+                yield found(
+                    run.where(repo.used_by[0]),
+                    "HF_HUB_OFFLINE is set, but nothing of {repo} is in the hub cache {cache}.",
+                    otherwise="The run stops when it loads the model: the hub client may not download it.",
+                    evidence={"cache": repo.cache, "caches": list(hub.caches)},
+                    repo=repo.repo,
+                    cache=repo.cache,
+                )
             continue
         hides = not run.by_runner  # zdoctor's runner opens the snapshot by its path, where that note has no effect
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or (f.hidden and hides))]
@@ -158,38 +163,31 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         if heals:
             started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
             gaps = [f for f in gaps if folder_of(f) in started or f.prefix is not None]
-        otherwise = (
-            "The run stops while it loads the model."
-            if not heals
-            else "Online, each start first downloads what is missing; with the hub out of reach the run stops."
-        )
-        for file in gaps[:SHOWN]:
-            yield found(
-                run.where(repo.used_by[0]),
-                FOLDER_GAP if repo.is_folder else GAPS.get(file.state, HIDDEN),
-                severity="warning" if heals and file.state in GAPS else None,
-                otherwise=otherwise
-                if file.state in GAPS
-                else "The trainer goes on without it, or stops while it loads the model.",
-                evidence=_evidence(repo, file),
-                file=file.name,
-                repo=repo.repo,
-                commit=repo.commit[:8],
-            )
-        rest = gaps[SHOWN:]
-        mild: Severity | None = "warning" if heals and all(file.state in GAPS for file in rest) else None
-        yield from _rest(run, repo, rest, "Other files of {repo} are missing too, {count} in all: {names}.", mild)
+        yield from _missing_files(run, repo, gaps, heals)
 
 
-def _nothing_cached(run: Run, repo: HubRepo, hub: Hub) -> Finding:
-    return found(
-        run.where(repo.used_by[0]),
-        "HF_HUB_OFFLINE is set, but nothing of {repo} is in the hub cache {cache}.",
-        otherwise="The run stops when it loads the model: the hub client may not download it.",
-        evidence={"cache": repo.cache, "caches": list(hub.caches)},
-        repo=repo.repo,
-        cache=repo.cache,
+def _missing_files(run: Run, repo: HubRepo, gaps: Sequence[HubFile], heals: bool) -> Iterator[Finding]:
+    otherwise = (
+        "The run stops while it loads the model."
+        if not heals
+        else "Online, each start first downloads what is missing; with the hub out of reach the run stops."
     )
+    for file in gaps[:SHOWN]:
+        yield found(
+            run.where(repo.used_by[0]),
+            FOLDER_GAP if repo.is_folder else GAPS.get(file.state, HIDDEN),
+            severity="warning" if heals and file.state in GAPS else None,
+            otherwise=otherwise
+            if file.state in GAPS
+            else "The trainer goes on without it, or stops while it loads the model.",
+            evidence=_evidence(repo, file),
+            file=file.name,
+            repo=repo.repo,
+            commit=(repo.commit or "")[:8],
+        )
+    rest = gaps[SHOWN:]
+    mild: Severity | None = "warning" if heals and all(file.state in GAPS for file in rest) else None
+    yield from _rest(run, repo, rest, "Other files of {repo} are missing too, {count} in all: {names}.", mild)
 
 
 def _update(run: Run, repo: HubRepo, heals: bool) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...doctor.families import family_of
-from ...doctor.model import Config, Dataset, DatasetFolder, Files, Finding, Run, Severity, found
+from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, rule
 from . import TRAINERS, trains
@@ -37,7 +37,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     Upstream: sd-scripts library/config_util.py, train_network.py (48d368fa); musubi-tuner dataset/datasources.py
     Signature: No data found. Please verify arguments (train_data_dir must be the parent of folders with images)
     """
-    yield from _numbered_folders(run, files)
+    yield from _outside_numbered(run, files)
     for folder in datasets:
         if folder.images or folder.more or folder.unlisted:
             continue
@@ -58,8 +58,8 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
         )
 
 
-def _numbered_folders(run: Run, files: Files) -> Iterator[Finding]:
-    """What lies in the folders above numbered ones."""
+def _outside_numbered(run: Run, files: Files) -> Iterator[Finding]:
+    """A folder without numbered folders, or with pictures beside them."""
     for dataset in run.recipe.datasets:
         if not dataset.key.endswith("_data_dir"):
             continue
@@ -116,41 +116,38 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
     Signature: No caption file found for … images; FileNotFoundError: [Errno 2] No such file or directory: ''
     """
     for folder in datasets:
-        dataset = next(one for one in run.recipe.datasets if one.key == folder.key)
-        key = f"{folder.key}/caption_extension"
-        extension = dataset.caption_extension
-        if run.trainer == "musubi-tuner" and not extension:
-            if run.setting(f"{folder.key}/image_jsonl_file") is None:
-                yield _captions(
-                    run,
-                    key,
-                    folder,
-                    "No caption_extension is given for {folder}, and {trainer} has no default.",
-                    "Caching the text encoder outputs ends with FileNotFoundError: No such file or directory: ''.",
-                    severity="error",
-                )
-            continue
-        if not extension.startswith("."):
-            musubi = run.trainer == "musubi-tuner"
+        yield from _captions_in(run, folder)
+
+
+def _captions_in(run: Run, folder: DatasetFolder) -> Iterator[Finding]:
+    dataset = next(one for one in run.recipe.datasets if one.key == folder.key)
+    key = f"{folder.key}/caption_extension"
+    extension = dataset.caption_extension
+    if run.trainer == "musubi-tuner" and not extension:
+        if run.setting(f"{folder.key}/image_jsonl_file") is None:
             yield _captions(
                 run,
                 key,
                 folder,
-                "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
-                "cat{extension}.",
-                "Caching ends with FileNotFoundError: No such file or directory."
-                if musubi
-                else "No caption is found.",
-                severity="error" if musubi else None,
-                new=f".{extension}" if musubi else None,
-                extension=extension,
+                "No caption_extension is given for {folder}, and {trainer} has no default.",
+                "Caching the text encoder outputs ends with FileNotFoundError: No such file or directory: ''.",
+                severity="error",
             )
-            continue
-        yield from _without_caption(run, folder, dataset)
-
-
-def _without_caption(run: Run, folder: DatasetFolder, dataset: Dataset) -> Iterator[Finding]:
-    extension = dataset.caption_extension
+        return
+    if not extension.startswith("."):
+        musubi = run.trainer == "musubi-tuner"
+        yield _captions(
+            run,
+            key,
+            folder,
+            "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
+            "cat{extension}.",
+            "Caching ends with FileNotFoundError: No such file or directory." if musubi else "No caption is found.",
+            severity="error" if musubi else None,
+            new=f".{extension}" if musubi else None,
+            extension=extension,
+        )
+        return
     missing = [image for image in folder.images if not image.caption]
     instead = _other_ending(folder, extension)
     named = bool(dataset.default_caption) or _class_of(folder) != ""
@@ -160,7 +157,7 @@ def _without_caption(run: Run, folder: DatasetFolder, dataset: Dataset) -> Itera
     musubi = run.trainer == "musubi-tuner"
     yield _captions(
         run,
-        f"{folder.key}/caption_extension",
+        key,
         folder,
         ("None of the {total}" if all_of_them else "{count} of the {total}")
         + " pictures in {folder} "

@@ -145,8 +145,8 @@ def _blocks(names: object, pattern: str) -> int:
     return len(found_blocks)
 
 
-def _beside_caches(run: Run) -> Iterator[Finding]:
-    """What changes pictures or captions that are cached."""
+def _changed_though_cached(run: Run) -> Iterator[Finding]:
+    """What would change pictures or captions in every epoch, and these are encoded once."""
     if on(run, "cache_latents") or on(run, "cache_latents_to_disk"):
         for name in ("color_aug", "random_crop"):
             key = anywhere(run, name)
@@ -171,7 +171,7 @@ def _beside_caches(run: Run) -> Iterator[Finding]:
 
 def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
     recipe = run.recipe
-    yield from _beside_caches(run)
+    yield from _changed_though_cached(run)
     if number(run, "blocks_to_swap") > 0 and on(run, "cpu_offload_checkpointing"):
         yield _refused(
             run, "blocks_to_swap", "blocks_to_swap and cpu_offload_checkpointing exclude each other.", _DATA

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...doctor.families import family_of, family_with, loader_of
 from ...doctor.families.record import Loader
@@ -78,7 +78,22 @@ def _another_kind(
     strict = single or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
     wrong_class = part.class_name is not None and part.class_name not in expected
     if loader is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
-        return _another_class(run, part, expected[0])
+        other = family_with(part.class_name).name or None if part.name == "transformer" else None
+        return found(
+            place,
+            "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
+            if other is None
+            else "This is a model for arch {other}: its {component} is a {actual}, but {family} needs a {expected} "
+            "(config.json in {folder}).",
+            otherwise="Loading fails, or builds a model that these weights do not fill.",
+            evidence=evidence | ({"arch": other} if other else {}),
+            other=other,
+            component=part.name,
+            actual=part.class_name,
+            family=family_of(run.recipe.architecture).title,
+            expected=expected[0],
+            folder=part.folder,
+        )
     plain = not (part.config or {}).get("quantization_config")
     scales = [name for name in part.tensors if plain and name.endswith(SCALES)]
     if scales and (not single or not foreign(part)):
@@ -97,36 +112,12 @@ def _another_kind(
             count=len(scales),
             example=scales[0],
         )
-    if not foreign(part):
-        return None
-    return _foreign_names(run, model, part, strict)
+    return _foreign(run, model, part, strict) if foreign(part) else None
 
 
-def _another_class(run: Run, part: Component, expected: str) -> Finding:
-    """The config.json names a class that the loader does not build."""
-    other = family_with(part.class_name).name or None if part.name == "transformer" else None
-    return found(
-        run.where(part.key),
-        "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
-        if other is None
-        else "This is a model for arch {other}: its {component} is a {actual}, but {family} needs a {expected} "
-        "(config.json in {folder}).",
-        otherwise="Loading fails, or builds a model that these weights do not fill.",
-        evidence={"component": part.name, "folder": part.folder} | ({"arch": other} if other else {}),
-        other=other,
-        component=part.name,
-        actual=part.class_name,
-        family=family_of(run.recipe.architecture).title,
-        expected=expected,
-        folder=part.folder,
-    )
-
-
-def _foreign_names(run: Run, model: ModelFolder, part: Component, strict: bool) -> Finding:
-    """The tensors have the names of another program."""
-    evidence = {"component": part.name, "folder": part.folder}
-    single = model.layout == "single-file" and part.name == "transformer"
+def _foreign(run: Run, model: ModelFolder, part: Component, strict: bool) -> Finding:
     held = contents(part.tensors)
+    single = model.layout == "single-file" and part.name == "transformer"
     needed = part.needed or {}
     return found(
         run.where(part.key),
@@ -143,7 +134,7 @@ def _foreign_names(run: Run, model: ModelFolder, part: Component, strict: bool) 
         else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
         if part.name.startswith("text_encoder") and model.layout != "part-files"
         else "The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!",
-        evidence=evidence | (conversion(run, part) if single else {}),
+        evidence={"component": part.name, "folder": part.folder} | (conversion(run, part) if single else {}),
         component=part.name,
         files=files(part),
         held=held,
@@ -157,7 +148,22 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
     evidence = {"component": part.name, "folder": part.folder}
     wrong = [name for name, shape in needed.items() if name in tensors and tensors[name].shape != shape]
     if wrong:
-        yield _other_shapes(run, model, part, wrong)
+        yield found(
+            run.where(part.key),
+            "The tensor {example} of {component} has shape {actual}, but {asker} asks for {expected} (from the "
+            "file headers)."
+            if len(wrong) == 1
+            else "{component} has {count} tensors of another shape than {asker} asks for: {example} is {actual} "
+            "and should be {expected} (from the file headers).",
+            otherwise="Loading fails with a shape mismatch, after the file has been read.",
+            evidence=evidence,
+            count=len(wrong),
+            component=part.name,
+            example=wrong[0],
+            actual=list(tensors[wrong[0]].shape),
+            expected=list(needed[wrong[0]]),
+            asker="config.json" if model.layout != "part-files" else run.trainer,
+        )
     if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
         yield from _strictly(run, part)
         return
@@ -179,8 +185,15 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             trainer=run.trainer,
         )
         return
+    if not wrong:
+        yield from _passed_over(run, part, beyond, more)
+
+
+def _passed_over(run: Run, part: Component, beyond: Sequence[str], more: Sequence[str]) -> Iterator[Finding]:
+    """A guidance embedder, or whole blocks, that the files hold and config.json leaves out."""
+    evidence = {"component": part.name, "folder": part.folder}
     guidance = [name for name in beyond if ".guidance_embedder." in name or name.startswith("guidance_in.")]
-    if guidance and not wrong:
+    if guidance:
         yield found(
             run.where("base_model"),
             "The files of {component} hold a guidance embedder, as FLUX.1-dev has, but config.json says "
@@ -189,7 +202,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             evidence=evidence,
             component=part.name,
         )
-    if more and not wrong:
+    if more:
         yield found(
             run.where("base_model"),
             "The files of {component} hold blocks that config.json leaves out: {count}, from {example} on.",
@@ -199,27 +212,6 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             count=len(more),
             example=more[0],
         )
-
-
-def _other_shapes(run: Run, model: ModelFolder, part: Component, wrong: list[str]) -> Finding:
-    """Tensors whose shapes are not those that are asked for."""
-    needed, tensors = part.needed or {}, part.tensors
-    return found(
-        run.where(part.key),
-        "The tensor {example} of {component} has shape {actual}, but {asker} asks for {expected} (from the "
-        "file headers)."
-        if len(wrong) == 1
-        else "{component} has {count} tensors of another shape than {asker} asks for: {example} is {actual} "
-        "and should be {expected} (from the file headers).",
-        otherwise="Loading fails with a shape mismatch, after the file has been read.",
-        evidence={"component": part.name, "folder": part.folder},
-        count=len(wrong),
-        component=part.name,
-        example=wrong[0],
-        actual=list(tensors[wrong[0]].shape),
-        expected=list(needed[wrong[0]]),
-        asker="config.json" if model.layout != "part-files" else run.trainer,
-    )
 
 
 def _strictly(run: Run, part: Component) -> Iterator[Finding]:

@@ -68,11 +68,12 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     said = False
     unjudged: list[str] = []
     for part in model.components.values():
-        why = _unjudged(part)
-        if why is not None or part.needed is None:
-            unjudged += [f"{part.name}: {why}"] if why else []
+        reason = _unjudged(part)
+        if reason is not None:
+            unjudged += [reason] if reason else []
             continue
-        missing = [name for name in part.needed if name not in part.tensors and name not in _UNREAD]
+        needed = part.needed or {}
+        missing = [name for name in needed if name not in part.tensors and name not in _UNREAD]
         if not missing:
             continue
         said = True
@@ -84,9 +85,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
             evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
             component=part.name,
             missing=len(missing),
-            needed=len(part.needed),
+            needed=len(needed),
             asker="its config.json" if model.layout != "part-files" else run.trainer,
-            which=_blocks(missing, part.needed),
+            which=_blocks(missing, needed),
             example=missing[0],
             files=files(part),
         )
@@ -98,16 +99,15 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
 
 
 def _unjudged(part: Component) -> str | None:
-    """Why the tensors of a component cannot be compared; "" where it has none, None where they can."""
+    """Why the tensors of a part are not compared, "" where nothing has to be said of it; None where they are."""
     if not part.weights:
-        return "" if part.name.startswith("tokenizer") else part.problem or ""
+        is_said = part.problem is not None and not part.name.startswith("tokenizer")
+        return f"{part.name}: {part.problem}" if is_said else ""
     if part.needed is None:
-        return part.needed_reason or "its tensors are not known"
-    return "its weight files cannot be compared" if _spoilt(part) else None
-
-
-def _spoilt(part: Component) -> bool:
-    return any(weight.problem for weight in part.weights) or foreign(part)
+        return f"{part.name}: {part.needed_reason}"
+    if any(weight.problem for weight in part.weights) or foreign(part):
+        return f"{part.name}: its weight files cannot be compared"
+    return None
 
 
 def _absent(run: Run, model: ModelFolder) -> list[str]:
