@@ -110,7 +110,6 @@ def _unread(config: Config, run: Run) -> Iterator[Finding]:
     """Settings that the trainer, or the loader of this architecture, passes over."""
     recipe = run.recipe
     inert = partial(without_effect, config, run)
-    architecture = recipe.architecture or ""
     for key in ("train/unet_lr", "train/text_encoder_lr"):
         if run.setting(key) is not None and run.setting(key) != run.setting("train/lr"):
             yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=recipe.learning_rate)

@@ -53,7 +53,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     """
     if adapter is None or run.kind == "other":
         return
-    place = run.where("adapter")
+    run.where("adapter")
     if adapter.problem in ("missing", "pickle", "unreadable"):
         raise Unestablished(f"the adapter {adapter.name} cannot be read: {adapter.detail or adapter.problem}")
     if adapter.problem:
