@@ -204,12 +204,15 @@ def test_every_repair_belongs_to_a_rule() -> None:
 
 
 def test_check_imports_nothing_heavy() -> None:
-    """In a process of its own: a JSON check of the example imports no torch, numpy or rich, no other format and
-    no other command."""
+    """In a process of its own: a JSON check of the example imports no torch, numpy or rich, no other format, no
+    other command, and of the standard library not what takes long to import."""
     script = textwrap.dedent(
         """
         import sys
         from zdoctor.doctor.cli import COMMANDS, main
+        main(["check", "examples/kaggle_zimage.yaml", "--format", "json", "-o", sys.argv[1]])
+        slow = {"inspect", "ast", "dataclasses", "platformdirs", "concurrent.futures"} & set(sys.modules)
+        assert not slow, slow
         code = main(["check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json",
                      "--format", "json", "-o", sys.argv[1]])
         heavy = {"torch", "numpy", "diffusers", "transformers", "rich", "huggingface_hub"} & set(sys.modules)

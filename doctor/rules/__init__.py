@@ -1,7 +1,8 @@
 """Rules and repairs: plain functions that say what they need by their parameter names.
 
 A rule is a generator of findings, a repair a generator of fixes. Both are found by walking the folders
-`checks/` and `fixes/`; third-party packages add theirs through the entry-point group `zdoctor.plugins`.
+`checks/` and `fixes/`; third-party packages add theirs, and model families, through the entry-point group
+`zdoctor.plugins`.
 """
 
 from __future__ import annotations
@@ -178,10 +179,12 @@ def _accepted() -> tuple[Mapping[str, Rule], Sequence[ModuleType]]:
     for plugin in plugins.loaded():
         theirs = [replace(rule, plugin=plugin.__name__) for rule in _declared(plugin, "zdoctor_rules")]
         try:
-            rules |= _by_id(theirs, rules)
-        except RuleError as error:
+            new = _by_id(theirs, rules)
+            plugins.add_records(plugin)
+        except (RuleError, TypeError, ValueError) as error:
             plugins.left_out(plugin.__name__, str(error))
         else:
+            rules |= new
             accepted.append(plugin)
     return rules, accepted
 

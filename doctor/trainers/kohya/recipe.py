@@ -76,7 +76,8 @@ def _model(run: Run) -> Iterator[Reason]:
         )
     weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
     several = isinstance(weights, list) and len(weights) > 1
-    if weights and (run.recipe.architecture != "zimage" or several):
+    own = family_of(run.recipe.architecture).own
+    if weights and (own is None or own.adapter_key is None or several):
         yield "base_weights", "base_weights of Flux, or several of them, are not supported"
     elif weights and any(str(one) not in ("1", "1.0") for one in (factors if isinstance(factors, list) else [])):
         yield "base_weights_multiplier", "base_weights_multiplier is not supported; leave it at 1"
@@ -128,10 +129,10 @@ def as_trained(run: Run, folders: Folders) -> Run:
     put("train/masked_prompts", w.flag("apply_t5_attn_mask"), "apply_t5_attn_mask")
     put("train/unbalanced_masks", True, "masked_loss")
     put("train/literal_captions", True, "datasets")
-    put("train/latent_middle", run.recipe.architecture == "zimage", "datasets")
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    put("train/latent_middle", of_trainer is not None and of_trainer.mode, "datasets")
     swapped = w.whole(0, "blocks_to_swap")
     if swapped > 0:
-        of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
         share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
         put("model/layer_offloading", True, "blocks_to_swap")
         put("model/layer_offloading_transformer_percent", share, "blocks_to_swap")
@@ -202,7 +203,9 @@ def differences(run: Run) -> list[str]:
     recipe = run.recipe
     w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
     own = [Own(run, dataset) for dataset in recipe.datasets]
-    fused = "" if recipe.architecture == "zimage" else "covers query, key and value each on its own, and "
+    family = family_of(recipe.architecture)
+    files = family.kohya[run.trainer].files
+    fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
     made = [
         f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
         f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
@@ -214,11 +217,13 @@ def differences(run: Run) -> list[str]:
         made.append(
             "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
         )
-    if recipe.architecture == "zimage":
-        made.append("prompts and pictures are filled up to multiples of 32 tokens, as the model was published")
+    if family.memory is not None and (padding := family.memory.padding) > 1:
+        made.append(
+            f"prompts and pictures are filled up to multiples of {padding} tokens, as the model was published"
+        )
     if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
         made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
-    if recipe.architecture != "zimage":
+    if any(file.class_name == "CLIPTextModel" for file in files):
         made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
     if recipe.adapter:
         made.append("samples are painted without base_weights")
@@ -246,7 +251,7 @@ def differences(run: Run) -> list[str]:
         made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if family_of(recipe.architecture).edits:
+    if family.edits:
         made.append("control images are stretched to their pictures' shape instead of cropped")
     name = optimizer_of(run)
     if name.startswith("paged"):
