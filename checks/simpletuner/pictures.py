@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from math import ceil, sqrt
+from math import ceil
 
 from ...doctor.model import DatasetFolder, Finding, Run, found
+from ...doctor.model.buckets import Buckets, bucket_size, nearest
 from ...doctor.rules import Unestablished, rule
 from ..dataset import CONVERTIBLE
 from .datasets import LATE
@@ -144,16 +145,9 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
 
 def _shape(width: int, height: int, edge: int, kind: str, alignment: int, rounding: int) -> float:
     """The aspect ratio that the trainer resizes a picture to: sides are multiples of `alignment` pixels."""
-
-    def aligned(side: float) -> int:
-        return max(alignment, round(side / alignment) * alignment)
-
-    aspect = round(width / height, rounding) or 10.0**-rounding
     if kind == "pixel":
-        wide, high = (edge, int(edge / aspect)) if width < height else (int(edge * aspect), edge)
-    elif width == height:
-        return 1.0
+        how = Buckets(edge, alignment, "simpletuner-pixel", alignment, digits=rounding)
     else:
-        square = aligned(edge)
-        wide, high = int(aligned(square * sqrt(aspect))), int(aligned(square / sqrt(aspect)))
-    return round(aligned(wide) / aligned(high), rounding)
+        how = Buckets(nearest(edge, alignment), alignment, "simpletuner-area", alignment, digits=rounding)
+    wide, high = bucket_size(how, width, height)
+    return round(wide / high, rounding)

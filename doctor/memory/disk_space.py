@@ -8,17 +8,16 @@ count as nothing, and so does everything that an earlier run has written already
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import sqrt
 
 from ..families.loading import OWN
 from ..families.network import lokr_rank, trained_weights
-from ..model import DatasetFolder, Hub, ModelFolder, Run, Unknown
-from ..model.buckets import Buckets, bucket_size
+from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
+from ..model.buckets import bucket_size, buckets_at
 from ..model.record import dataclass
 from .bytes import WIDTHS, state_bytes
 from .sizes import sizes_of
 
-BLOCK, LATENT_CHANNELS, LATENT_SCALE = 16, 16, 8
+LATENT_CHANNELS, LATENT_SCALE = 16, 8
 TEMPLATE_TOKENS = 8  # what the chat template of Qwen3 puts around a caption
 
 
@@ -71,8 +70,7 @@ def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> It
     width = min(2, WIDTHS.get(recipe.precision.dtype, 0))
     if dataset.cache_latents_to_disk:
         # a picture that is smaller than two resolutions is cached once
-        sizes = [{_cut(image.width, image.height, r) for r in dataset.resolutions} for image in folder.images]
-        pixels = sum(w * h for of_one in sizes for w, h in of_one) * 2 ** (dataset.flip_x + dataset.flip_y)
+        pixels = _pixels(run, dataset, folder)
         size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * width
         yield Need("the latents of the pictures", folder.path, size, key)
     encoder = model.components.get("text_encoder") if isinstance(model, ModelFolder) else None
@@ -88,23 +86,17 @@ def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iter
     for folder in datasets:
         dataset = next((d for d in run.recipe.datasets if d.key == folder.key), None)
         if dataset is not None:
-            own = run.setting(f"{dataset.key}/bucket_sizes")
-            how = None if own is None else Buckets(**own)
-            sizes = {
-                (i.path, _cut(i.width, i.height, r) if how is None else bucket_size(how, i.width, i.height))
-                for i in folder.images
-                for r in dataset.resolutions
-            }
-            turns = 2 ** (dataset.flip_x + dataset.flip_y)
-            pixels += turns * sum(width * height for _, (width, height) in sizes)
+            pixels += _pixels(run, dataset, folder)
     size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * 4
     yield Need("the latents of the pictures", output, size, "output_folder")
 
 
-def _cut(width: int, height: int, resolution: int) -> tuple[int, int]:
-    """The least a picture is shrunk and cut to: the trainer's bucket rounds one side up where that fits."""
-    scale = min(1.0, resolution / sqrt(width * height))
-    return int(width * scale) // BLOCK * BLOCK, int(height * scale) // BLOCK * BLOCK
+def _pixels(run: Run, dataset: Dataset, folder: DatasetFolder) -> int:
+    """Of every picture at its sizes, mirrored or not; the trainer may round one side up where that fits."""
+    hows = [buckets_at(run, dataset, resolution) for resolution in dataset.resolutions]
+    of_one = [{bucket_size(how, image.width, image.height) for how in hows} for image in folder.images]
+    turns: int = 2 ** (dataset.flip_x + dataset.flip_y)
+    return turns * sum(w * h for sizes in of_one for w, h in sizes)
 
 
 def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:

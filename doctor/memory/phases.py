@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod, sqrt
+from math import prod
 
 from ..families.loading import EDITING
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
-from ..model.buckets import Buckets, bucket_size
+from ..model.buckets import bucket_size, buckets_at
 from ..model.record import replace
 from .bytes import QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes
@@ -79,21 +79,10 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
         folder = read.get(dataset.key)
         read_whole = folder.images if folder and not folder.more else ()
         pictures = [(image.width, image.height) for image in read_whole if dataset.takes(image.width, image.height)]
-        if (sizes := run.setting(f"{dataset.key}/bucket_sizes")) is not None:
-            how = Buckets(**sizes)
-            of_pictures = [bucket_size(how, *size) for size in pictures]
-            found.append(max(of_pictures, key=prod, default=(how.width, how.height)))
-            continue
-        for resolution in dataset.resolutions or (512,):
-            square = run.setting(f"{dataset.key}/square_crop") is True  # enlarges what is smaller
-            shrunk = [] if square else [_shrink(width, height, resolution) for width, height in pictures]
-            found.append(max(shrunk, key=prod, default=(resolution, resolution)))
+        for how in (buckets_at(run, dataset, resolution) for resolution in dataset.resolutions or (512,)):
+            sizes = [bucket_size(how, *size) for size in pictures]
+            found.append(max(sizes, key=prod, default=(how.width, how.height)))
     return found or [(512, 512)]
-
-
-def _shrink(width: int, height: int, resolution: int) -> tuple[int, int]:
-    scale = min(1.0, sqrt(resolution * resolution / (width * height)))
-    return max(16, int(width * scale) // 16 * 16), max(16, int(height * scale) // 16 * 16)
 
 
 def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool = False) -> int:

@@ -1,5 +1,5 @@
-"""The sizes that other trainers bring pictures to: sd-scripts (48d368fa), musubi-tuner (30c658c4) and SimpleTuner
-(bc8e6ab7).
+"""The sizes that pictures are brought to by ai-toolkit (27a03a91) and zdoctor's own runner, sd-scripts (48d368fa),
+musubi-tuner (30c658c4) and SimpleTuner (bc8e6ab7).
 """
 
 from __future__ import annotations
@@ -8,23 +8,27 @@ import math
 from functools import cache
 from typing import Literal, NamedTuple
 
+from .recipe import Dataset
+from .run import Run
+
 Size = tuple[int, int]
 
 
 class Buckets(NamedTuple):
     """A resolution of width x height and how a picture's own size is taken into account.
 
-    "one": every picture gets the resolution. "sd-scripts" and "musubi-tuner": the trainer's list of sizes of about
-    its area, in steps of `step` pixels; of sd-scripts with sides from `least` to `most`. With `shrink_only` a
-    picture gets a size of its own, no larger than itself; musubi-tuner takes its list for those of more area; "one"
-    is cut out of the picture as it is. "simpletuner-area" and "simpletuner-pixel": the area, or the shorter side, of
-    `width`, in the picture's shape to `digits` decimals, enlarged where it is smaller; what is square then has the
-    sides `height`.
+    "one": every picture gets the resolution. "shrunk": a picture keeps its shape, with at most the area of the
+    resolution and sides in steps of `step` pixels, and is never enlarged. "sd-scripts" and "musubi-tuner": the
+    trainer's list of sizes of about its area, in steps of `step` pixels; of sd-scripts with sides from `least` to
+    `most`. With `shrink_only` a picture gets a size of its own, no larger than itself; musubi-tuner takes its list
+    for those of more area; "one" is cut out of the picture as it is. "simpletuner-area" and "simpletuner-pixel": the
+    area, or the shorter side, of `width`, in the picture's shape to `digits` decimals, enlarged where it is smaller;
+    what is square then has the sides `height`.
     """
 
     width: int
     height: int
-    kind: Literal["one", "sd-scripts", "musubi-tuner", "simpletuner-area", "simpletuner-pixel"] = "one"
+    kind: Literal["one", "shrunk", "sd-scripts", "musubi-tuner", "simpletuner-area", "simpletuner-pixel"] = "one"
     step: int = 16
     least: int = 256
     most: int = 1024
@@ -32,10 +36,24 @@ class Buckets(NamedTuple):
     digits: int = 2
 
 
+def buckets_at(run: Run, dataset: Dataset, resolution: int, step: int = 16) -> Buckets:
+    """How a run sizes the pictures of a dataset, at one of its resolutions."""
+    own = run.setting(f"{dataset.key}/bucket_sizes")
+    if own is not None:
+        return Buckets(**own)
+    if run.setting(f"{dataset.key}/square_crop"):  # enlarges what is smaller
+        return Buckets(_down(resolution, step), _down(resolution, step))
+    return Buckets(resolution, resolution, "shrunk", step)
+
+
 def bucket_size(how: Buckets, width: int, height: int) -> Size:
     """The width and height that a picture of this size is trained at."""
     if how.kind == "one":
         return how.width, how.height
+    if how.kind == "shrunk":
+        scale = min(1.0, math.sqrt(how.width * how.height / (width * height)))
+        wide, high = (max(how.step, int(side * scale / how.step + 1e-6) * how.step) for side in (width, height))
+        return wide, high
     if how.kind.startswith("simpletuner"):
         return _in_its_shape(how, width, height)
     if how.shrink_only:

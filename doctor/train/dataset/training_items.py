@@ -6,14 +6,13 @@ Everything here is a pure function of the folders and the seed, so a resumed run
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...model.buckets import Buckets, bucket_size, scaled_size
+from ...model.buckets import bucket_size, buckets_at, scaled_size
 from ...model.recipe import Dataset
 from ...model.run import Run
 from ..runtime.train_error import TrainError
@@ -142,16 +141,9 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
         not recipe.cache_text_embeddings and not literal
     ):  # ai-toolkit puts in the run's word too, but has none when it caches
         caption = with_trigger(caption, recipe.trigger_word, add=not regular)
-    side = max(divisor, resolution // divisor * divisor)
-    square = bool(run.setting(f"{dataset.key}/square_crop"))
-    sizes = run.setting(f"{dataset.key}/bucket_sizes")
-    scaled = None
-    if sizes is not None:
-        how = Buckets(**sizes)
-        width, height = bucket_size(how, picture.width, picture.height)
-        scaled = scaled_size(how, picture.width, picture.height)
-    else:
-        width, height = (side, side) if square else bucket(picture.width, picture.height, resolution, divisor)
+    how = buckets_at(run, dataset, resolution, divisor)
+    width, height = bucket_size(how, picture.width, picture.height)
+    scaled = scaled_size(how, picture.width, picture.height)
     return Item(
         picture,
         width,
@@ -193,12 +185,6 @@ def _place(picture: Picture, item: Item, copy: int) -> tuple[float, float]:
     """Where a random crop lies: another for each repeat and size, but the same at every start of the run."""
     draw = random.Random(f"{picture.digest} {item.crop} {copy}")
     return draw.random(), draw.random()
-
-
-def bucket(width: int, height: int, resolution: int, divisor: int) -> tuple[int, int]:
-    """The size to train an image at: its shape, at most resolution² pixels, sides divisible, never enlarged."""
-    shrink = min(1.0, math.sqrt(resolution * resolution / (width * height)))
-    return tuple(max(divisor, int(side * shrink / divisor + 1e-6) * divisor) for side in (width, height))  # type: ignore[return-value]
 
 
 def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from zdoctor.doctor.model.buckets import Buckets, bucket_size
 from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.dataset.images import Picture
 from zdoctor.doctor.train.dataset.training_items import (
     Item,
     batches,
-    bucket,
     load_pixels,
     read_items,
     uncaptioned,
@@ -45,7 +45,7 @@ def items_of(folder: Path, dataset: Dataset = DATASET, **run: Any) -> list[Item]
 
 @given(st.integers(16, 6000), st.integers(16, 6000), st.sampled_from([256, 512, 768, 1024]))
 def test_buckets_fit(width: int, height: int, resolution: int) -> None:
-    w, h = bucket(width, height, resolution, 16)
+    w, h = bucket_size(Buckets(resolution, resolution, "shrunk"), width, height)
     assert w % 16 == h % 16 == 0
     assert w <= width and h <= height  # never enlarged
     assert w * h <= resolution * resolution or min(w, h) == 16
@@ -62,7 +62,7 @@ def test_buckets_fit(width: int, height: int, resolution: int) -> None:
     ],
 )
 def test_bucket_sizes(size: tuple[int, int], resolution: int, expected: tuple[int, int]) -> None:
-    assert bucket(*size, resolution, 16) == expected
+    assert bucket_size(Buckets(resolution, resolution, "shrunk"), *size) == expected
 
 
 @pytest.mark.parametrize(
