@@ -8,7 +8,6 @@ from typing import Any
 
 from ..families.flux.tensors import flux_block_linears
 from ..families.loading import BY_FILES
-from ..families.network import refiners
 from ..families.part_files import CLIP_L, QWEN3_4B, T5_XXL
 from ..families.tensors import needed_tensors
 from ..families.zimage.tensors import lora_linears, quantizable
@@ -123,7 +122,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     shapes = needed_tensors(kind.class_name, config) or {}
     blocks = quantizable(shapes) if kind is _ZIMAGE else flux_block_linears(shapes)
     linears = (
-        lora_linears(shapes, refiners(run))
+        lora_linears(shapes, run.recipe.network.refiners)
         if kind is _ZIMAGE
         else {name: (inputs, out) for name, (out, inputs) in blocks.items()}
     )

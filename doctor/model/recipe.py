@@ -60,6 +60,15 @@ class Dataset:
         """Whether a picture of this size in pixels is large enough."""
         return min(width, height) >= self.least_side and width * height >= self.least_area
 
+    def buckets_at(self, resolution: int, step: int = 16) -> Buckets:
+        """How its pictures are sized at one of its resolutions, in steps of so many pixels."""
+        if self.buckets is not None:
+            return self.buckets
+        if self.square_crop:  # enlarges what is smaller
+            side = max(step, resolution // step * step)
+            return Buckets(side, side)
+        return Buckets(resolution, resolution, "shrunk", step)
+
 
 @dataclass(frozen=True)
 class SamplePrompt:
@@ -211,7 +220,7 @@ class Loss:
     regularisation_weight: float = 1.0
     embedded_guidance: float = 1.0
     guidance: Guidance | None = None
-    differential_guidance: float = 1.0
+    differential_guidance: float | None = None
     preservation: OutputPreservation | None = None
     balanced_masks: bool = True
     background_weight: float | None = None
@@ -245,6 +254,7 @@ class Offload:
 
     Every `interval`-th block is computed again. `share` of the frozen blocks' weights waits in host memory, None:
     none of them. `low_vram`: the parts of the model are loaded one after the other.
+    `other` is the option of a trainer that moves weights in a way of its own.
     """
 
     gradient_checkpointing: bool = True
@@ -252,6 +262,7 @@ class Offload:
     share: float | None = None
     low_vram: bool = False
     compile: bool = False
+    other: str = ""
 
 
 @dataclass(frozen=True)
@@ -270,7 +281,10 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Validation:
-    """The prompts that are sampled during the training, and how often, from `first_step` on."""
+    """The prompts that are sampled during the training, and how often, from `first_step` on.
+
+    `one_size`: two settings hold the size of all prompts.
+    """
 
     disabled: bool = False
     skip_first: bool = False
@@ -278,6 +292,7 @@ class Validation:
     prompts: tuple[SamplePrompt, ...] = ()
     every_epochs: int = 0
     first_step: int = 0
+    one_size: bool = False
 
 
 @dataclass(frozen=True)
@@ -320,6 +335,7 @@ class Recipe:
     seed: int | None = None
     cache_text_embeddings: bool = False
     unload_text_encoder: bool = False
+    train_text_encoder: bool = False
     literal_captions: bool = False
     mask_padding: bool = False
     latent_mean: bool = False
@@ -364,14 +380,13 @@ SHORT_NAMES: Mapping[str, str] = {
     "samples": "validation.prompts",
 }
 _NAMES = {path: name for name, path in SHORT_NAMES.items()}
-_GROUPS = (Network, Optimizer, LrScheduler, TimestepSampling, Loss, Ema, Precision, Offload, Checkpoints, Validation, Logging)
 
 
 def by_name(recipe: Recipe) -> dict[str, Any]:
     """Every field of a recipe and of its groups, by its short name where it has one."""
     made: dict[str, Any] = {}
     for name, value in vars(recipe).items():
-        if type(value) in _GROUPS:
+        if hasattr(value, "__match_args__"):  # a group
             paths = {f"{name}.{inner}": one for inner, one in vars(value).items()}
             made |= {_NAMES.get(path, path): one for path, one in paths.items()}
         else:

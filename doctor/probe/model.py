@@ -231,7 +231,7 @@ def _parts(look: _Look, family: Family, folder: str, repo: str | None) -> dict[s
     for name in family.others:
         expected = next(iter(family.parts[name]), None)
         found[name] = read_component(look.world, name, look.paths.join(folder, name), repo=repo, expected=expected)
-    written = look.run.setting("model/vae_path") if family.vae_path else None
+    written = look.run.recipe.vae if family.vae_path else None
     if isinstance(written, str) and "\0" not in written:
         found.pop("vae")
         found |= _vae(look, written)

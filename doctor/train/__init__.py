@@ -15,7 +15,7 @@ from .runtime.progress import Progress, Silent, default_progress
 from .runtime.run_lock import alone
 from .runtime.stop_signals import interruptible
 from .runtime.train_error import TrainError
-from .settings.names import CACHE, wants_compile
+from .settings.names import CACHE
 from .settings.refuse import refuse
 
 __all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
@@ -58,7 +58,7 @@ def train(
         reasons = refuse(run)
         if reasons:
             raise TrainError("This runner cannot train the config. " + " ".join(reasons))
-        if together.size > 1 and run.written("train/max_loss") is not None:
+        if together.size > 1 and run.recipe.loss.max_loss is not None:
             raise TrainError(
                 "The setting max_loss caps the loss of a whole step, which several processes share. Remove it."
             )
@@ -71,7 +71,7 @@ def train(
                 and not any(Path(output_folder, CACHE).glob("text-*"))
             ):
                 text_process.start()
-            run_training = _loop(lean=text_process is not None and not wants_compile(run))
+            run_training = _loop(lean=text_process is not None and not run.recipe.offload.compile)
             stop.heed()
             return run_training(
                 Job(

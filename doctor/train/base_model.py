@@ -70,7 +70,7 @@ def identity_of(job: Job, base: Base) -> dict[str, str]:
     """What must be the same for a saved state of the run to fit."""
     described_by = [] if base.config.is_file() else [base.config / "config.json"]
     return {
-        "rank": described(job.run),
+        "rank": described(job.run.recipe.network),
         "base model": _digest([*described_by, *weight_files(base.weights)]),
         "adapter": "none" if job.adapter is None else file_digest(job.adapter),
         "quantization": base.kind,

@@ -11,7 +11,7 @@ from ..families.network import offloaded_share
 from .job import Job
 from .runtime.precision import Numerics, numerics
 from .runtime.train_error import TrainError
-from .settings.names import KINDS, wants_compile
+from .settings.names import KINDS
 from .transformer.transformer_blocks import cannot_compile
 
 CUDA: Any = torch.cuda
@@ -53,7 +53,7 @@ def place_of(job: Job) -> Place:
     arithmetic = numerics(recipe.precision.dtype, device)
     if arithmetic.note:
         note(arithmetic.note)
-    compiled = wants_compile(job.run)
+    compiled = job.run.recipe.offload.compile
     if compiled and (reason := cannot_compile(device)):
         raise TrainError(reason)
     if compiled and (arithmetic.half or sharded):

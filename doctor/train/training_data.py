@@ -83,9 +83,10 @@ def encode_examples(job: Job, place: Place, base: Base, examples: Examples) -> E
     """
     cache, run, progress = Cache(job.output / CACHE), job.run, job.progress
     kind: Any = KINDS.get(run.recipe.precision.text_encoder_quantization, "none")
-    latents = Latents(cache, base.parts["vae"], middle=bool(run.setting("train/latent_middle")))
-    masked = bool(job.run.setting("train/masked_prompts"))
-    texts = Texts(cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process, masked=masked)
+    latents = Latents(cache, base.parts["vae"], middle=run.recipe.latent_mean)
+    texts = Texts(
+        cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process, masked=run.recipe.mask_padding
+    )
     masks = Masks(cache, base.divisor // 2)
     room = BESIDE * texts.size() < psutil.virtual_memory().available
     beside = job.text_process is not None and place.device.type == "cpu" and job.ranks.size == 1 and room

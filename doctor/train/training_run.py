@@ -11,7 +11,6 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ..families.network import left_out, refiners
 from .base_model import Base, identity_of, load_weights, open_base
 from .dataset.epochs import counted
 from .device_placement import Place, place_of
@@ -28,7 +27,6 @@ from .runtime.gpu_failures import explained
 from .sampling.preview_samples import Preview
 from .sampling.sample_prompts import previews
 from .settings.explain import explain
-from .settings.names import INTERVAL
 from .step.flow_matching import Objective
 from .step.trainer import Trainer
 from .step.training_state import State
@@ -60,7 +58,7 @@ def run_training(job: Job) -> TrainResult:
         return done
     for note in explain(job.run):
         job.progress.note(note)
-    covered = targets(base.model, left_out(job.run), refiners=refiners(job.run))
+    covered = targets(base.model, job.run.recipe.network.excluded, refiners=job.run.recipe.network.refiners)
     start = {} if state else read_start(job.run, covered, base.family.PREFIX, base.family.CLASS_NAME)
     job.progress.phase("Reading the dataset")
     examples = read_examples(job, base.divisor, state)
@@ -133,15 +131,13 @@ def _made(
 ) -> tuple[Trainer, Preview]:
     """The loaded model with its network, and what trains and paints with it. Raises TrainError."""
     run, model, progress = job.run, base.model, job.progress
-    shapes = targets(model, left_out(run), refiners=refiners(run))
+    shapes = targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
     if other := use_kernel(model):
         progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
     if place.arithmetic.half:
         use_half(model)
     elif place.device.type == "cpu" and not place.compiled:
-        suit_cpu(
-            model, all_again=run.recipe.offload.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1
-        )
+        suit_cpu(model, all_again=run.recipe.offload.gradient_checkpointing and run.recipe.offload.interval == 1)
     removal = add_removal(model, base.adapter, place.dtype) if base.adapter and previews(run) else []
     network = add_network(model, shapes, run, seed)
     begin(network, start, base.family.PREFIX)

@@ -12,7 +12,6 @@ from ...model.run import Run
 from ..dataset.images import Picture
 from ..dataset.training_items import Item, with_trigger
 from ..runtime.train_error import TrainError
-from ..step.loss import guidance
 from ..step.output_preservation import preserved_prompt
 
 
@@ -41,7 +40,7 @@ def prompts(run: Run, items: Sequence[Item]) -> list[str]:
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
     kept = [preserved_prompt(run, item, text) for item, text in pairs]
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]
-    if (blank := guidance(run)) is not None:
+    if (blank := run.recipe.loss.guidance) is not None:
         texts.append(blank.prompt)
     if previews(run):
         texts += [sample_text(run, prompt.prompt) for prompt in run.recipe.validation.prompts]
@@ -51,7 +50,7 @@ def prompts(run: Run, items: Sequence[Item]) -> list[str]:
 
 def sample_text(run: Run, text: str) -> str:
     """A sample prompt: the trigger word only where the prompt asks for it."""
-    if run.setting("train/literal_captions"):
+    if run.recipe.literal_captions:
         return text
     return with_trigger(text, run.recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
 

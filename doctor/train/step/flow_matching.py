@@ -19,7 +19,7 @@ from ..encode.loss_masks import Masks, balanced
 from ..encode.text_embeddings import Texts
 from ..families import family_of
 from ..network.lora import Network
-from .loss import background, background_weight, differential, guidance, guided, miss
+from .loss import background, guided, miss, scales_of
 from .output_preservation import preservation_weight, preserved_prompt
 from .timestep_sampling import draw, levels
 
@@ -53,13 +53,15 @@ class Objective:
         self.family = family_of(model)
         self.levels = levels(run)
         # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
-        self.weighed = torch.stack if run.setting("train/unbalanced_masks") else balanced
-        self.most = run.setting("train/max_loss")
-        self.guidance = guidance(run)
-        self.differential = differential(run)
-        self.background = background_weight(run)
-        self.embedded = float(run.setting("train/cfg_scale", 1.0))
-        self.regular_weight = float(run.setting("train/reg_weight", 1.0))
+        self.weighed = balanced if run.recipe.loss.balanced_masks else torch.stack
+        self.most = run.recipe.loss.max_loss
+        self.guidance = run.recipe.loss.guidance
+        self.differential = (
+            1.0 if run.recipe.loss.differential_guidance is None else run.recipe.loss.differential_guidance
+        )
+        self.background = run.recipe.loss.background_weight
+        self.embedded = run.recipe.loss.embedded_guidance
+        self.regular_weight = run.recipe.loss.regularisation_weight
 
     def parts(self, index: int, items: Sequence[Item]) -> Iterator[Tensor]:
         """This process's parts of the mean loss of batch `index`; none when it has no sample of it.
@@ -80,7 +82,7 @@ class Objective:
         ]
         weight = weight * torch.tensor([item.weight for item in items])
         share = (self.regular_weight if items[0].regular else 1.0) / len(items)
-        scales = None if self.guidance is None else self.guidance.scales(len(items), generator)
+        scales = None if self.guidance is None else scales_of(self.guidance, len(items), generator)
         masks = [self.masks.get(item) for item in items] if any(item.mask is not None for item in items) else None
         mine = self.ranks.mine(index % run.recipe.gradient_accumulation * run.recipe.batch_size, len(items))
         if not mine:

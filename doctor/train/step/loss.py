@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ...model.recipe import Guidance
 from ...model.run import Run
 
 HUBER = 0.01
@@ -19,37 +19,11 @@ LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Guidance(NamedTuple):
-    """Guidance loss: the target lies `low` (to `high`, drawn for each sample) times as far from the blank prompt's.
-
-    `zero` scales the blank prompt's answer to fit the target best, `fading` makes the guidance fall with the noise.
-    """
-
-    low: float
-    high: float
-    prompt: str
-    zero: bool
-    fading: bool
-
-    def scales(self, size: int, generator: torch.Generator) -> Tensor:
-        if self.low == self.high:
-            return torch.full((size,), self.low)
-        return self.low + (self.high - self.low) * torch.rand(size, generator=generator)
-
-
-def guidance(run: Run) -> Guidance | None:
-    """What `do_guidance_loss` and the keys beside it ask for."""
-    if not run.setting("train/do_guidance_loss"):
-        return None
-    written = run.setting("train/guidance_loss_target", 3.0)
-    low, high = (written[0], written[-1]) if isinstance(written, list | tuple) else (written, written)
-    return Guidance(
-        float(low),
-        float(high),
-        str(run.setting("train/unconditional_prompt", "")),
-        bool(run.setting("train/do_guidance_loss_cfg_zero")),
-        run.setting("train/guidance_loss_schedule", "constant") == "sigma",
-    )
+def scales_of(how: Guidance, size: int, generator: torch.Generator) -> Tensor:
+    """How far the target of each sample lies from the blank prompt's."""
+    if how.low == how.high:
+        return torch.full((size,), how.low)
+    return how.low + (how.high - how.low) * torch.rand(size, generator=generator)
 
 
 def guided(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: Guidance) -> Tensor:
@@ -62,26 +36,10 @@ def guided(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: Guidanc
     return blank + scale.view(-1, 1, 1, 1).to(target.device) * (target - blank)
 
 
-def differential(run: Run) -> float:
-    """How many times as far from the guess the target is put; 1 where `do_differential_guidance` is off."""
-    return (
-        float(run.setting("train/differential_guidance_scale", 3.0))
-        if run.setting("train/do_differential_guidance")
-        else 1.0
-    )
-
-
 def miss(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
     """The mean loss of each sample, b; of what a mask (b x 1 x h x w) weighs, by its weights."""
     value = LOSSES[run.recipe.loss.type](guess - target)
     return (value if mask is None else value * mask).mean(dim=(1, 2, 3))
-
-
-def background_weight(run: Run) -> float | None:
-    """How much an unchanged answer outside the mask counts (inverted_mask_prior), None where it does not."""
-    if not run.setting("train/inverted_mask_prior"):
-        return None
-    return float(run.setting("train/inverted_mask_prior_multiplier", 0.5))
 
 
 def background(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from ...model.recipe import TimestepDensity
 
 # Of a scheduler's table; and how often a number is drawn again that lies outside the range.
 COUNT = 1000
 
 
-class Drawn(NamedTuple):
-    """How a time in [0, 1], the share of noise, is drawn.
-
-    `density` is "uniform", "logit_normal" (the sigmoid of a normal number of `mean` and `spread`) or "mode" (Stable
-    Diffusion 3's, by `mode`). `shift` moves it towards noise; four numbers (cells, mu, more cells, mu) make it e to
-    the power of mu by the picture's size. Then it is pressed between `low` and `high` or, when `cut`, drawn until it
-    lies there. `stepped`: the number is instead how far down a scheduler's table of 1000 shifted times to look, from
-    `low` to `high` of the table.
-    """
-
-    density: str = "uniform"
-    mean: float = 0.0
-    spread: float = 1.0
-    mode: float = 1.29
-    shift: float | tuple[float, float, float, float] = 1.0
-    low: float = 0.0
-    high: float = 1.0
-    cut: bool = False
-    stepped: bool = False
-
-
-def drawn_times(how: Drawn, size: int, generator: torch.Generator, cells: int) -> Tensor:
+def drawn_times(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
     """`size` times for latents of so many 2 x 2 cells."""
     t = _once(how, size, generator, cells)
     if how.stepped:
@@ -48,7 +28,7 @@ def drawn_times(how: Drawn, size: int, generator: torch.Generator, cells: int) -
     return t.clamp(how.low, how.high)
 
 
-def _once(how: Drawn, size: int, generator: torch.Generator, cells: int) -> Tensor:
+def _once(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
     if how.density == "logit_normal":
         t = torch.sigmoid(how.mean + how.spread * torch.randn(size, generator=generator))
     else:

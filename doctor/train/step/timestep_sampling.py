@@ -12,10 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...model.recipe import TimestepDensity
 from ...model.run import Run
 from ..families import Family
 from ..settings.names import DRAWN, SHIFTS
-from .timestep_density import Drawn, drawn_times
+from .timestep_density import drawn_times
 
 COUNT = 1000
 # The width of the log-normal part of lognorm_blend.
@@ -72,24 +73,22 @@ class Levels(NamedTuple):
     weighting: str = "none"
     first: int = 0
     last: int = COUNT - 1
-    drawn: Drawn | None = None
+    drawn: TimestepDensity | None = None
 
 
 def levels(run: Run) -> Levels:
-    """What a config asks for. linear_timesteps and linear_timesteps2 take the even table and weigh it by a bell."""
-    recipe = run.recipe
-    if recipe.timestep_sampling.type == DRAWN:
-        return Levels(scheme=DRAWN, drawn=Drawn(**run.setting(f"train/{DRAWN}")))
-    bell, half = bool(run.setting("train/linear_timesteps")), bool(run.setting("train/linear_timesteps2"))
-    weighting = "half bell" if half else "bell" if bell else "none"
+    """What a recipe asks for; its bells take the even table."""
+    sampling = run.recipe.timestep_sampling
+    if sampling.density is not None:
+        return Levels(scheme=DRAWN, drawn=sampling.density)
+    belled = (sampling.bell or sampling.half_bell) and sampling.type not in FEW_STEPS
+    weighting = "half bell" if sampling.half_bell else "bell" if sampling.bell else "none"
     return Levels(
-        scheme="linear"
-        if (bell or half) and recipe.timestep_sampling.type not in FEW_STEPS
-        else recipe.timestep_sampling.type,
-        favour=recipe.timestep_sampling.content_or_style,
-        weighting="weighted" if recipe.timestep_sampling.type == "weighted" else weighting,
-        first=run.setting("train/min_denoising_steps", 0),
-        last=min(run.setting("train/max_denoising_steps", COUNT - 1), COUNT - 1),
+        scheme="linear" if belled else sampling.type,
+        favour=sampling.content_or_style,
+        weighting="weighted" if sampling.type == "weighted" else weighting,
+        first=sampling.first,
+        last=sampling.last,
     )
 
 

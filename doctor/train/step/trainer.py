@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...families.network import scale
 from ...model.run import Run
 from ..dataset.batch_sampler import Order
 from ..dataset.dataset_changes import pictures_of
@@ -18,7 +17,7 @@ from ..dataset.training_items import Item
 from ..network.lora import at_scale_one, dropout, groups, trainable
 from ..runtime.progress import Progress
 from ..runtime.train_error import TrainError
-from ..settings.names import INTERVAL, OPTIMIZERS
+from ..settings.names import OPTIMIZERS
 from ..transformer.transformer_blocks import checkpointing
 from .divergence import not_finite
 from .ema import kept
@@ -62,7 +61,7 @@ class Trainer:
         self.order = Order(run, items, objective.seed)
         if recipe.offload.gradient_checkpointing:
             model: Any = objective.model
-            again = checkpointing(model, self.network, run.setting(f"train/{INTERVAL}", 1), random=any(dropout(run)))
+            again = checkpointing(model, self.network, run.recipe.offload.interval, random=any(dropout(run)))
             model.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property
@@ -121,7 +120,8 @@ class Trainer:
     def weights(self) -> dict[str, Tensor]:
         """What is saved: the running average where one is kept, else the trained weights; to be used at scale 1."""
         values = dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
-        return values if scale(self.run) == 1.0 else at_scale_one(values, scale(self.run))
+        scale = self.run.recipe.network.scale
+        return values if scale == 1.0 else at_scale_one(values, scale)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

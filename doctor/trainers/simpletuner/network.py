@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...model import Run, Value
+from ...model import Run
+from ...model.recipe import Network
 from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
 from .options import Options
@@ -41,28 +42,17 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
         yield "flux_lora_target", f"flux_lora_target {target} is not supported; use {', '.join(_TARGETS)}"
 
 
-def network_of(run: Run) -> dict[str, Value]:
-    """The settings of a LoRA; most of a LoKr's were put into the runner's words as its file was read."""
-    recipe = run.recipe
-    options = Options(run.settings)
-    place = run.settings.get("lora_dropout") or Value(0.1, run.where("rank"), 0, 0)
-    refiners = {"network/refiners": replace(place, value=True)} if recipe.architecture == "zimage" else {}
-    if recipe.network.type == "lokr":
-        return refiners
-    scale = recipe.network.alpha / recipe.network.rank if recipe.network.rank else 1.0
-    return {
-        **refiners,
-        "network/dropout": replace(place, value=options.number("lora_dropout", 0.1)),
-        "network/scale": replace(place, value=scale),
-    }
-
-
-def left_out(run: Run) -> dict[str, Value]:
-    """The Linears that a LoRA leaves out: a pattern of their names."""
-    if run.recipe.network.type == "lokr" or run.kind != "lora":
-        return {}
-    value = _left_out(run, Options(run.settings))
-    return {"network/left_out": Value(value, run.where("rank"), 0, 0)}
+def network_of(run: Run) -> Network:
+    """The network as the runner takes it; most of a LoKr was found as its file was read."""
+    options, network = Options(run.settings), run.recipe.network
+    if network.type == "lokr":
+        return network
+    return replace(
+        network,
+        dropout=options.number("lora_dropout", 0.1),
+        scale=network.alpha / network.rank if network.rank else 1.0,
+        initial_weights=options.text("init_lora"),
+    )
 
 
 def differences(run: Run) -> Iterator[str]:
@@ -74,9 +64,10 @@ def differences(run: Run) -> Iterator[str]:
         yield "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
 
 
-def _left_out(run: Run, options: Options) -> str:
-    """A pattern of the Linears whose names end in none of the targets."""
-    targets = _TARGETS.get(options.text("flux_lora_target", "all"), _ALL) if _of_flux(run) else _ALL
+def excluded(architecture: str | None, options: Options) -> str:
+    """A pattern of the Linears whose names end in none of the targets of a LoRA."""
+    flux = architecture in ("flux", "flux_kontext")
+    targets = _TARGETS.get(options.text("flux_lora_target", "all"), _ALL) if flux else _ALL
     ends = "|".join(target.replace(".", r"\.") for target in targets)
     return rf"^(?!(?:.*\.)?(?:{ends})$)"
 

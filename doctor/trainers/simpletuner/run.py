@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ...configs.defaults import same
 from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.recipe import (
     Checkpoints,
@@ -21,8 +22,8 @@ from ...model.recipe import (
 )
 from ...model.record import replace
 from .datasets import settings
-from .lycoris import rank_of, words
-from .network import left_out
+from .lycoris import lokr, rank_of
+from .network import excluded
 from .options import Options
 
 KEYS: Mapping[str, str] = {
@@ -49,6 +50,11 @@ KEYS: Mapping[str, str] = {
     "disable_sampling": "validation_disable",
     "sample_every": "validation_step_interval",
     "samples": "validation_prompt",
+    "clip_method": "grad_clip_method",
+    "network.dropout": "lora_dropout",
+    "network.initial_weights": "init_lora",
+    "logging.report_to": "report_to",
+    "validation.prompt_sizes": "validation_resolution",
     "sample/guidance_scale": "validation_guidance",
     "sample/sample_steps": "validation_num_inference_steps",
     **{
@@ -66,6 +72,8 @@ KEYS: Mapping[str, str] = {
         )
     },
 }
+# Each moves weights between card and host while it trains.
+_OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
 _ARCHITECTURES = {"z_image": "zimage", "z_image_omni": "zimage_omni", "chroma": "chroma"}
 # what a flavour stands for: variant, the repository, the repository that only the transformer comes from
 _FLAVOURS: Mapping[str, Mapping[str, tuple[str | None, str, str | None]]] = {
@@ -127,10 +135,21 @@ def run(
     files = {"datasets": backend, "lycoris": lycoris}
     rank = options.whole("lora_rank", 16)
     alpha = options.number("lora_alpha", rank)
-    if lora and options.text("lora_type", "standard") == "lycoris":
+    is_lycoris = lora and options.text("lora_type", "standard") == "lycoris"
+    if is_lycoris:
         rank = rank_of(of_network, rank)
         alpha = float(rank)  # another one is either without effect or refused
-        of_network |= words(of_network)
+    architecture = _architecture(family, flavour)
+    network = Network(
+        type=_network(options, own) if lora else "",
+        rank=rank,
+        alpha=alpha,
+        refiners=architecture == "zimage",
+    )
+    if lora and network.type != "lokr":
+        network = replace(network, excluded=excluded(architecture, options))
+    elif is_lycoris:
+        network = lokr(of_network, network)
     quantization = options.text("base_model_precision", "no_change")
     precision = options.text("mixed_precision", "bf16")
     quantized = quantization != "no_change" and options.text("base_model_default_dtype", "bf16") == "bf16"
@@ -139,7 +158,7 @@ def run(
     warmup = options.whole("lr_warmup_steps", 0)
     prompt = options.text("validation_prompt")
     names = {name for name in {*KEYS.values(), *options.settings} if "/" not in name}
-    made = Run(
+    return Run(
         trainer="SimpleTuner",
         config=config.path,
         root=options.root,
@@ -149,11 +168,11 @@ def run(
         name=re.split(r"[/\\]", output.rstrip("/\\"))[-1] or "simpletuner-results",
         output_folder=output,
         settings={**options.settings, **settings(backend), **of_network},
-        keys={**KEYS, **{f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}},
+        keys={**KEYS, **_keys_of(found)},
         homes={name: (file.path, "") for name, file in files.items() if file is not None},
         spelled=options.spelled(names),
         recipe=Recipe(
-            architecture=_architecture(family, flavour),
+            architecture=architecture,
             variant=variant,
             base_model=transformer or base,
             extras_model=base if transformer else None,
@@ -171,8 +190,11 @@ def run(
                 quantization=_PRECISIONS.get(quantization, quantization),
                 text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
             ),
-            network=Network(rank=rank, alpha=alpha, type=_network(options, own) if lora else ""),
-            offload=Offload(gradient_checkpointing=options.flag("gradient_checkpointing", True)),
+            network=network,
+            offload=Offload(
+                gradient_checkpointing=options.flag("gradient_checkpointing", True),
+                other=next((name for name in _OFFLOADING if not same(options.raw(name), None)), ""),
+            ),
             optimizer=Optimizer(name=options.text("optimizer", "adamw_bf16").lower()),
             lr_scheduler=LrScheduler(
                 name=options.text("lr_scheduler", "constant_with_warmup"),
@@ -193,7 +215,11 @@ def run(
             ),
         ),
     )
-    return replace(made, settings={**made.settings, **left_out(made)})
+
+
+def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
+    folders = {f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}
+    return folders | {f"{one.key}/control_folders": f"{one.key}/conditioning_data" for one in found}
 
 
 def _architecture(family: str, flavour: str) -> str | None:
