@@ -201,7 +201,7 @@ class Guidance:
 
 @dataclass(frozen=True)
 class OutputPreservation:
-    """What the model must go on answering as it did: the caption with `word` for the trigger, None: the empty prompt."""
+    """What the model must go on answering as it did: the caption with `word` for the trigger; None: no prompt."""
 
     word: str | None = None
     weight: float = 1.0

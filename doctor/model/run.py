@@ -83,7 +83,8 @@ class Run:
 
     `settings` maps every written key of the run, relative to `root` ("model/quantize", "datasets/0/folder_path"),
     to its Value, in document order; `keys` maps the field names of this class and of its recipe (SHORT_NAMES, else
-    "group.field") to the settings key they came from, written or not. So `run.where("base_model")` always finds the best place to point at.
+    "group.field") to the settings key they came from, written or not. So `run.where("base_model")` always finds the
+    best place to point at.
     `homes` says for settings that lie in another file, by their first part ("datasets"), its path and the pointer
     they are below; `spelled` how a key that is not written yet would be spelled. `refused` are the
     settings, each with a sentence, that zdoctor's own runner would not obey.

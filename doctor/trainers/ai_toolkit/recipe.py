@@ -140,7 +140,7 @@ def keys_of(w: Written) -> dict[str, str]:
 def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     """The recipe of one process by its settings; `keys` are those of `keys_of`."""
     architecture, variant = _architecture(w)
-    datasets = tuple(_dataset(w, number) for number in range(len(w.entries("datasets"))))
+    datasets = tuple(dataset_of(w, number) for number in range(len(w.entries("datasets"))))
     return Recipe(
         architecture=architecture,
         variant=variant,
@@ -303,7 +303,7 @@ def _architecture(w: Written) -> tuple[str, str | None]:
     return ("flux" if name == "flex1" else name), variant or None
 
 
-def _dataset(w: Written, number: int) -> Dataset:
+def dataset_of(w: Written, number: int) -> Dataset:
     key = f"datasets/{number}"
     written = w.raw(f"{key}/resolution")
     sizes = written if isinstance(written, list) else [written]

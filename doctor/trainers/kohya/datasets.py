@@ -104,7 +104,6 @@ def _masks(own: Own) -> Iterator[Reason]:
 
 def with_sets(run: Run, folders: Folders) -> Run:
     """The run with datasets as the runner reads them; `keys` says which settings they stand for."""
-    settings = {name: value for name, value in run.settings.items() if not re.match(r"(datasets/\d+|general)/", name)}
     made: list[Dataset] = []
     keys = dict(run.keys)
     seen = set[tuple[str, str | None]]()
@@ -115,12 +114,11 @@ def with_sets(run: Run, folders: Folders) -> Run:
         seen.add(place)
         own = Own(run, dataset)
         of_set = {name: own.key(source) for name, source in _SOURCES.items()}
-        settings |= {key: run.settings[key] for key in of_set.values() if key in run.settings}
         for one in _expanded(_as_trained(run, own), folders):
             made.append(one)
             keys |= {f"{one.key}/{name}": key for name, key in of_set.items()}
             keys[f"{one.key}/folder_path"] = run.keys.get(f"{dataset.key}/folder_path", dataset.key)
-    return replace(run, settings=settings, keys=keys, recipe=replace(run.recipe, datasets=tuple(made)))
+    return replace(run, keys=keys, recipe=replace(run.recipe, datasets=tuple(made)))
 
 
 def _as_trained(run: Run, own: Own) -> Dataset:

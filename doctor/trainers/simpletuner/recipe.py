@@ -166,11 +166,6 @@ def as_trained(run: Run) -> Run:
     optimizer, optimizer_settings = optimizer_of(run)
     return replace(
         run,
-        settings={
-            name: value
-            for name, value in run.settings.items()
-            if not re.match(r"datasets/\d+/", name) or name.endswith("/conditioning_data")
-        },
         recipe=replace(
             recipe,
             datasets=tuple(_dataset(run, dataset, options) for dataset in recipe.datasets),

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.train.step.loss import Guidance, differential, guidance, guided
+from zdoctor.doctor.model.recipe import Guidance
+from zdoctor.doctor.train.step.loss import guided, scales_of
 
 from ..patient import go, run_with, written
 from .test_output_preservation import parts, trainer
@@ -28,20 +29,22 @@ BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])
     ],
 )
 def test_the_guided_target(how: Guidance, expected: torch.Tensor) -> None:
-    said = guided(TARGET, BLANK, how.scales(1, torch.Generator()), torch.tensor([0.25]), how)
+    said = guided(TARGET, BLANK, scales_of(how, 1, torch.Generator()), torch.tensor([0.25]), how)
     torch.testing.assert_close(said, expected)
 
 
 def test_what_a_config_asks_for() -> None:
-    assert guidance(run_with()) is None and differential(run_with()) == 1.0
+    plain = run_with().recipe.loss
+    assert plain.guidance is None and plain.differential_guidance is None
     asked = written(
         train__do_guidance_loss=True, train__guidance_loss_target=[2, 4], train__unconditional_prompt="no"
     )
-    how = guidance(run_with(settings=asked))
-    assert how is not None and how[:3] == (2.0, 4.0, "no")
-    scales = how.scales(100, torch.Generator().manual_seed(0))
+    how = run_with(settings=asked).recipe.loss.guidance
+    assert how is not None and (how.low, how.high, how.prompt) == (2.0, 4.0, "no")
+    scales = scales_of(how, 100, torch.Generator().manual_seed(0))
     assert 2.0 <= scales.min() < 2.2 and 3.8 < scales.max() <= 4.0
-    assert differential(run_with(settings=written(train__do_differential_guidance=True))) == 3.0
+    apart = run_with(settings=written(train__do_differential_guidance=True))
+    assert apart.recipe.loss.differential_guidance == 3.0
 
 
 def test_differential_guidance_scales_loss_and_gradient(tiny: Path, circles: Path, tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
+from zdoctor.doctor.model.recipe import TimestepDensity
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.step.timestep_density import Drawn, drawn_times
+from zdoctor.doctor.train.step.timestep_density import drawn_times
 from zdoctor.doctor.train.step.timestep_sampling import draw, levels
 
-from ..patient import run_with, written
+from ..patient import run_with
 
 SIZE, CELLS = 4000, 1024
 FLUX = (256.0, 0.5, 4096.0, 1.15)
@@ -75,7 +76,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[], Tensor]]] = [
 
 @pytest.mark.parametrize(("how", "theirs"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_times_are_the_trainers(how: dict[str, Any], theirs: Callable[[], Tensor]) -> None:
-    run = run_with(timestep_type="drawn", settings=written(train__drawn=how))
+    run = run_with(timestep_sampling={"type": "drawn", "density": TimestepDensity(**how)})
     assert not refuse(run)
     t, weight = draw(levels(run), SIZE, seeded(), zimage, CELLS)
     torch.testing.assert_close(t, theirs(), rtol=1e-5, atol=2e-6)
@@ -83,8 +84,8 @@ def test_times_are_the_trainers(how: dict[str, Any], theirs: Callable[[], Tensor
 
 
 def test_a_cut_range_keeps_the_shape_of_what_is_left() -> None:
-    whole = drawn_times(Drawn("logit_normal", shift=2.0), SIZE, seeded(), CELLS)
-    part = drawn_times(Drawn("logit_normal", shift=2.0, low=0.3, high=0.8, cut=True), SIZE, seeded(), CELLS)
+    whole = drawn_times(TimestepDensity("logit_normal", shift=2.0), SIZE, seeded(), CELLS)
+    part = drawn_times(TimestepDensity("logit_normal", shift=2.0, low=0.3, high=0.8, cut=True), SIZE, seeded(), CELLS)
     assert part.min() >= 0.3 and part.max() <= 0.8
     inside = whole[(whole >= 0.3) & (whole <= 0.8)]
     at = torch.tensor([0.25, 0.5, 0.75])
@@ -92,5 +93,5 @@ def test_a_cut_range_keeps_the_shape_of_what_is_left() -> None:
 
 
 def test_a_range_that_is_never_met_ends() -> None:
-    t = drawn_times(Drawn("logit_normal", spread=0.0, low=0.9, high=1.0, cut=True), 4, seeded(), CELLS)
+    t = drawn_times(TimestepDensity("logit_normal", spread=0.0, low=0.9, high=1.0, cut=True), 4, seeded(), CELLS)
     assert (t == torch.full((4,), 0.9)).all()
