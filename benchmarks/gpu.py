@@ -47,7 +47,8 @@ import peers
 from contenders import Contender, diffusers, ours, spread, version
 
 from zdoctor.doctor.commands.examined import examined
-from zdoctor.doctor.families.part_files import QWEN3_4B, VAE
+from zdoctor.doctor.families.components.autoencoder_kl import VAE
+from zdoctor.doctor.families.components.qwen3 import QWEN3_4B
 from zdoctor.doctor.model import Memory
 from zdoctor.doctor.probe.cards import cards
 

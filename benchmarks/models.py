@@ -9,7 +9,8 @@ from typing import Any
 
 import load
 
-from zdoctor.doctor.families.part_files import QWEN3_4B, VAE
+from zdoctor.doctor.families.components.autoencoder_kl import VAE
+from zdoctor.doctor.families.components.qwen3 import QWEN3_4B
 
 CAPTION = "a photo of a zdoc circle"
 IMAGES = 8

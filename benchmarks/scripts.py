@@ -12,12 +12,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from zdoctor.doctor.configs.python_tree import Unparsable
 from zdoctor.doctor.examine.engine import examine
 from zdoctor.doctor.model import Facts
 from zdoctor.doctor.model.script import SCRIPT
 from zdoctor.doctor.probe.source.script import read_script
 from zdoctor.doctor.rules import all_rules
-from zdoctor.doctor.trainers.read.python_tree import Unparsable
 
 
 def main(folders: list[str]) -> None:
@@ -35,7 +35,7 @@ def main(folders: list[str]) -> None:
         except Unparsable:
             unparsed += 1
             continue
-        for finding in examine(facts, rules, {}, config=str(file), trainer=SCRIPT).findings:
+        for finding in examine(facts, rules, config=str(file), trainer=SCRIPT).findings:
             found[finding.rule, str(finding.severity)] += 1
             if finding.severity != "note" and finding.where is not None:
                 print(f"{finding.severity} {finding.rule} {file}:{finding.where.line}")

@@ -22,9 +22,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.train.families import flux, zimage
 from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear
 from zdoctor.doctor.train.network.lora import add_network, targets, trainable
@@ -131,7 +131,7 @@ def traced(run: Run, size: int, half: bool) -> int:
 
 def predicted(run: Run, half: bool) -> float:
     if half:
-        run = replace(run, trainer=OWN, quantization="int8")
+        run = replace(run, trainer=RUNNER, quantization="int8")
     memory = predict(
         run, ModelFolder(run.base_model or "", "absent", None), (), SYSTEM, (OLD_CARD if half else CARD,)
     )

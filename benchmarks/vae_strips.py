@@ -12,7 +12,7 @@ import sys
 import torch
 from diffusers import AutoencoderKL
 
-from zdoctor.doctor.families.part_files import VAE
+from zdoctor.doctor.families.components.autoencoder_kl import VAE
 from zdoctor.doctor.train.components import vae_strips as strips
 from zdoctor.tests.doctor.train.components.test_vae_strips import peak
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import EDITING, OWN
+from ..doctor.families import family_of
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, found
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")  # in lower case only
@@ -16,7 +17,7 @@ _UNPAIRED = "They are trained without a control image, without a message."
 _UNMASKED = "Its pictures are trained as a whole, without a message."
 
 
-@rule("DAT008", "error", "control-images-missing", trainers=("ai-toolkit", OWN))
+@rule("DAT008", "error", "control-images-missing", trainers=("ai-toolkit", RUNNER))
 def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files: Files) -> Iterator[Finding]:
     """Control images or masks that are not there.
 
@@ -32,8 +33,8 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
     broadcast input array from shape (…,0) into shape (…,3), at a mask; else none.
     """
     recipe = run.recipe
-    own = run.trainer == OWN
-    edits = recipe.architecture in EDITING and run.kind == "lora"
+    own = run.by_runner
+    edits = family_of(recipe.architecture).edits and run.kind == "lora"
     for dataset in recipe.datasets if run.kind == "lora" else ():
         aids = [("control_folders", folder) for folder in dataset.control_folders[:1] if edits]
         if dataset.alpha_mask:
@@ -90,9 +91,9 @@ def _unpaired(run: Run, key: str, entry: Entry, datasets: tuple[DatasetFolder, .
                 "{count} of {total} pictures in {folder} have no control image in {path}; the first is {first}."
                 if len(alone) > 1
                 else "{first} has no control image in {path}.",
-                otherwise=_ENDS if run.trainer == OWN else _UNPAIRED,
+                otherwise=_ENDS if run.by_runner else _UNPAIRED,
                 evidence={"pictures": alone},
-                severity=None if run.trainer == OWN else "warning",
+                severity=None if run.by_runner else "warning",
                 count=len(alone),
                 total=len(folder.images) + folder.more,
                 folder=folder.path,
@@ -113,7 +114,7 @@ def _without_alpha(run: Run, key: str, datasets: tuple[DatasetFolder, ...]) -> I
             if len(jpegs) == 1
             else "alpha_mask is on, and {count} pictures are JPEGs, without an alpha channel; the first is {path}.",
             otherwise=_ENDS
-            if run.trainer == OWN
+            if run.by_runner
             else "The run ends with a ValueError (could not broadcast input array) when it loads such a picture.",
             evidence={"pictures": jpegs},
             path=jpegs[0],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import BY_FILES, OWN
 from ..doctor.model import Checkout, DatasetFolder, Finding, Run, found
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import rule
+from ..doctor.trainers import NAMES, trainer_of
 
 _TEXTS = (".txt", ".caption")
 # the families whose prompts are JSON or may be, as their makers describe them
@@ -18,7 +19,7 @@ _PROMPTS_IN_JSON = ("ideogram", "flux2")
     "error",
     "caption-not-utf8",
     prevents=(("UnicodeDecodeError", r"'utf-8' codec can't decode byte 0x\w+ in position \d+"),),
-    trainers=("ai-toolkit", "SimpleTuner", OWN, *BY_FILES),
+    trainers=(RUNNER, *NAMES),
 )
 def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A caption that is saved in another encoding than UTF-8.
@@ -47,7 +48,7 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             else "{count} captions in {folder} are not UTF-8; the first, {path}, has byte {byte} in line {line}.",
             otherwise=_ends(run),
             evidence={"folder": folder.path, "captions": [one.path for one in folder.garbled]},
-            severity="warning" if run.trainer == "SimpleTuner" else None,
+            severity="warning" if trainer_of(run.trainer).skips_garbled else None,
             path=first.path,
             byte=f"0x{first.byte:02x}",
             line=first.line,
@@ -58,18 +59,18 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
 
 
 def _ends(run: Run) -> str:
-    if run.trainer == OWN:
+    if run.by_runner:
         return "The run ends before anything is loaded."
-    if run.trainer == "SimpleTuner":
+    if trainer_of(run.trainer).skips_garbled:
         return "The trainer logs 'Could not read caption file' and goes on without the caption."
-    if run.trainer != "ai-toolkit":
+    if not trainer_of(run.trainer).garbled_late:
         return "The run ends with UnicodeDecodeError when it reads the captions."
     if run.recipe.cache_text_embeddings:
         return "The run ends with UnicodeDecodeError while it encodes the captions, after the model was loaded."
     return "The run ends with UnicodeDecodeError at the step that takes this picture, in the first epoch."
 
 
-@rule("DAT004", "warning", "captions-missing", trainers=("ai-toolkit", OWN))
+@rule("DAT004", "warning", "captions-missing", trainers=("ai-toolkit", RUNNER))
 def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures without a caption.
 
@@ -142,7 +143,7 @@ def _ending(run: Run, folder: DatasetFolder) -> str:
     return run.pointer(f"{folder.key}/caption_ext" if run.written(old) is None else old)
 
 
-@rule("DAT007", "warning", "captions-in-json", trainers=("ai-toolkit", OWN, *BY_FILES))
+@rule("DAT007", "warning", "captions-in-json", trainers=("ai-toolkit", RUNNER, "sd-scripts", "musubi-tuner"))
 def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Checkout | None) -> Iterator[Finding]:
     """Captions that are JSON where the trainer takes any caption for plain text.
 
@@ -159,7 +160,7 @@ def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Ch
     """
     if (run.recipe.architecture or "").startswith(_PROMPTS_IN_JSON):
         return
-    if run.trainer == "ai-toolkit" and checkout is not None and checkout.json_captions:
+    if not run.by_runner and checkout is not None and checkout.json_captions:
         return
     for folder in datasets:
         dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
@@ -178,7 +179,7 @@ def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Ch
             if described > 1
             else "The caption in {folder} ends in .json; the trainer takes it as plain text.",
             otherwise="Its first line is trained, often a brace alone, without a message."
-            if dataset.first_line or run.trainer == "sd-scripts"
+            if dataset.first_line or trainer_of(run.trainer).first_line
             else "Braces, quotes and key names are trained as words of the caption, without a message.",
             evidence={"captions": described, "new": new, "pointer": _ending(run, folder)},
             folder=folder.path,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import DatasetFolder, Finding, Run, found
 from ..doctor.model.record import replace
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"
@@ -20,7 +20,7 @@ ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
     "error",
     "no-images",
     prevents=(("AssertionError", r"no images found in"),),
-    trainers=("ai-toolkit", OWN),
+    trainers=("ai-toolkit", RUNNER),
 )
 def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A dataset folder without a picture that the trainer can open.
@@ -83,7 +83,7 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
     "warning",
     "unreadable-images",
     prevents=(("OSError", r"image file is truncated"), ("UnidentifiedImageError", r"cannot identify image file")),
-    trainers=("ai-toolkit", OWN),
+    trainers=("ai-toolkit", RUNNER),
 )
 def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures that cannot be opened or that are cut off.
@@ -100,7 +100,7 @@ def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator
     Signature: Error processing image: …; OSError: image file is truncated; DecompressionBombError
     """
     otherwise = "The trainer leaves out what it cannot open, and the LoRA is trained on the others."
-    if run.trainer == OWN:
+    if run.by_runner:
         otherwise = "The run ends before anything is loaded; with --skip-unreadable they are left out."
     yield from some_unreadable(run, _of_pictures(run, datasets), otherwise)
 
@@ -178,7 +178,7 @@ def _in_place_of_a_folder(run: Run, folder: DatasetFolder) -> Finding:
         run.where(f"{folder.key}/folder_path"),
         "{folder} is a file and no JSON list of pictures; folder_path names the folder that the pictures are in.",
         otherwise="The run ends before anything is loaded."
-        if run.trainer == OWN
+        if run.by_runner
         else "The trainer opens it as JSON: JSONDecodeError or UnicodeDecodeError, after the model was loaded.",
         evidence={"file": folder.path},
         folder=folder.path,
@@ -186,7 +186,7 @@ def _in_place_of_a_folder(run: Run, folder: DatasetFolder) -> Finding:
 
 
 def _ends(run: Run) -> str:
-    if run.trainer == OWN:
+    if run.by_runner:
         return "The run ends before anything is loaded."
     return "The run ends with AssertionError: no images found in {folder}, after the model was loaded."
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
 from ..doctor.model.cards import VISIBLE, listed, taken
 from ..doctor.rules import Unestablished, rule
@@ -179,7 +178,7 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         if gpus
         else "No GPU answers on this machine, and {model} has {billions} billion parameters ({source}).",
         otherwise="The run goes on the processor, and every step takes minutes."
-        if run.trainer == OWN
+        if run.by_runner
         else "The run goes on the processor without a word, and every step takes minutes.",
         evidence={"parameters": parameters},
         variable=VISIBLE,

@@ -9,7 +9,7 @@ from ..doctor.model import Config, Finding, MicroStep, Where, found
 from ..doctor.model.script import SCRIPT
 from ..doctor.rules import rule
 
-_CHECKPOINT = "torch also warned that a re-entrant checkpoint had no input that requires a gradient."
+_CHECKPOINT = " torch also warned that a re-entrant checkpoint had no input that requires a gradient."
 _SHOWN = 3
 
 
@@ -54,21 +54,19 @@ def loss_without_graph(config: Config, microstep: MicroStep) -> Iterator[Finding
     """
     if not (microstep.detached or microstep.forced):
         return
-    cause = _CHECKPOINT if microstep.no_input_grads else ""
     message = (
-        "The loss was made to require a gradient, and it has no graph: no parameter is in it. {cause}"
+        "The loss was made to require a gradient, and it has no graph: no parameter is in it."
         if microstep.forced
-        else "The loss has no graph: none of the {count} trainable tensors is in it. {cause}"
+        else "The loss has no graph: none of the {count} trainable tensors is in it."
     )
     yield found(
         Where(config.path),
-        message if cause else message.removesuffix(" {cause}"),
+        message + _CHECKPOINT * microstep.no_input_grads,
         otherwise="Backward runs and trains nothing; no error says so."
         if microstep.forced
         else "Backward stops with: element 0 of tensors does not require grad and does not have a grad_fn.",
         evidence={"no_input_grads": microstep.no_input_grads},
         count=len(microstep.trainable),
-        cause=cause,
     )
 
 
@@ -96,18 +94,16 @@ def parameters_without_gradient(config: Config, microstep: MicroStep) -> Iterato
         severity: Literal["error", "warning"] = (
             "error" if lost == len(microstep.trainable) or microstep.no_input_grads else "warning"
         )
-        message = "{lost} of {count} trainable tensors get no gradient (None, not zero): {names}. {cause}"
-        cause = _CHECKPOINT if microstep.no_input_grads else ""
         yield found(
             Where(config.path),
-            message if cause else message.removesuffix(" {cause}"),
+            "{lost} of {count} trainable tensors get no gradient (None, not zero): {names}."
+            + _CHECKPOINT * microstep.no_input_grads,
             otherwise="They stay as they are, however long the training runs, and no error says so.",
             evidence={"missing": list(microstep.missing), "no_input_grads": microstep.no_input_grads},
             severity=severity,
             lost=lost,
             count=len(microstep.trainable),
             names=_some(microstep.missing),
-            cause=cause,
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.environment import Environment
 from ..doctor.rules import Unestablished, rule
+from ..doctor.trainers import trainer_of
 
 
 @rule(
@@ -37,13 +38,13 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
     Upstream: ai-toolkit toolkit/optimizer.py, toolkit/logging_aitk.py; sd-scripts library/train_util.py
     Signature: ModuleNotFoundError: No module named 'dadaptation'; Please install lion_pytorch to use Lion optimizer
     """
-    if run.trainer == "zdoctor":
+    if run.by_runner:
         yield from _of_runner(environment)
         return
     if run.kind == "other" or not environment.has("torch"):
         return
     needed = [("optimizer", package) for package in _of_optimizer(run)]
-    if run.trainer == "ai-toolkit" and run.setting("logging/use_wandb") is True:
+    if run.setting("logging/use_wandb") is True:
         needed.append(("logging/use_wandb", "wandb"))
     for field, package in needed:
         if environment.has(package):
@@ -77,12 +78,12 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
 
 
 def _of_optimizer(run: Run) -> Iterator[str]:
-    name = run.recipe.optimizer.name.lower()
-    prodigy = name == "prodigy" or (run.trainer == "ai-toolkit" and re.match(r"prodigy(?!8bit)", name))
+    name, trainer = run.recipe.optimizer.name.lower(), trainer_of(run.trainer)
+    prodigy = name == "prodigy" or (trainer.optimizers_by_prefix and re.match(r"prodigy(?!8bit)", name))
     if name in ("adam8bit", "adamw8bit", "ademamix8bit", "lion8bit", "pagedadamw8bit", "pagedlion8bit"):
         yield "bitsandbytes"
-    elif run.trainer == "musubi-tuner":
-        return  # every other one is named by its module
+    elif trainer.optimizers_by_path:
+        return
     elif name == "lion":
         yield "lion_pytorch"
     elif name.startswith("dadapt"):
@@ -92,7 +93,7 @@ def _of_optimizer(run: Run) -> Iterator[str]:
 
 
 def _when(run: Run, field: str) -> str:
-    if run.trainer != "ai-toolkit":
+    if not trainer_of(run.trainer).encodes_beside:
         return "The trainer stops when it builds the optimizer, after the model was loaded."
     if field == "optimizer":
         return "The trainer stops when it builds the optimizer, after the model was loaded and quantized."

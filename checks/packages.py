@@ -6,23 +6,22 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from ..doctor.families import family_of
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
 from ..doctor.rules import rule
+from ..doctor.trainers import trainer_of
 
 Capability = tuple[int, int]
 
-# diffusers' src/diffusers/__init__.py by tag (v0.32.0 to v0.40.0); transformers: Qwen3's model cards.
-_ZIMAGE = (("diffusers", (0, 36), "ZImagePipeline"), ("transformers", (4, 51), "Qwen3ForCausalLM"))
+# Models without a record: diffusers' src/diffusers/__init__.py by tag (v0.32.0 to v0.40.0); Qwen3's model cards.
+_QWEN3 = (("transformers", (4, 51), "Qwen3ForCausalLM"),)
 _WAN = (("diffusers", (0, 33), "WanPipeline"),)
 _QWEN = (("diffusers", (0, 35), "QwenImagePipeline"),)
 _SINCE: Mapping[str, tuple[tuple[str, Version, str], ...]] = {
-    "zimage": _ZIMAGE,
-    "zimage_l2p": _ZIMAGE,
-    "flux_kontext": (("diffusers", (0, 35), "FluxKontextPipeline"),),
-    "flux2_klein_4b": _ZIMAGE[1:],
-    "flux2_klein_9b": _ZIMAGE[1:],
+    "flux2_klein_4b": _QWEN3,
+    "flux2_klein_9b": _QWEN3,
     "qwen_image": _QWEN,
     "qwen_image_edit": _QWEN,
     "qwen_image_edit_plus": (("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),
@@ -177,8 +176,10 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/490
     Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
     """
-    for package, minimum, name in _SINCE.get(run.recipe.architecture or "", ()):
-        if run.trainer == "musubi-tuner" and package == "diffusers":
+    for package, minimum, name in _SINCE.get(
+        run.recipe.architecture or "", family_of(run.recipe.architecture).packages
+    ):
+        if trainer_of(run.trainer).own_classes and package == "diffusers":
             continue  # it brings its own transformers
         version = environment.versions.get(package)
         if version is None or not release(version) or release(version) >= minimum:

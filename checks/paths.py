@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..doctor.families.loading import BY_FILES, OWN
+from ..doctor.families import family_of
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
+from ..doctor.trainers import trainer_of
 
 PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
 VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing here knows
 DRIVE = re.compile(r"^[A-Za-z]:[\\/]|^\\\\")
-ADAPTER_V2 = "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"
 
 
 @rule(
@@ -47,7 +48,7 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
             run.where(key),
             "{trainer} writes {what} into {folder}: {refusal}.",
             otherwise="The run ends at its start."
-            if run.trainer == OWN
+            if run.by_runner
             else "The run ends with an OSError {phase}, after the model was loaded.",
             evidence={"writes": [place.what for place in places], "refusal": refusal},
             trainer=run.trainer,
@@ -67,7 +68,7 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
         ("OSError", r"No such device \(os error 19\)"),
         ("ValueError", r"is not a valid local path or hub path"),
     ),
-    trainers=("ai-toolkit", OWN),
+    trainers=("ai-toolkit", RUNNER),
 )
 def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     """An adapter path names a folder or a repository where the trainer opens a file.
@@ -83,7 +84,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     recipe = run.recipe
     if recipe.adapter is None:
         return
-    entry = files.at(recipe.adapter)
+    family, entry = family_of(recipe.architecture), files.at(recipe.adapter)
     if entry is None:
         return
     if entry.kind == "denied":
@@ -94,7 +95,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             run.where("adapter"),
             "{adapter} is a folder; {trainer} opens it as one safetensors file." + _inside(weights),
             otherwise="The run ends before anything is loaded."
-            if run.trainer == OWN
+            if run.by_runner
             else "The run ends when it opens the folder, after the transformer was loaded "
             "(on Linux with OSError: No such device, os error 19).",
             evidence={"safetensors_inside": weights},
@@ -106,19 +107,20 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
         )
     elif (
         entry.kind == "missing"
-        and run.trainer != OWN
-        and recipe.architecture == "zimage"
+        and not run.by_runner
+        and not family.ai_toolkit.adapter_repo
         and _is_repo(recipe.adapter)
     ):
+        published = family.distilled.adapter if family.distilled is not None else ""
         yield found(
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
             otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
             "after the transformer was loaded.",
             adapter=recipe.adapter,
-            architecture="Z-Image",
+            architecture=family.title,
             candidates=[],
-            suggestion=ADAPTER_V2 if ADAPTER_V2.startswith(recipe.adapter + "/") else None,
+            suggestion=published if published.startswith(f"{recipe.adapter}/") else None,
         )
 
 
@@ -145,9 +147,9 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     Repair: Write the path that exists; placeholders such as /path/to/images are said to be placeholders.
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…'
     """
-    recipe = run.recipe
+    recipe, trainer = run.recipe, trainer_of(run.trainer)
     wanted = [("base_model", recipe.base_model, "the base model"), ("adapter", recipe.adapter, "the adapter")]
-    if run.trainer in BY_FILES or recipe.parts:  # each file of the model is another rule's
+    if trainer.component_files or recipe.parts:  # each file of the model is another rule's
         wanted = wanted[1:]
     wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in recipe.datasets]
     entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}
@@ -157,10 +159,10 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     for key, text, what in wanted:
         entry = files.at(text)
         is_data = key.endswith("/folder_path")
-        no_folder = is_data and entry is not None and entry.kind == "file" and run.trainer not in ("ai-toolkit", OWN)
+        no_folder = is_data and entry is not None and entry.kind == "file" and not trainer.datasets_are_folders
         if text is None or entry is None or (entry.kind not in ("missing", "dangling") and not no_folder):
             continue
-        if (not is_data and not looks_local(text)) or (run.trainer in BY_FILES and VARIABLE.search(text)):
+        if (not is_data and not looks_local(text)) or (trainer.component_files and VARIABLE.search(text)):
             continue
         if no_folder:
             message = "{text} is a file; it should be {what}."

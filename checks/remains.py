@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.remains import Remains, of_another_run, taken
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import rule
 
 _NOTHING = "zdoctor train does not start, and nothing is changed."
 
 
-@rule("TRN012", "error", "lora-of-another-program", trainers=(OWN,))
+@rule("TRN012", "error", "lora-of-another-program", trainers=(RUNNER,))
 def lora_of_another_program(run: Run, remains: Remains) -> Iterator[Finding]:
     """A LoRA of the run's name was written by another program, or cannot be opened.
 
@@ -28,7 +28,7 @@ def lora_of_another_program(run: Run, remains: Remains) -> Iterator[Finding]:
         yield found(run.where("name"), template, otherwise=_NOTHING, evidence={"folder": remains.folder}, **values)
 
 
-@rule("TRN013", "error", "state-of-another-run", trainers=(OWN,))
+@rule("TRN013", "error", "state-of-another-run", trainers=(RUNNER,))
 def state_of_another_run(run: Run, remains: Remains) -> Iterator[Finding]:
     """The state in the output folder is of another rank or quantization, or its end is missing.
 
@@ -56,7 +56,7 @@ def state_of_another_run(run: Run, remains: Remains) -> Iterator[Finding]:
         yield found(run.where(field), template, otherwise=_NOTHING, evidence={"path": remains.state}, **values)
 
 
-@rule("TRN014", "error", "run-in-progress", trainers=(OWN,))
+@rule("TRN014", "error", "run-in-progress", trainers=(RUNNER,))
 def run_in_progress(run: Run, remains: Remains) -> Iterator[Finding]:
     """Another process trains this run right now.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..doctor.model import Finding, Script, found
+from ..doctor.model.checkout import Edit
 from ..doctor.model.script import SCRIPT, Checkpoint
 from ..doctor.rules import rule
 
@@ -34,7 +35,7 @@ def whole_model_checkpointing(script: Script) -> Iterator[Finding]:
                 "{called} wraps all of {wraps} re-entrantly, and none of its inputs requires a gradient.",
                 otherwise=_NOTHING + " requires_grad_(True) on the output only silences that: every gradient stays "
                 "missing.",
-                evidence=_edit(call),
+                evidence=_evidence(call.edit),
                 called=call.called,
                 wraps=call.wraps,
             )
@@ -44,21 +45,9 @@ def _certain(script: Script, call: Checkpoint) -> bool:
     return call.may_be_reentrant and call.whole and call.fed == "no" and not script.input_grads
 
 
-def _edit(call: Checkpoint) -> Mapping[str, Any]:
-    """Where the repair goes: over the constant, over DeepSpeed's name, or behind the last argument."""
-    if call.constant is not None:
-        return {"start": call.constant[0], "end": call.constant[1], "old": "True", "new": "False"}
-    if call.name is not None:
-        old = call.called
-        return {
-            "start": call.name[0],
-            "end": call.name[1],
-            "old": old,
-            "new": f"{old.rpartition('.')[0]}.non_reentrant_checkpoint",
-        }
-    if call.api == "torch" and call.reentrant is None:
-        return {"start": call.end, "end": call.end, "old": "", "new": ", use_reentrant=False"}
-    return {}
+def _evidence(edit: Edit | None) -> Mapping[str, Any]:
+    """Where the repair goes."""
+    return {} if edit is None else {name: getattr(edit, name) for name in ("start", "end", "old", "new")}
 
 
 @rule("SRC011", "error", "gradient-forced-on-output", trainers=(SCRIPT,))
@@ -75,7 +64,7 @@ def gradient_forced_on_output(script: Script) -> Iterator[Finding]:
     Signature: None; the loss is the same at every step.
     """
     for forced in script.forced:
-        if forced.what == "loss":
+        if forced.is_loss:
             yield found(
                 forced.where,
                 "{name} is made to require a gradient just before backward. Where it has a graph, that does nothing; "
@@ -114,7 +103,7 @@ def reentrant_checkpoint(script: Script) -> Iterator[Finding]:
             "{called} runs {wraps} re-entrantly, and nothing in this script makes its inputs require a gradient.",
             otherwise="Blocks before the first trained one stay untrained; when none is, backward stops with: "
             "element 0 of tensors does not require grad.",
-            evidence=_edit(call),
+            evidence=_evidence(call.edit),
             called=call.called,
             wraps=call.wraps,
         )
@@ -148,7 +137,7 @@ def missing_use_reentrant(script: Script) -> Iterator[Finding]:
             otherwise="A block whose inputs need no gradient is not trained, and no error says so."
             if doubtful
             else "A later torch will refuse the call.",
-            evidence=_edit(call),
+            evidence=_evidence(call.edit),
             severity="warning" if doubtful else None,
             called=call.called,
             wraps=call.wraps,
@@ -176,7 +165,7 @@ def peft_without_input_gradients(script: Script, packages: Mapping[str, str]) ->
                 "Re-entrant checkpointing is enabled after PEFT wrapped the model, and nothing makes its inputs "
                 "require a gradient.",
                 otherwise=_NOTHING,
-                evidence={"start": call.constant[0], "end": call.constant[1], "old": "True", "new": "False"},
+                evidence=_evidence(call.edit),
             )
 
 

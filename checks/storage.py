@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import OWN
 from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
 from ..doctor.model.amounts import amount
 from ..doctor.model.storage import HOST
@@ -89,7 +88,7 @@ def disk_space(run: Run, room: tuple[Room, ...]) -> Iterator[Finding]:
             run.where(one.key),
             "The run writes at least {wanted} to {mount}, where {free} are free: {parts} (computed).",
             otherwise="The run ends at the first save that does not fit; the ones before it stay."
-            if run.trainer == OWN
+            if run.by_runner
             else "It ends with OSError: No space left on device, and what it was writing is cut off.",
             evidence={"items": dict(one.items), "free": one.free, "folders": list(one.folders)},
             mount=one.mount,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families.loading import OTHERS, OWN
+from ..doctor.families import family_of
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
+from ..doctor.trainers import NAMES, trainer_of
 
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
@@ -15,13 +17,8 @@ _BRAIN = ("bf16", "bfloat16")
 
 def _turbo(run: Run) -> bool:
     """Whether the base model is the distilled Z-Image-Turbo, by the words of the config."""
-    recipe = run.recipe
-    if recipe.architecture != "zimage" or recipe.variant == "deturbo":
-        return False
-    name = (recipe.base_model or "").lower().replace("_", "-")
-    if "de-turbo" in name or "deturbo" in name:
-        return False
-    return recipe.variant == "turbo" or "turbo" in name
+    distilled = family_of(run.recipe.architecture).distilled
+    return distilled is not None and distilled.is_meant(run.recipe.base_model or "", run.recipe.variant)
 
 
 @rule("TRN001", "warning", "no-latent-cache", trainers=("ai-toolkit",))
@@ -53,7 +50,7 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("TRN002", "warning", "bf16-without-hardware", trainers=OTHERS)
+@rule("TRN002", "warning", "bf16-without-hardware", trainers=NAMES)
 def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> Iterator[Finding]:
     """bf16 on a card that has no bf16.
 
@@ -86,7 +83,7 @@ def _sizes(run: Run) -> list[int]:
     return sorted({size for dataset in run.recipe.datasets for size in dataset.resolutions})
 
 
-@rule("TRN003", "error", "fp16-overflow", trainers=OTHERS)
+@rule("TRN003", "error", "fp16-overflow", trainers=NAMES)
 def fp16_overflow(run: Run) -> Iterator[Finding]:
     """Z-Image in float16.
 
@@ -101,24 +98,24 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     recipe = run.recipe
     if (
         run.kind in ("lora", "finetune")
-        and recipe.architecture in ("zimage", "zimage_l2p")
+        and family_of(recipe.architecture).overflows
         and recipe.precision.dtype in _HALF
     ):
         yield found(
             run.where("dtype"),
             "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",
             otherwise="The loss becomes nan, the trainer counts it as 0 and goes on: the LoRA makes black images."
-            if run.trainer == "ai-toolkit"
+            if trainer_of(run.trainer).has_processes
             else "The loss may become nan; musubi-tuner's documentation leaves open which of the two is better."
-            if run.trainer == "musubi-tuner"
+            if trainer_of(run.trainer).own_classes
             else "The loss becomes nan, and nothing is learnt.",
             evidence={"pointer": run.pointer("dtype")},
-            severity="warning" if run.trainer == "musubi-tuner" else None,
+            severity="warning" if trainer_of(run.trainer).own_classes else None,
             dtype=recipe.precision.dtype,
         )
 
 
-@rule("TRN004", "warning", "turbo-without-adapter", trainers=("ai-toolkit", OWN))
+@rule("TRN004", "warning", "turbo-without-adapter", trainers=("ai-toolkit", RUNNER))
 def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     """A distilled model trained without its training adapter.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..doctor.families.loading import family_of
+from ..doctor.families import family_of, loader_of
 from ..doctor.model import (
     CopyItem,
     ExtractFiles,
@@ -25,17 +25,6 @@ from ..doctor.model.amounts import amount
 from ..doctor.model.plans import note_of
 from ..doctor.rules import repair
 
-_ZIMAGE = "Tongyi-MAI/Z-Image-Turbo"
-# By the class of the transformer, then by a word in the folder's name: what was probably meant.
-_PUBLISHED = {
-    "ZImageTransformer2DModel": {"turbo": _ZIMAGE},
-    "FluxTransformer2DModel": {
-        "schnell": "black-forest-labs/FLUX.1-schnell",
-        "kontext": "black-forest-labs/FLUX.1-Kontext-dev",
-        "flux.1-dev": "black-forest-labs/FLUX.1-dev",
-        "flux1-dev": "black-forest-labs/FLUX.1-dev",
-    },
-}
 _SHARED = ("text_encoder/", "tokenizer/", "vae/")
 
 
@@ -60,14 +49,10 @@ def extract_from_the_cache(
 
 @repair("MDL003")
 def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator[Fix]:
-    """Z-Image's text encoder, tokenizer and VAE are the same in the whole family, so a cached repository serves."""
+    """Where text encoder, tokenizer and VAE are the same in the whole family, a cached repository serves."""
+    family = family_of(run.recipe.architecture)
     absent = finding.evidence.get("components")
-    if (
-        not isinstance(absent, list)
-        or "transformer" in absent
-        or run.recipe.architecture != "zimage"
-        or run.recipe.extras_model
-    ):
+    if not isinstance(absent, list) or "transformer" in absent or not family.alike or run.recipe.extras_model:
         return
     if "text_encoder" not in absent:
         return  # a folder with a text encoder is the source of the other parts, whatever extras_model says
@@ -79,7 +64,7 @@ def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator
             and all(any(name.startswith(part) for name in names) for part in _SHARED)
         ):
             title = f"take text encoder, tokenizer and VAE from the cached {repo.repo}"
-            safety: Safety = "safe" if repo.repo == _ZIMAGE else "ask"
+            safety: Safety = "safe" if repo.repo in family.repos.values() else "ask"
             yield Fix(title, (_use(run, "extras_model", repo.repo),), safety, order=2)
 
 
@@ -102,8 +87,7 @@ def replace_by_a_complete_copy(
 def say_what_to_download(finding: Finding, run: Run, model: ModelFolder, hub: Hub) -> Iterator[Fix]:
     """Nothing here can serve: the command that fetches a complete copy into a folder of its own."""
     if _is_replaceable(finding, model) and not _candidates(model, hub):
-        family = family_of(run)
-        guesses = _PUBLISHED.get(family.parts["transformer"][0], {}) if family is not None else {}
+        guesses = family_of(run.recipe.architecture).repos if loader_of(run) is not None else {}
         repo = next((repo for word, repo in guesses.items() if word in model.source.lower()), "OWNER/MODEL")
         folder = f"{(model.folder or model.source).rstrip('/')}-complete"
         title = "download the complete model into a new folder, then name that folder in the config"
@@ -178,10 +162,9 @@ def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety
 def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
     """Every needed file with a sound source. Parts that the run takes from elsewhere stay out: a local
     text_encoder/ would override `extras_model`."""
-    recipe = run.recipe
-    family = family_of(run)
-    extras = family is None or family.extras
-    elsewhere = extras and recipe.extras_model is not None and recipe.extras_model != recipe.base_model
+    loader = loader_of(run)
+    extras = loader is None or loader.extras
+    elsewhere = extras and run.recipe.extras_model is not None and run.recipe.extras_model != run.recipe.base_model
     items: list[CopyItem] = []
     for file in repo.files:
         if not file.needed or (elsewhere and file.name.startswith(_SHARED)):

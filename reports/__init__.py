@@ -1,4 +1,4 @@
-"""Report -> text. Every format tells the same exit code; none of them judges."""
+"""A report becomes text. Every format tells the same exit code; none of them judges."""
 
 from __future__ import annotations
 

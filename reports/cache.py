@@ -78,13 +78,17 @@ def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> I
     if empty:
         names = ", ".join(empty[:4]) + (", …" if len(empty) > 4 else "")
         yield from wrap(f"no file of it is here: {names}", width, "  empty       ", style="dim")
+    yield from _all_waste(cache, active, width)
+
+
+def _all_waste(cache: Cache, active: bool, width: int) -> Iterator[Line]:
     waste = [(repo, item) for repo in cache.repos for item in repo.waste] + [(None, item) for item in cache.waste]
     if waste:
         freed = sum(item.size for _, item in waste if item.kind != "running")
         yield []
         yield [("bold", f"  waste: {amount(freed)}"), ("dim", " (measured; zdoctor deletes nothing here)")]
-        for owner, item in sorted(waste, key=lambda pair: -pair[1].size):
-            yield from _waste(item, cache, owner, active, width)
+    for owner, item in sorted(waste, key=lambda pair: -pair[1].size):
+        yield from _waste(item, cache, owner, active, width)
 
 
 def _why(why: str, active: bool) -> str:

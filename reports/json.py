@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..doctor.model import Finding, Fix, Outcome, Report
+from ..doctor.model import Finding, Fix, Report
 
 SCHEMA = "zdoctor.report/1"
 
@@ -26,40 +26,34 @@ def dumps(data: dict[str, Any]) -> str:
 def as_data(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "ok": report.ok,
-        "config": report.config,
-        "trainer": report.trainer,
-        "machine": report.machine,
-        "outputs": list(report.outputs),
+        **picked(report, "ok", "config", "trainer", "machine", "outputs"),
         "findings": [_finding(finding) for finding in report.findings],
-        "unknown": [_outcome(outcome) for outcome in report.unknown],
-        "crashed": [_outcome(outcome) for outcome in report.crashed],
+        "unknown": [picked(outcome, "rule", "reason") for outcome in report.unknown],
+        "crashed": [picked(outcome, "rule", "reason") for outcome in report.crashed],
         "passed": list(report.passed),
         "elapsed_ms": round(report.elapsed_ms),
     }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    where = finding.where
     return {
-        "rule": finding.rule,
-        "name": finding.name,
-        "severity": finding.severity,
+        **picked(finding, "rule", "name", "severity"),
         "message": finding.text(),
         "otherwise": finding.consequence(),
-        "where": where and {"path": where.path, "line": where.line, "column": where.column, "pointer": where.pointer},
+        "where": finding.where and picked(finding.where, "path", "line", "column", "pointer"),
         "evidence": _plain(finding.evidence),
         "fixes": [_fix(fix) for fix in finding.fixes],
     }
 
 
 def _fix(fix: Fix) -> dict[str, Any]:
-    data = {"title": fix.title, "safety": fix.safety, "training_effect": fix.training_effect}
-    return {**data, "command": fix.command} if fix.command else data
+    return picked(fix, "title", "safety", "training_effect", *(["command"] if fix.command else []))
 
 
-def _outcome(outcome: Outcome) -> dict[str, str]:
-    return {"rule": outcome.rule, "reason": outcome.reason}
+def picked(record: object, *names: str) -> dict[str, Any]:
+    """Fields of a record by their names, tuples as lists."""
+    values = ((name, getattr(record, name)) for name in names)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
 
 
 def _plain(value: Any) -> Any:

@@ -128,27 +128,34 @@ def _train(report: Report) -> tuple[str, str]:
 
 def next_step(report: Report) -> tuple[str, str]:
     """What to type next, and what it does."""
+    if told := _repairs(report):
+        return told
+    if any(outcome.reason == CONFIG_UNREAD for outcome in report.unknown):  # and the rule that says why was not asked
+        return report.typed("check"), "says why the config cannot be read"
+    if report.crashed:
+        return "", ""
+    if report.trainer == SCRIPT and report.command == "check":
+        typed = f"zdoctor probe {quoted(f'{report.config}:build_model')}"
+        return typed, "runs one step and says what of it is not trained"
+    if not report.trainable:
+        return "", ""
+    command, about = _train(report)
+    return command, "; ".join(filter(None, ("on that machine" if report.machine else "", about)))
+
+
+def _repairs(report: Report) -> tuple[str, str] | None:
+    """What to type about the errors and the repairs that are ready, where there are any."""
     ready = {fix for f in report.findings for fix in f.fixes if fix.safety == "safe" and fix.steps}
     if any(fix.training_effect == "none" for fix in ready):
         there = "on that machine " if report.machine else ""
         return report.typed("fix"), f"shows the plan; {there}--apply carries it out"
-    if ready and report.errors:
+    if not report.errors:
+        return None
+    if ready:
         return report.typed("fix", "--allow result"), "shows the repairs that change training"
     if any(fix.steps for finding in report.errors for fix in finding.fixes):
         return report.typed("fix"), "shows what is yours to decide"
-    if report.errors:
-        return f"zdoctor explain {report.errors[0].rule}", ""
-    if any(outcome.reason == CONFIG_UNREAD for outcome in report.unknown):  # and the rule that says why was not asked
-        return report.typed("check"), "says why the config cannot be read"
-    if report.trainer == SCRIPT and report.command == "check" and not report.crashed:
-        return (
-            f"zdoctor probe {quoted(f'{report.config}:build_model')}",
-            "runs one step and says what of it is not trained",
-        )
-    if not report.trainable or report.crashed:
-        return "", ""
-    command, about = _train(report)
-    return command, "; ".join(filter(None, ("on that machine" if report.machine else "", about)))
+    return f"zdoctor explain {report.errors[0].rule}", ""
 
 
 def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> str:

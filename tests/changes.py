@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from zdoctor.doctor.configs.written import Written
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Run, Value
 from zdoctor.doctor.model.recipe import SHORT_NAMES, Recipe, by_name
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.trainers.ai_toolkit.recipe import dataset_of, keys_of, recipe_of
 from zdoctor.doctor.trainers.ai_toolkit.refusals import refusals
 
@@ -22,7 +22,7 @@ def changed(run: Run, **changes: Any) -> Run:
     `settings` are read as ai-toolkit's, where the run is ai-toolkit's or the runner's; other changes go before them.
     """
     recipe = run.recipe
-    reads = "settings" in changes and changes.get("trainer", run.trainer) in ("ai-toolkit", OWN)
+    reads = "settings" in changes and changes.get("trainer", run.trainer) in ("ai-toolkit", RUNNER)
     if reads:
         recipe = _reread(recipe, run.settings, changes["settings"])
         changes = {"keys": {**keys_of(Written(changes["settings"])), **run.keys}, **changes}

@@ -17,7 +17,7 @@ from diffusers.models.transformers import transformer_flux
 from diffusers.schedulers import scheduling_flow_match_euler_discrete as schedulers
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, T5Config, T5EncoderModel
 
-from zdoctor.doctor.families.part_files import VAE
+from zdoctor.doctor.families.components.autoencoder_kl import VAE
 
 T5TokenizerFast: Any = transformers.T5TokenizerFast  # type: ignore[attr-defined]
 FluxTransformer2DModel: Any = transformer_flux.FluxTransformer2DModel

@@ -10,7 +10,7 @@ from pathlib import Path
 from zdoctor.checks.hub import files as hub
 from zdoctor.checks.hub import refs as hub_refs
 from zdoctor.checks.hub import use as hub_use
-from zdoctor.doctor.examine.engine import examine
+from zdoctor.doctor.examine.engine import cures, examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.probe.hub import probe_hub
@@ -65,9 +65,8 @@ ADVICE = ("HUB005", "HUB006", "HUB007")  # about how the run uses a cache, not a
 def check(world: World, run: Run, *, deep: bool = False, ignore: tuple[str, ...] = ADVICE) -> Report:
     """The report of the hub rules alone, with their fixes."""
     facts = Facts(run=run, system=world.system, hub=probe_hub(world, run, deep=deep))
-    return examine(
-        facts, [r for r in RULES if r.id not in ignore], repairs(), config="job.yaml", trainer="ai-toolkit"
-    )
+    rules = [rule for rule in RULES if rule.id not in ignore]
+    return cures(examine(facts, rules, config="job.yaml", trainer="ai-toolkit"), facts, repairs())
 
 
 def said(report: Report) -> list[tuple[str, str]]:

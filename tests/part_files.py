@@ -9,11 +9,15 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from zdoctor.doctor.examine.examination import beside
-from zdoctor.doctor.families.components.autoencoder_kl import original_names
-from zdoctor.doctor.families.part_files import CLIP_L, QWEN3_4B, T5_XXL, VAE
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.examine.config_file import beside
+from zdoctor.doctor.families.components.autoencoder_kl import VAE, original_names
+from zdoctor.doctor.families.components.clip_text import CLIP_L
+from zdoctor.doctor.families.components.qwen3 import QWEN3_4B
+from zdoctor.doctor.families.components.t5 import T5_XXL
+from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import Shapes, needed_tensors
+from zdoctor.doctor.families.zimage.tensors import zimage_original_name
 from zdoctor.doctor.model import ModelFolder, Run
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model
@@ -33,7 +37,7 @@ def of(class_name: str, config: Mapping[str, object]) -> Shapes:
 
 def flux(**config: object) -> Shapes:
     """The transformer of FLUX.1-dev in the names of its authors."""
-    return original_layout(FLUX, of(FLUX, {"guidance_embeds": True, **config}))
+    return original_layout(flux_original_name, of(FLUX, {"guidance_embeds": True, **config}))
 
 
 def clip_l() -> Shapes:
@@ -54,7 +58,7 @@ def diffusers_vae() -> Shapes:
 
 def zimage() -> Shapes:
     """The transformer of Z-Image in ComfyUI's names."""
-    return original_layout(ZIMAGE, of(ZIMAGE, {}))
+    return original_layout(zimage_original_name, of(ZIMAGE, {}))
 
 
 def qwen() -> Shapes:

@@ -44,7 +44,13 @@ def imports(file: Path) -> set[str]:
 def test_pure_folders_touch_nothing(file: Path) -> None:
     names = imports(file)
     own = file.relative_to(ROOT).parts[0]
-    allowed = ("zdoctor.doctor.model", "zdoctor.doctor.families", "zdoctor.doctor.rules", f"zdoctor.{own}")
+    allowed = (
+        "zdoctor.doctor.model",
+        "zdoctor.doctor.families",
+        "zdoctor.doctor.trainers",
+        "zdoctor.doctor.rules",
+        f"zdoctor.{own}",
+    )
     ours = {name for name in names if name.startswith("zdoctor")}
     assert all(name.startswith(allowed) for name in ours), ours
     roots = {name.split(".")[0] for name in names}
@@ -105,6 +111,30 @@ def test_the_runner_imports_downwards_only() -> None:
     level = {name: TRAIN_LAYERS.index(name.rpartition(".")[0]) for name in graph}
     assert not [f"{name} -> {to}" for name in graph for to in graph[name] if level[to] > level[name]]
     TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def folder_of(name: str) -> str | None:
+    """The folder that a dotted name of ours is in, "" for the root; None for names of other packages."""
+    parts = name.split(".")
+    if parts[0] != "zdoctor":
+        return None
+    place = ROOT
+    for part in parts[1:]:
+        if not (place / part).is_dir():
+            break
+        place /= part
+    return place.relative_to(ROOT).as_posix().removeprefix(".")
+
+
+def test_no_two_folders_import_each_other() -> None:
+    """But the root, which knows the version and hands out what `import zdoctor` shows."""
+    graph: dict[str, set[str]] = {}
+    for file in modules("doctor", *PURE):
+        folder = file.parent.relative_to(ROOT).as_posix()
+        graph.setdefault(folder, set()).update({at for name in imports(file) if (at := folder_of(name))} - {folder})
+    assert len(graph) > 40
+    both = {(one, other) for one in graph for other in graph[one] if one < other and one in graph.get(other, ())}
+    assert not both
 
 
 def test_tests_are_imported_as_part_of_the_package() -> None:

@@ -12,7 +12,7 @@ from zdoctor.doctor.examine.engine import TRAINING_EFFECTS, examine, prescribe
 from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import SEVERITIES, Facts, FetchFile, Finding, Plan, Report, TrainingEffect, Unknown
 from zdoctor.doctor.probe.recorded import RecordedWorld
-from zdoctor.doctor.rules import FACT_NAMES, all_repairs, all_rules
+from zdoctor.doctor.rules import FACT_NAMES, all_rules
 from zdoctor.reports import FORMATS, render, terminal
 from zdoctor.reports import json as json_report
 from zdoctor.tests.machines import MACHINES, load
@@ -101,7 +101,7 @@ def test_unknown_is_never_green(fact: str) -> None:
     """Take any one fact away from a healthy setup: every rule that needs it says so, and none of them passes."""
     seen = first_look("healthy", "server_healthy.yaml")
     blind = Facts(**{**vars(seen.facts[0]), fact: Unknown("taken away")})
-    report = examine(blind, all_rules(), all_repairs(), config="c", trainer=None)
+    report = examine(blind, all_rules(), config="c", trainer=None)
     silent = {rule.id for rule in all_rules() if fact in rule.needs}
     assert silent <= {outcome.rule for outcome in report.unknown}
     assert not silent & set(report.passed)

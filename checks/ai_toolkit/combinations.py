@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run
-from ..config.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
+from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
 
 _COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
 
@@ -43,7 +42,7 @@ def missing(run: Run) -> Iterator[Finding]:
         yield bad(run, "train/steps", _COUNTED, STEP, new=whole(steps))
     for key, when in (("train/batch_size", LORA), ("train/gradient_accumulation", STEP)):
         number = run.setting(key)
-        if isinstance(number, float) and not (run.trainer == OWN and number.is_integer()):
+        if isinstance(number, float) and not (run.by_runner and number.is_integer()):
             yield bad(run, key, _COUNTED, when, new=whole(number))
     if run.setting("save/push_to_hub") and run.setting("save/hf_repo_id") is None:
         yield bad(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
-from ...doctor.families.loading import NEVER_OFFLOADED
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..config.keys import TRANSFORMERS
-from ..config.places import key_where
+from ..keys.places import key_where
+from ..keys.values import without_effect
+from .known_keys import TRANSFORMERS
 
 _VIDEO = ("wan", "ltx", "minimax", "ace_step")
 _ZIMAGE = ("zimage", "zimage_l2p")
@@ -61,19 +61,6 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
             architecture=run.recipe.architecture,
             keys=", ".join(left_over),
         )
-
-
-def without_effect(config: Config, run: Run, key: str, why: str, **args: Any) -> Finding:
-    """A finding about a written key. `why` goes on behind a colon, over `args`."""
-    written = run.settings[key]
-    return found(
-        key_where(config, written),
-        "{key} has no effect: " + why + ".",
-        otherwise="The run trains as if the key were absent.",
-        evidence={"key": key, "value": written.value},
-        key=key,
-        **args,
-    )
 
 
 def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
@@ -138,7 +125,7 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
             value = run.setting(key)
             if value not in (None, "", False, {}, 16):
                 yield inert(key, "the Z-Image loader never reads it")
-    if run.setting("model/layer_offloading") and architecture in NEVER_OFFLOADED:
+    if run.setting("model/layer_offloading") and not family_of(architecture).ai_toolkit.offloads:
         yield inert(
             "model/layer_offloading",
             "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ...doctor.families.loading import OWN, family_of
+from ...doctor.families import family_of, loader_of
 from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
 from ...doctor.model.earlier import EarlierSave
 from ...doctor.model.start import Start, misfit
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..model.files import PROBLEMS
@@ -72,7 +73,6 @@ def starting_lora_not_read(
     if any(re.match(names, name) for name in starting_lora.tensors):
         return
     held = contents(starting_lora.tensors)
-    family = family_of(run)
     yield found(
         place,
         "{path}, the LoRA to start from, is {held}; none of its names is one that {family} takes (such as {example})."
@@ -82,7 +82,7 @@ def starting_lora_not_read(
         evidence={"names": list(starting_lora.tensors)[:5]},
         path=path,
         held=held,
-        family=family.name if family is not None else None,
+        family=family_of(run.recipe.architecture).title,
         example=next(iter(starting_lora.tensors), None),
     )
 
@@ -162,7 +162,7 @@ def starting_lora_of_another_size(
         raise Unestablished("how wide the layers of the transformer are is not known")
 
 
-@rule("MDL009", "error", "starting-lora-refused", trainers=(OWN,))
+@rule("MDL009", "error", "starting-lora-refused", trainers=(RUNNER,))
 def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
     """A LoRA to start from that zdoctor's own runner does not take.
 
@@ -213,8 +213,8 @@ def _is_read(run: Run, earlier: EarlierSave | None) -> bool:
 
 def _names(run: Run) -> str:
     """A pattern of the names that are taken."""
-    recipe = run.recipe
-    family = family_of(run)
-    if family is None or recipe.network.type != "lora":
-        raise Unestablished(f"the names that a {recipe.network.type} of {recipe.architecture} has are not known")
-    return family.lora_names
+    if loader_of(run) is None or run.recipe.network.type != "lora":
+        raise Unestablished(
+            f"the names that a {run.recipe.network.type} of {run.recipe.architecture} has are not known"
+        )
+    return family_of(run.recipe.architecture).lora_names

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema
-from .near import meant
-from .values import bad, unset
+from ...doctor.trainers import trainer_of
+from ..keys.misspelled import meant
+from ..keys.values import bad, unset
 
 _START = "at the start, before anything is loaded"
 # a TOML file goes past the parser, which then looks at no choices
@@ -27,6 +28,7 @@ _ONLY_WITH = {
 
 def refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """Values that are none of those the trainer's parser lists."""
+    words = trainer_of(run.trainer).becomes_command_line
     for key, written in run.settings.items():
         parent, _, name = key.rpartition("/")
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
@@ -37,16 +39,16 @@ def refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
             continue
         if not isinstance(value, str) or value in known.choices or value in _NORMALISED.get(name, ()):
             continue
-        if run.trainer == "SimpleTuner" and (
+        if words and (
             value.strip().lower() in ("", "true", "false")
             or (name == "model_family" and _family(value) in known.choices)
         ):
             continue
-        parsed = run.trainer == "SimpleTuner" or config.file(written.where.path).format == "shell"
+        parsed = words or config.file(written.where.path).format == "shell"
         if not parsed and name in _ONLY_WITH and not run.setting(_ONLY_WITH[name]):
             continue
         certain, likely = meant(value, known.choices)
-        if run.trainer == "SimpleTuner" and name.endswith("_precision"):
+        if words and name.endswith("_precision"):
             likely = _GUIDES.get(value, likely)
         why = "{key} is {value!r}, which {trainer} does not know."
         if certain is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Value, found
 from ...doctor.rules import rule
-from .places import key_where
+from ..keys.places import key_where
 
 
 @rule("CFG005", "warning", "repeated-key")

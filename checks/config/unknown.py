@@ -6,12 +6,12 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
 from ...doctor.model.schema import Section
 from ...doctor.rules import rule
-from .near import likeness
-from .places import key_span, key_where
+from ...doctor.trainers import trainer_of
+from ..keys.misspelled import likeness
+from ..keys.places import key_span, key_where
 
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
@@ -57,16 +57,17 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     SimpleTuner simpletuner/helpers/configuration/cmd_args.py, cli_utils.py mapping_to_cli_args
     Signature: None where it is dropped; "unrecognized arguments", "extra keys not allowed" where the trainer stops.
     """
-    if run.trainer == OWN and schema.trainer != "ai-toolkit":
+    trainer = trainer_of(schema.trainer)
+    if run.by_runner and not trainer.has_processes:
         return  # zdoctor's runner refuses by name whatever it does not obey
-    if schema.trainer == "ai-toolkit":
+    if trainer.has_processes:
         yield from _outer(config, schema)
     looked_up = 0
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
         keys = None if _chosen_in_a_gui(config, run, value) else _keys(schema, run, section)
-        if run.trainer == OWN and key in _OWN_KEYS:
+        if run.by_runner and key in _OWN_KEYS:
             continue
         if keys is None or name in keys or (section == "" and name in schema.renamed):
             continue
@@ -80,9 +81,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         if short_for is not None:
             yield _short(config, schema, value, name, section, short_for)
             continue
-        absent = (
-            home == "" and nearest in _DECISIVE and nearest not in run.settings and schema.trainer == "ai-toolkit"
-        )
+        absent = home == "" and nearest in _DECISIVE and nearest not in run.settings and trainer.has_processes
         decisive = _DECISIVE[nearest] if absent and nearest else ""
         severity, when = _weight(shell, run, section, _left_out(config, run, value))
         yield _finding(
@@ -92,30 +91,29 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
 
 def _chosen_in_a_gui(config: Config, run: Run, value: Value) -> bool:
     """Whether this is a setting of kohya's GUI, which keeps those of all models and hands on what one takes."""
-    return run.trainer == "sd-scripts" and value.where.path == config.path and config.format == "json"
+    return trainer_of(run.trainer).has_gui and value.where.path == config.path and config.format == "json"
 
 
 def _keys(schema: Schema, run: Run, section: str) -> Section | None:
     """What may stand in a section of this run, None where that is not known or anything may."""
-    if schema.trainer == "ai-toolkit" and f"{run.process_type}:" not in schema.sections:
+    if trainer_of(schema.trainer).has_processes and f"{run.process_type}:" not in schema.sections:
         return None  # an extension that is not in this checkout, or one that trains nothing
     return schema.section(section, run.process_type)
 
 
 def _weight(shell: bool, run: Run, section: str, left_out: bool) -> tuple[Severity, str]:
     """How much an unknown key weighs, and what the trainer does with it."""
-    if run.trainer in ("ai-toolkit", OWN) or left_out:
-        return "warning", _SILENT
-    if run.trainer == "SimpleTuner":
-        return ("warning", _SILENT) if section else ("error", _STOPS)
-    if section or shell:
-        return "error", _STOPS
-    return "warning", _SILENT
+    place = "section" if section else "shell" if shell else "top"
+    refused = place in trainer_of(run.trainer).refuses_unknown and not left_out
+    return ("error", _STOPS) if refused else ("warning", _SILENT)
 
 
 def _left_out(config: Config, run: Run, value: Value) -> bool:
     """Whether this never becomes a word of the command line that SimpleTuner makes of its file."""
-    if run.trainer != "SimpleTuner" or config.file(value.where.path).format not in ("json", "toml"):
+    if not trainer_of(run.trainer).becomes_command_line or config.file(value.where.path).format not in (
+        "json",
+        "toml",
+    ):
         return False
     if isinstance(value.value, str):
         return value.value.strip().lower() in ("", "false")
@@ -124,7 +122,7 @@ def _left_out(config: Config, run: Run, value: Value) -> bool:
 
 def _abbreviated(shell: bool, run: Run, section: str, name: str, keys: Section) -> str | None:
     """The one option that a name begins: argparse takes it for that."""
-    if section or not (run.trainer == "SimpleTuner" or shell):
+    if section or not (trainer_of(run.trainer).becomes_command_line or shell):
         return None
     begun = [key for key in keys if key.startswith(name)]
     return begun[0] if len(begun) == 1 else None
@@ -152,7 +150,9 @@ def _nearest(schema: Schema, run: Run, name: str, section: str, written: set[str
         if name in (_keys(schema, run, home) or ()):
             return name, home
     best: tuple[float, str, str] | None = None
-    for home in dict.fromkeys((section, *(() if section.count("*") and schema.trainer == "ai-toolkit" else homes))):
+    for home in dict.fromkeys(
+        (section, *(() if section.count("*") and trainer_of(schema.trainer).has_processes else homes))
+    ):
         for key in _keys(schema, run, home) or ():
             score = likeness(name, key) - (0.0 if home == section else 0.25) - (0.05 if key in written else 0.0)
             if score > 0.65 and (best is None or score > best[0]):
@@ -162,7 +162,7 @@ def _nearest(schema: Schema, run: Run, name: str, section: str, written: set[str
 
 def _homes(schema: Schema, section: str) -> tuple[str, ...]:
     """The sections that a key may have strayed from; the kohya trainers keep options and datasets in files apart."""
-    if schema.trainer == "ai-toolkit":
+    if trainer_of(schema.trainer).has_processes:
         return _HOMES
     return _OF_DATASETS if section else ("",)
 
@@ -179,7 +179,9 @@ def _finding(
     severity: Severity,
     when: str,
 ) -> Finding:
-    place = "in {section}" if section else "directly in the process" if schema.trainer == "ai-toolkit" else ""
+    place = (
+        "in {section}" if section else "directly in the process" if trainer_of(schema.trainer).has_processes else ""
+    )
     message = "{trainer} reads no key {key}" + (f" {place}" if place else "")
     message += ", so it is silently ignored." if when == _SILENT else "."
     if nearest is not None and home == section:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, found
 from ...doctor.rules import rule
-from .places import line_at
+from ..keys.places import line_at
 
 # what the parser says -> what it means to someone who wrote a config, not a parser
 _HINTS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
 from ...doctor.model.amounts import amount
 from ...doctor.rules import rule
@@ -147,10 +146,10 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
                     cache=repo.cache,
                 )
             continue
-        hides = run.trainer != OWN  # zdoctor's runner opens the snapshot by its path, where that note has no effect
+        hides = not run.by_runner  # zdoctor's runner opens the snapshot by its path, where that note has no effect
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or (f.hidden and hides))]
         # online the client downloads what is missing by itself; zdoctor's runner downloads nothing
-        heals = by_id and not hub.offline and run.trainer != OWN
+        heals = by_id and not hub.offline and not run.by_runner
         if repo.update_of is not None:
             yield from _update(run, repo, heals)
             gaps = [f for f in gaps if f.state != "missing"]

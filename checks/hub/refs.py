@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Hub, Run, found
 from ...doctor.model.amounts import amount
 from ...doctor.rules import rule
@@ -34,7 +33,7 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
         "absent": "{repo} is in the cache, but refs/main is missing, so an offline load does not find it.",
     }
     for repo in used(hub):
-        if run.trainer == OWN and repo.snapshot is not None:  # the runner opens the snapshot by its path
+        if run.by_runner and repo.snapshot is not None:  # the runner opens the snapshot by its path
             continue
         if repo.ref_state not in messages or not repo.snapshots or (repo.ref_state == "absent" and not hub.offline):
             continue

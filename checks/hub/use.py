@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OTHERS, OWN, family_of
+from ...doctor.families import loader_of
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
 from ...doctor.model.record import replace
 from ...doctor.rules import rule
+from ...doctor.trainers import NAMES
 from .files import folder_of, used
 
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 SHARDED = re.compile(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
 
 
-@rule("HUB005", "warning", "hf-xet-missing", trainers=OTHERS)
+@rule("HUB005", "warning", "hf-xet-missing", trainers=NAMES)
 def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
     """hf_xet is absent, or in a version that hangs, and there is something to download.
 
@@ -50,7 +51,7 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
             return
 
 
-@rule("HUB006", "warning", "online-model-source", trainers=OTHERS)
+@rule("HUB006", "warning", "online-model-source", trainers=NAMES)
 def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     """The run asks the hub for its model at every start, although a complete copy is on this machine.
 
@@ -135,7 +136,7 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
                 run.where(repo.used_by[0]),
                 "{repo} is complete in {other}, but the run uses the cache {cache}, where nothing of it is.",
                 otherwise="It is not found there, and zdoctor downloads nothing itself."
-                if run.trainer == OWN
+                if run.by_runner
                 else "It is downloaded again: {size} (from the sizes of the cached files).",
                 evidence={"snapshot": other.snapshot, "caches": list(hub.caches)},
                 repo=repo.repo,
@@ -158,9 +159,9 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     ):
         return True
     own = {"transformer"} if "base_model" in repo.used_by else set()
-    family = family_of(run)
-    shared = set(family.others) if family is not None else {"text_encoder", "tokenizer", "vae"}
-    extras = family is None or family.extras
+    loader = loader_of(run)
+    shared = set(loader.others) if loader is not None else {"text_encoder", "tokenizer", "vae"}
+    extras = loader is None or loader.extras
     elsewhere = (
         extras and "extras_model" not in repo.used_by and run.recipe.extras_model not in (None, run.recipe.base_model)
     )

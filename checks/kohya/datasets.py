@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, rule
@@ -15,7 +16,6 @@ _WITHOUT = "These pictures are left out without a word; with none left, No train
 _BY_CLASS = "They are trained with the class tokens of the folder as their caption."
 _EMPTY = "They are trained with an empty caption, after a warning among hundreds of lines."
 _MOST = 2000  # of a larger folder not every name is known
-_CACHES = {"zimage": "zi", "flux_kontext": "fk"}
 
 
 @rule(
@@ -220,8 +220,9 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     Signature: ValueError: No training items found in the dataset
     """
     recipe = run.recipe
-    short = _CACHES.get(recipe.architecture or "")
-    if short is None or not trains(run) or not recipe.datasets:
+    of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
+    short = of_trainer.cache if of_trainer is not None else ""
+    if not short or not trains(run) or not recipe.datasets:
         return
     family = run.process_type.partition("_train")[0]
     wanted = {

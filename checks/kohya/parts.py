@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
+from ...doctor.families import family_of
 from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.recipe import PartFile
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
 from ..model.contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
@@ -22,12 +23,9 @@ _NAMES = {
 }
 _FOR_THIS = "--network_module is not given; for this model it is {expected}."
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# Of what has no record.
 _MODULES = {
-    ("sd-scripts", "flux"): "networks.lora_flux",
-    ("sd-scripts", "chroma"): "networks.lora_flux",
     ("sd-scripts", "sd3"): "networks.lora_sd3",
-    ("musubi-tuner", "zimage"): "networks.lora_zimage",
-    ("musubi-tuner", "flux_kontext"): "networks.lora_flux",
     ("musubi-tuner", "flux2"): "networks.lora_flux_2",
     ("musubi-tuner", "qwen_image"): "networks.lora_qwen_image",
     ("musubi-tuner", "wan"): "networks.lora_wan",
@@ -42,7 +40,7 @@ _MODULES = {
         ("FileNotFoundError", r"No such file or directory: .*\.(safetensors|sft)"),
         ("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType"),
     ),
-    trainers=(*TRAINERS, OWN),
+    trainers=(*TRAINERS, RUNNER),
 )
 def missing_part_file(
     config: Config, run: Run, files: Files, model: ModelFolder, system: System
@@ -73,14 +71,14 @@ def missing_part_file(
             yield found(
                 run.where(part.option),
                 "--{option} is not given; zdoctor train makes its caches itself, so it needs {part}."
-                if run.trainer == OWN
+                if run.by_runner
                 else "--{option} is not given; {trainer} opens {part} from it"
                 + (" for the samples." if part.when else "."),
                 otherwise="Nothing is trained."
-                if run.trainer == OWN
+                if run.by_runner
                 else "The run ends when it opens {part}: NoneType is no path.",
                 evidence={"option": part.option},
-                severity="warning" if config.format == "toml" and run.trainer != OWN else None,
+                severity="warning" if config.format == "toml" and not run.by_runner else None,
                 option=part.option,
                 trainer=run.trainer,
                 part=_NAMES[part.name],
@@ -173,7 +171,9 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     """
     if run.kind != "lora" or not trains(run) or not run.process_type:
         return
-    expected = _MODULES.get((run.trainer, run.recipe.architecture or ""))
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    other = _MODULES.get((run.trainer, run.recipe.architecture or ""))
+    expected = other if of_trainer is None else of_trainer.network_module
     module = run.setting("network_module")
     evidence = {"pointer": run.pointer("network_module"), "new": expected}
     if module is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
 from . import TRAINERS, number, trains
@@ -98,10 +99,10 @@ def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
     Signature: None; pictures at 8 steps become blurred.
     """
     recipe = run.recipe
-    if recipe.architecture != "zimage" or run.kind != "lora" or recipe.adapter is not None:
+    distilled = family_of(recipe.architecture).distilled
+    if distilled is None or run.kind != "lora" or recipe.adapter is not None:
         return
-    name = (recipe.base_model or "").lower().replace("_", "-")
-    if "turbo" in name and "de-turbo" not in name and "deturbo" not in name:
+    if distilled.is_meant(recipe.base_model or ""):
         yield found(
             run.where("base_model"),
             "{model} is a distilled model by its name, and it is trained without its adapter (--base_weights).",

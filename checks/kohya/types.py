@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.rules import rule
-from ..config.values import number_of, whole
+from ..keys.values import number_of, whole
 from . import TRAINERS
 
 _FALSE = frozenset(("false", "no", "off", "0", "none", ""))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN, family_of
+from ...doctor.families import family_of, loader_of
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
 from .contents import contents
 from .files import PROBLEMS
@@ -17,7 +18,6 @@ _ENDINGS = {
     **dict.fromkeys((".lora_B.weight", ".lora_B.default.weight", ".lora_up.weight"), "B"),
     ".alpha": "",
 }
-_FLUX_BLOCKS = ("transformer.single_transformer_blocks.", "transformer.transformer_blocks.")
 
 
 @rule(
@@ -29,7 +29,7 @@ _FLUX_BLOCKS = ("transformer.single_transformer_blocks.", "transformer.transform
         ("KeyError", r"transformer\.single_transformer_blocks\.0\."),
         ("ValueError", r"Unknown lora key: .* Cannot load this lora in low vram mode"),
     ),
-    trainers=("ai-toolkit", OWN),
+    trainers=("ai-toolkit", RUNNER),
 )
 def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFolder) -> Iterator[Finding]:
     """A training adapter that does not fit the model.
@@ -60,7 +60,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             place,
             "The adapter {path} is {problem}: {detail}.",
             otherwise="The run ends before anything is loaded."
-            if run.trainer == OWN
+            if run.by_runner
             else "Opening it fails, after the whole transformer has been loaded.",
             evidence={"problem": adapter.problem},
             path=adapter.path,
@@ -68,13 +68,13 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             detail=adapter.detail,
         )
         return
-    if run.trainer == OWN:
+    if run.by_runner:
         yield from _merged_by_the_runner(run, adapter, model)
         return
-    family = family_of(run)
-    if family is None or family.adapter_key is None:
+    family, loader = family_of(run.recipe.architecture), loader_of(run)
+    if loader is None or loader.adapter_key is None:
         raise Unestablished(f"the layout that {run.recipe.architecture} expects of an adapter is not known")
-    key = family.adapter_key
+    key = loader.adapter_key
     tensor = adapter.tensors.get(key)
     if tensor is None:
         held = contents(adapter.tensors)
@@ -91,7 +91,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             path=adapter.path,
             key=key,
             held=held,
-            family=family.name,
+            family=family.title,
             example=next(iter(adapter.tensors), None),
         )
         return
@@ -110,8 +110,9 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
             ours=needed[1],
         )
         return
-    outside = [name for name in adapter.tensors if not any(block in name for block in _FLUX_BLOCKS)]
-    if run.recipe.architecture == "flux" and outside and run.setting("model/low_vram"):
+    fused = family.ai_toolkit.fused
+    outside = [name for name in adapter.tensors if fused and not any(block in name for block in fused)]
+    if outside and run.setting("model/low_vram"):
         yield found(
             run.where("model/low_vram"),
             "With low_vram, ai-toolkit fuses only adapters that touch nothing but the blocks; {path} also holds "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...doctor.families.loading import OWN, family_of
+from ...doctor.families import loader_of
 from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import rule
 
 PROBLEMS = {
@@ -103,7 +104,7 @@ def _without_parts(run: Run, absent: Sequence[Component]) -> Finding:
         run.where("extras_model") if run.recipe.extras_model else run.where("base_model"),
         "The model folder {folder} has no {parts}.",
         otherwise=_ENDS
-        if run.trainer == OWN
+        if run.by_runner
         else _WORDLESS
         if all(_wordless(run, part) for part in absent)
         else "Loading fails: {error}",
@@ -125,7 +126,7 @@ def _without_files(run: Run, part: Component) -> Iterator[Finding]:
             if not instead
             else "{component} lacks {files} in {folder}: {instead}.",
             otherwise=_ENDS
-            if run.trainer == OWN
+            if run.by_runner
             else _WORDLESS
             if _wordless(run, part) and gone[0] == "tokenizer.json"
             else "Loading fails: {error}",
@@ -150,8 +151,8 @@ def _without_files(run: Run, part: Component) -> Iterator[Finding]:
 
 def _wordless(run: Run, part: Component) -> bool:
     """Whether this is a tokenizer whose class needs no file at all."""
-    family = family_of(run)
-    return part.name.startswith("tokenizer") and family is not None and bool(family.parts.get(part.name))
+    loader = loader_of(run)
+    return part.name.startswith("tokenizer") and loader is not None and bool(loader.components.get(part.name))
 
 
 def _parent(folder: str) -> str:
@@ -159,8 +160,8 @@ def _parent(folder: str) -> str:
 
 
 def _absence(run: Run, part: Component, names: list[str]) -> str:
-    family = family_of(run)
-    if part.name == "transformer" and family is not None and not family.bare:
+    loader = loader_of(run)
+    if part.name == "transformer" and loader is not None and not loader.bare:
         return f"OSError: … {part.folder} is not the path to a directory containing a config.json file"
     if part.name == "scheduler":
         return f"OSError: Error no file named scheduler_config.json found in directory {_parent(part.folder)}"
@@ -247,7 +248,7 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
             )
 
 
-@rule("MDL007", "error", "missing-tokenizer", trainers=(OWN,))
+@rule("MDL007", "error", "missing-tokenizer", trainers=(RUNNER,))
 def missing_tokenizer(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """The tokenizer of a model in part files is not on this machine.
 

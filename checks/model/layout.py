@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ...doctor.families.loading import BY_FILES, OWN, Family, architecture_of, family_of
+from ...doctor.families import family_of, family_with, loader_of
+from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.trainer import RUNNER
 from ...doctor.model.weights import SCALES
 from ...doctor.rules import rule
+from ...doctor.trainers import trainer_of
 from .contents import contents
 from .single_file import conversion, refused_file
 from .tensors import files, foreign, grouped
@@ -21,7 +24,7 @@ from .tensors import files, foreign, grouped
         ("RuntimeError", r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)"),
         ("ValueError", r"because \S+ expected shape .*, but got"),
     ),
-    trainers=("ai-toolkit", OWN, *BY_FILES),
+    trainers=("ai-toolkit", RUNNER, "sd-scripts", "musubi-tuner"),
 )
 def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Weights of another kind than the trainer opens here.
@@ -49,33 +52,33 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     """
     if run.kind == "other":
         return
-    family = family_of(run)
-    refused = refused_file(run, model, family)
+    loader = loader_of(run)
+    refused = refused_file(run, model, loader)
     if refused is not None:
         yield refused
         return
     for part in model.components.values():
-        expected = family.parts.get(part.name, ()) if family is not None else ()
-        kind = _another_kind(run, model, part, family, expected)
+        expected = loader.components.get(part.name, ()) if loader is not None else ()
+        kind = _another_kind(run, model, part, loader, expected)
         if kind is not None:
             yield kind
             if "arch" in kind.evidence:
                 return  # the other parts are of that other model too
         else:
             yield from _shapes(run, model, part)
-    yield from _fit_together(run, model, family)
+    yield from _fit_together(run, model, loader)
 
 
 def _another_kind(
-    run: Run, model: ModelFolder, part: Component, family: Family | None, expected: tuple[str, ...]
+    run: Run, model: ModelFolder, part: Component, loader: Loader | None, expected: tuple[str, ...]
 ) -> Finding | None:
     """Another class, other names, or scaled weights: the part is not what the loader takes it for."""
     place, evidence = run.where(part.key), {"component": part.name, "folder": part.folder}
     single = model.layout == "single-file" and part.name == "transformer"
-    strict = single or (model.layout == "part-files" and run.trainer == "musubi-tuner")
+    strict = single or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
     wrong_class = part.class_name is not None and part.class_name not in expected
-    if family is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
-        other = architecture_of(part.class_name) if part.name == "transformer" else None
+    if loader is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
+        other = family_with(part.class_name).name or None if part.name == "transformer" else None
         return found(
             place,
             "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
@@ -87,7 +90,7 @@ def _another_kind(
             other=other,
             component=part.name,
             actual=part.class_name,
-            family=family.name,
+            family=family_of(run.recipe.architecture).title,
             expected=expected[0],
             folder=part.folder,
         )
@@ -102,7 +105,7 @@ def _another_kind(
             else "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops "
             "the scales.",
             otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict."
-            if strict and run.trainer != OWN
+            if strict and not run.by_runner
             else "Every scaled weight is wrong by its factor; the run trains on garbage without an error.",
             evidence=evidence,
             component=part.name,
@@ -122,7 +125,7 @@ def _another_kind(
         else "The tensors of {component} have another program's names, not those the trainer loads (such as "
         "{example}).",
         otherwise="The run ends with the names that are missing, when it looks at the headers of these files."
-        if run.trainer == OWN
+        if run.by_runner
         else "Loading ends with a RuntimeError: missing keys in the state_dict."
         if strict
         else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
@@ -163,7 +166,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
         return
     more = _blocks_beyond(needed, tensors)
     beyond = [name for name in tensors if needed and name not in needed]
-    if beyond and model.layout == "single-file" and part.name == "transformer" and run.trainer != OWN:
+    if beyond and model.layout == "single-file" and part.name == "transformer" and not run.by_runner:
         yield found(
             run.where("base_model"),
             "{component} holds {count} tensors that the model has no place for, such as {example}; {trainer} loads a "
@@ -204,7 +207,8 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
 def _strictly(run: Run, part: Component) -> Iterator[Finding]:
     """musubi-tuner takes its Z-Image parts strictly: one name too many stops it."""
     beyond = [name for name in part.tensors if part.needed and name not in part.needed]
-    if run.trainer == "musubi-tuner" and run.recipe.architecture == "zimage" and beyond and not foreign(part):
+    by_kohya = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    if by_kohya is not None and by_kohya.strict and beyond and not foreign(part):
         if part.name == "text_encoder" and beyond == ["lm_head.weight"]:
             return
         yield found(
@@ -235,16 +239,16 @@ def _blocks_beyond(needed: Mapping[str, object], tensors: Iterable[str]) -> list
     ]
 
 
-def _fit_together(run: Run, model: ModelFolder, family: Family | None) -> Iterator[Finding]:
+def _fit_together(run: Run, model: ModelFolder, loader: Loader | None) -> Iterator[Finding]:
     """Widths that must agree between parts of one model."""
     parts = model.components
     transformer = parts.get("transformer")
-    if family is None or transformer is None or transformer.config is None:
+    if loader is None or transformer is None or transformer.config is None:
         return
-    if transformer.class_name not in family.parts["transformer"]:
+    if transformer.class_name not in loader.components["transformer"]:
         return
-    for fit in family.fits:
-        other = parts.get(fit.part)
+    for fit in family_of(run.recipe.architecture).fits:
+        other = parts.get(fit.component)
         own = next((key for key in fit.own if transformer.config.get(key)), fit.own[-1])
         width = transformer.config.get(own, fit.default)
         value = other.config.get(fit.key) if other is not None and other.config is not None else None
@@ -254,8 +258,8 @@ def _fit_together(run: Run, model: ModelFolder, family: Family | None) -> Iterat
                 "{component} has {key} {value}, but the transformer's {own} {width} asks for {wanted} (from both "
                 "config.json): they belong to different models.",
                 otherwise="The first step, or the first sample before it, fails with a size mismatch.",
-                evidence={"component": fit.part},
-                component=fit.part,
+                evidence={"component": fit.component},
+                component=fit.component,
                 key=fit.key,
                 value=value,
                 own=own,

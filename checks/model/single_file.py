@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ...doctor.families.loading import OWN, Family, family_of
+from ...doctor.families import family_of, loader_of
+from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from .contents import contents
@@ -12,16 +13,16 @@ from .contents import contents
 _HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
 
 
-def refused_file(run: Run, model: ModelFolder, family: Family | None) -> Finding | None:
+def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding | None:
     """A file where this loader opens only folders and hub ids, or a file of another ending than it knows."""
     is_file = model.layout == "single-file" or (model.layout == "absent" and _HUB_FILE.fullmatch(model.source))
-    if family is None or not is_file:
+    if loader is None or not is_file:
         return None
-    if family.single_file is not None and model.source.endswith(".safetensors"):
+    if loader.single_file is not None and model.source.endswith(".safetensors"):
         return None
     part = model.components.get("transformer")
     held = contents(part.tensors) if part is not None else ""
-    if family.single_file is not None:
+    if loader.single_file is not None:
         message = "{path} does not end in .safetensors, the only single files that {trainer} opens."
     elif held:
         message = (
@@ -37,26 +38,26 @@ def refused_file(run: Run, model: ModelFolder, family: Family | None) -> Finding
         run.where("base_model"),
         message,
         otherwise="Loading fails at once."
-        if run.trainer == OWN
+        if run.by_runner
         else "Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
-        evidence={"file": model.source} | _flux_conversion(part, family),
+        evidence={"file": model.source} | _flux_conversion(part, loader),
         path=model.source,
         held=held,
-        family=family.name,
+        family=family_of(run.recipe.architecture).title,
         trainer=run.trainer,
     )
 
 
-def _flux_conversion(part: Component | None, family: Family) -> dict[str, object]:
+def _flux_conversion(part: Component | None, loader: Loader) -> dict[str, object]:
     """What diffusers needs to convert a file that is a whole FLUX.1-dev or schnell."""
-    if part is None or family.single_file is not None or not part.needed:
+    if part is None or loader.single_file is not None or not part.needed:
         return {}
     if any(name not in part.tensors or part.tensors[name].shape != shape for name, shape in part.needed.items()):
         return {}
     guided = any(name.removeprefix(COMFYUI_PREFIX).startswith("guidance_in.") for name in part.needed)
     return {
         "file": part.weights[0].path,
-        "convert": family.parts["transformer"][0],
+        "convert": loader.components["transformer"][0],
         "config": f"black-forest-labs/FLUX.1-{'dev' if guided else 'schnell'}",
         "alone": False,
     }
@@ -64,11 +65,12 @@ def _flux_conversion(part: Component | None, family: Family) -> dict[str, object
 
 def conversion(run: Run, part: Component) -> dict[str, object]:
     """What diffusers needs to convert a Z-Image file that holds more than the trainer takes, or has a prefix."""
-    recipe = run.recipe
-    family = family_of(run)
+    loader = loader_of(run)
     names = {name.removeprefix(COMFYUI_PREFIX) for name in part.tensors}
     scaled = any(name.endswith(SCALES) for name in names)
-    if family is None or family.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
+    if loader is None or loader.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
         return {}
-    config = family.single_file if recipe.extras_model in (None, recipe.base_model) else recipe.extras_model
+    config = (
+        loader.single_file if run.recipe.extras_model in (None, run.recipe.base_model) else run.recipe.extras_model
+    )
     return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ...doctor.families.loading import OWN, family_of
+from ...doctor.families import family_of, loader_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.rules import Unestablished, rule
+from ...doctor.trainers import trainer_of
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
 _UNREAD = frozenset({"lm_head.weight"})
@@ -61,9 +62,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
         return
     if model.components.keys() & {"cache", "whole"}:
         raise Unestablished(f"{model.source} is no model folder")
-    family = family_of(run)
-    if family is not None and family.single_file is None and model.layout == "single-file":
-        raise Unestablished(f"{run.trainer} opens no single file for {family.name}")
+    loader = loader_of(run)
+    if loader is not None and loader.single_file is None and model.layout == "single-file":
+        raise Unestablished(f"{run.trainer} opens no single file for {family_of(run.recipe.architecture).title}")
     said = False
     unjudged: list[str] = []
     for part in model.components.values():
@@ -104,17 +105,17 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
 
 def _absent(run: Run, model: ModelFolder) -> list[str]:
     """Parts with weights of which nothing was found."""
-    family = family_of(run)
-    if family is None or not model.components:
+    loader = loader_of(run)
+    if loader is None or not model.components:
         return []
-    weighty = (part for part in family.parts if not part.startswith(("tokenizer", "scheduler")))
+    weighty = (part for part in loader.components if not part.startswith(("tokenizer", "scheduler")))
     return [f"{part}: not found on this machine" for part in weighty if part not in model.components]
 
 
 def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
-    if run.trainer == OWN:
+    if run.by_runner:
         return "The run ends with their names, when it looks at the headers of these files."
-    if model.layout == "part-files" and run.trainer == "sd-scripts":
+    if model.layout == "part-files" and trainer_of(run.trainer).missing_on_meta:
         return _AT_THE_MOVE.get(part.name, _META)
     if model.layout == "part-files":
         return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."

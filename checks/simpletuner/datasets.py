@@ -8,8 +8,8 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..config.near import meant
-from ..config.values import bad
+from ..keys.misspelled import meant
+from ..keys.values import bad
 from .options import TRAINER, text
 
 LATE = "after the VAE and the text encoder were loaded"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
-from ..ai_toolkit.inert import without_effect
+from ..keys.values import without_effect
 from .options import TRAINER, arriving, number, on, text
 
 # Their default, and what does the same without DeepSpeed.
@@ -93,17 +94,10 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
     Signature: None; samples at 8 steps become blurred as the training goes on.
     """
     recipe = run.recipe
-    name = text(run, "pretrained_model_name_or_path").lower().replace("_", "-")
-    if (
-        recipe.architecture != "zimage"
-        or run.kind != "lora"
-        or recipe.adapter is not None
-        or recipe.variant == "deturbo"
-    ):
+    distilled = family_of(recipe.architecture).distilled
+    if distilled is None or run.kind != "lora" or recipe.adapter is not None:
         return
-    if "turbo" not in name and recipe.variant != "turbo":
-        return
-    if "de-turbo" in name or "deturbo" in name:
+    if not distilled.is_meant(text(run, "pretrained_model_name_or_path"), recipe.variant):
         return
     off = on(run, "disable_assistant_lora")
     yield found(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.rules import rule
-from ..config.values import START, bad
+from ..keys.values import START, bad
 
 TRAINER = ("SimpleTuner",)
 # options whose mapping or list is handed on as JSON text

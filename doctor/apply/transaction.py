@@ -15,11 +15,11 @@ from .actions.copy import Meter, Progress
 from .actions.edit import is_text_sized, sha
 from .actions.errors import ApplyError, StalePlan, clause
 from .actions.journal import Journal, locked, unfinished
-from .actions.paths import Key, key_of, place
+from .actions.paths import Key, at, key_of, place
 from .precheck import precheck
 from .steps import KINDS, describe, ordered
 from .steps.locks import hold
-from .steps.work import Work
+from .steps.needs import Work
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]
@@ -46,7 +46,7 @@ def bind(plan: Plan) -> Binding:
     for step in plan.steps:
         path = place(step)
         seen[str(path)] = _key_at(path)
-        for source in KINDS[type(step)].sources(step):
+        for source in map(at, step.sources):
             seen[str(source)] = _key_behind(source)
         if isinstance(step, SetValue | ReplaceText | WriteText):
             seen[str(path)] = _text_key(path)

@@ -6,8 +6,7 @@ import argparse
 from typing import Any
 
 from ..errors import UserError, not_cached
-from ..examine.engine import examine
-from ..examine.examination import select
+from ..examine.engine import cures, examine
 from ..model import Facts, Report
 from ..model.caches import Inventory
 from ..model.record import dataclass, replace
@@ -15,6 +14,7 @@ from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World
 from ..rules import all_repairs, all_rules
+from ..rules.selection import select
 from . import console
 from .machine import world_of
 from .repair import Fixed, carry_out, recover
@@ -66,7 +66,7 @@ def repair(
         world = world_of(None, deep=deep, progress=reading)
         seen = probe_inventory(world, repo, deep=deep)
         facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
-        return examine(facts, rules, all_repairs(), config=repo, trainer=None)
+        return cures(examine(facts, rules, config=repo, trainer=None), facts, all_repairs())
 
     fixed = carry_out(look, apply=apply, progress=progress)
     return Mended(fixed, seen)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..examine.examination import Examination, examine_config, select
+from ..examine.examination import Examination, examine_config
 from ..model.record import replace
 from ..rules import all_rules
+from ..rules.selection import select
 from .machine import world_of
 
 

@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rule(word: str) -> int:
-    from ..examine.examination import select
     from ..rules import all_repairs, all_rules
+    from ..rules.selection import select
 
     if Path(word).is_dir():
         raise UserError(f"{word} is a folder, not a log.", "zdoctor explain train.log")

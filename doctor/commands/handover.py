@@ -6,7 +6,8 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..examine.examination import Examination, written_twice
+from ..examine.examination import Examination
+from ..examine.trainable import written_twice
 from ..model import ModelFolder, Unknown
 from ..probe.world import Paths
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..configs.python_tree import Unparsable, parsed
 from ..errors import UserError
-from ..examine.examination import examine_config, load
+from ..examine.config_file import load
+from ..examine.examination import examine_config
 from ..model import MicroStep, Report, Unknown
 from ..model.amounts import amount
 from ..model.record import replace

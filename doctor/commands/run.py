@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import shlex
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import INTERRUPTED, UserError
+from ..files import fingerprints
 from ..model import Report
 from ..model.shell import quoted
 from ..state import state_folder
@@ -90,7 +90,7 @@ def _command_file(command: Sequence[str]) -> str | None:
     text = shlex.join(command) + "\n"
     if recognise(text, "shell") is None:
         return None
-    file = state_folder() / "commands" / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.sh"
+    file = state_folder() / "commands" / f"{fingerprints.of_texts(text, length=12)}.sh"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Changes to a config by source span: only the characters of a value move, comments and layout stay.
+"""A config is changed by source span: only the characters of a value move, comments and layout stay.
 
 The result is parsed again, and its tree must be the old one with exactly the declared values changed.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Any
 from ..model import Where
 from .text import Lines
 
-_BREAK = re.compile(r"\r\n|\r|\n")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -44,13 +42,10 @@ class Source:
     def __init__(self, path: str, text: str) -> None:
         self._lines = Lines(path, text)
         self._text = text
-        mark = 1 if text.startswith("\ufeff") else 0
-        self._starts = [mark, *(found.end() for found in _BREAK.finditer(text))]
 
     def offset(self, line: int, column: int) -> int:
         """The character offset of a place as `ast` counts it: lines from 1, columns in bytes of UTF-8."""
-        start = self._starts[line - 1]
-        end = self._starts[line] if line < len(self._starts) else len(self._text)
+        start, end = self._lines.span(line)
         row = self._text[start:end]
         if row.isascii():
             return start + column

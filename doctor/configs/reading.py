@@ -1,4 +1,4 @@
-"""What every dialect starts from: bytes as text, text as a tree, the tree as values with their places."""
+"""A config file becomes text, the text a tree, the tree values with their places, for every trainer's reader."""
 
 from __future__ import annotations
 

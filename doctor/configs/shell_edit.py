@@ -1,4 +1,4 @@
-"""Changes to a training command in a script: one option is set, everything else stays as it is written."""
+"""A training command in a script is changed: one option is set, everything else stays as it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes to text, and the `${VARIABLE}` substitution that ai-toolkit does before it parses."""
+"""A file's bytes become text, with the `${VARIABLE}` substitution that ai-toolkit does before it parses."""
 
 from __future__ import annotations
 
@@ -45,8 +45,14 @@ class Lines:
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
+        self._length = len(text)
         self._mark = text.startswith("\ufeff")
         self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
+
+    def span(self, line: int) -> tuple[int, int]:
+        """Where a line begins, behind a byte-order mark, and where the next one does."""
+        start = self._starts[line - 1] or int(self._mark)
+        return start, self._starts[line] if line < len(self._starts) else self._length
 
     def where(self, offset: int, pointer: str | None = None) -> Where:
         line = bisect_right(self._starts, offset)

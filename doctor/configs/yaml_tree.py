@@ -67,7 +67,7 @@ class _Tree:
         self.make_loader = loader
         self.loader: Any = None
         self.anchors: dict[str, Node | None] = {}
-        self.lately: Any = None
+        self.last_scalar: Any = None
         self.count = 0
 
     def parse(self) -> Node:
@@ -101,12 +101,12 @@ class _Tree:
     def explained(self, error: yaml.MarkedYAMLError) -> Unreadable:
         """The parser's complaint, moved to where the mistake was made when that is certain."""
         message = str(error.problem or error.context or "no YAML")
-        mark, late = error.problem_mark, self.lately
-        if late is not None and late.style in ('"', "'") and late.start_mark.line < late.end_mark.line:
-            ends = late.end_mark.line
+        mark, last = error.problem_mark, self.last_scalar
+        if last is not None and last.style in ('"', "'") and last.start_mark.line < last.end_mark.line:
+            ends = last.end_mark.line
             if (0 if mark is None else mark.line) in (ends, ends + 1):
-                message = f"the quote {late.style} opened here is not closed on its line ({message})"
-                return self.failure(message, late.start_mark.index)
+                message = f"the quote {last.style} opened here is not closed on its line ({message})"
+                return self.failure(message, last.start_mark.index)
         if error.context == "while scanning a quoted scalar":
             message = f"the quote opened here is never closed ({message})"
         if error.context in ("while scanning a simple key", "while scanning a quoted scalar"):
@@ -135,7 +135,7 @@ class _Tree:
             self.anchors[anchor] = None
         if isinstance(event, ScalarEvent):
             made = self.scalar(event, flow)
-            self.lately = event
+            self.last_scalar = event
         else:
             made = self.collection(event, depth, flow)
         if anchor is not None:

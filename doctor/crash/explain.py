@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ..families.loading import OWN
 from ..model.crashes import Explanation, Failure, Signature
 from ..model.script import SCRIPT
+from ..model.trainer import OF_RUNNER
 from ..trainers import TRAINERS
 from .endings import REPORTED, SAID
 from .failure import failures
@@ -27,7 +27,7 @@ _LOADED = re.compile(r"Loaded (Flux|AE|CLIP-L|T5xxl):\s+(?:\w+\.py:\d+\s+)?_Inco
 _LOADED_PARTS = {"Flux": "the transformer", "AE": "the VAE", "CLIP-L": "CLIP", "T5xxl": "T5"}
 # Rules whose finding is about one component.
 _SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
-_IN_LOGS = ((OWN, r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]"), *((one.name, one.in_logs) for one in TRAINERS))
+_IN_LOGS = [(one.name, one.in_logs) for one in (OF_RUNNER, *TRAINERS)]
 # A launcher's own traceback only says that a child failed; what a process says whose partner died is no cause either.
 _LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
 _PARTNER = re.compile(

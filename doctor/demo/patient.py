@@ -7,7 +7,6 @@ walk says so.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..files import fingerprints
 from .tiny import build_tiny_adapter, build_tiny_pipeline
 
 MODEL = "Tongyi-MAI/Z-Image-Turbo"
@@ -132,8 +132,8 @@ def lay_out(hub: Path, repo: str, commit: str, files: dict[str, Path]) -> Path:
     tree: dict[str, dict[str, object]] = {}
     for name, source in files.items():
         data = source.read_bytes()
-        git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-        sha = hashlib.sha256(data).hexdigest() if name.endswith(".safetensors") else None
+        git = fingerprints.of_bytes(data, "git-sha1")
+        sha = fingerprints.of_bytes(data) if name.endswith(".safetensors") else None
         blob = root / "blobs" / (sha or git)
         blob.parent.mkdir(parents=True, exist_ok=True)
         blob.write_bytes(data)

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..families.part_files import VAE
+from ..families.components.autoencoder_kl import VAE
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ..model import (
     SEVERITIES,
@@ -16,47 +16,62 @@ from ..model import (
     TrainingEffect,
     Unknown,
     Where,
-    written_by,
 )
-from ..model.record import replace
-from ..rules import Repair, Rule, Unestablished
+from ..model.record import dataclass, replace
+from ..rules import Repair, Repairs, Rule, RuleError, Unestablished
 
 TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a rule says of its facts; `unknown` and `crashed` are the reasons why it does not."""
+
+    findings: tuple[Finding, ...] = ()
+    unknown: str | None = None
+    crashed: str | None = None
+
+
+class Answers:
+    """What the rules answered: none is asked twice about the same facts."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[object, ...], tuple[list[Any], Answer]] = {}
+
+    def of(self, rule: Rule, facts: Facts) -> Answer:
+        arguments = _arguments(rule.needs, facts)
+        key = (rule.id, *map(id, arguments))  # the arguments are kept, so that no other fact gets their ids
+        if key not in self._given:
+            self._given[key] = arguments, _answer(rule, arguments)
+        return self._given[key][1]
 
 
 def examine(
-    facts: Facts, rules: Sequence[Rule], repairs: dict[str, tuple[Repair, ...]], *, config: str, trainer: str | None
+    facts: Facts, rules: Sequence[Rule], *, config: str, trainer: str | None, answers: Answers | None = None
 ) -> Report:
-    """Run every rule whose facts are known. A rule that raises is reported as crashed; the others go on."""
+    """Ask every rule whose facts are known. A rule that raises is reported as crashed; the others go on."""
+    answers = answers or Answers()
+    said = {rule.id: answers.of(rule, facts) for rule in rules}
+    findings = _ordered(finding for answer in said.values() for finding in answer.findings)
+    unknown = tuple(Outcome(id, answer.unknown) for id, answer in said.items() if answer.unknown is not None)
+    crashed = tuple(Outcome(id, answer.crashed) for id, answer in said.items() if answer.crashed is not None)
+    return Report(config, trainer, findings, unknown, crashed, tuple(id for id in said if said[id] == Answer()))
+
+
+def cures(report: Report, facts: Facts, repairs: Repairs) -> Report:
+    """The report with the fixes of each finding. A repair that raises is reported, and the finding stays."""
     findings: list[Finding] = []
-    unknown: list[Outcome] = []
-    crashed: list[Outcome] = []
-    passed: list[str] = []
-    for rule in rules:
-        reason = _missing(rule.needs, facts)
-        if reason is not None:
-            unknown.append(Outcome(rule.id, reason))
-            continue
-        try:
-            produced = list(rule.check(*_arguments(rule.needs, facts)))
-        except Unestablished as error:
-            unknown.append(Outcome(rule.id, str(error)))
-            continue
-        except Exception as error:
-            crashed.append(Outcome(rule.id, f"{type(error).__name__}: {error}"))
-            continue
-        findings.extend(_sign(finding, rule) for finding in produced)
-        if not produced:
-            passed.append(rule.id)
-    with_fixes: list[Finding] = []
-    for finding in findings:
-        try:
-            fixes = tuple(_cures(finding, facts, repairs.get(finding.rule, ())))
-        except Exception as error:
-            crashed.append(Outcome(finding.rule, f"its repair: {type(error).__name__}: {error}"))
-            fixes = ()
-        with_fixes.append(replace(finding, fixes=fixes))
-    return Report(config, trainer, _ordered(with_fixes), tuple(unknown), tuple(crashed), tuple(passed))
+    crashed = list(report.crashed)
+    for finding in report.findings:
+        fixes: list[Fix] = []
+        for repair in repairs.get(finding.rule, ()):
+            try:
+                fixes += _fixes(finding, facts, repair)
+            except Exception as error:
+                crashed.append(Outcome(finding.rule, f"its repair: {_reason(error, repair.plugin)}"))
+        findings.append(replace(finding, fixes=tuple(fixes)))
+    return replace(report, findings=tuple(findings), crashed=tuple(crashed))
 
 
 def merge(reports: Sequence[Report]) -> Report:
@@ -101,7 +116,7 @@ def prescribe(report: Report, *, allow: TrainingEffect = "none", asked: bool = F
         if any(f in chosen for f in ready):
             continue
         for fix in ready:
-            targets = {written_by(step) for step in fix.steps}
+            targets = {step.written for step in fix.steps}
             if targets.isdisjoint(taken):
                 chosen.append(fix)
                 taken |= targets
@@ -110,28 +125,64 @@ def prescribe(report: Report, *, allow: TrainingEffect = "none", asked: bool = F
     return Plan(report.config, tuple(chosen), tuple(shown))
 
 
-def _missing(needs: Iterable[str], facts: Facts) -> str | None:
-    for name in needs:
-        value = getattr(facts, name)
-        if isinstance(value, Unknown):
-            return value.reason
-    return None
+def _missing(arguments: Iterable[Any]) -> str | None:
+    return next((value.reason for value in arguments if isinstance(value, Unknown)), None)
 
 
 def _arguments(needs: Iterable[str], facts: Facts) -> list[Any]:
     return [getattr(facts, name) for name in needs]
 
 
-def _sign(finding: Finding, rule: Rule) -> Finding:
-    return replace(finding, rule=rule.id, name=rule.name, severity=finding.severity or rule.severity)
+def _answer(rule: Rule, arguments: list[Any]) -> Answer:
+    reason = _missing(arguments)
+    if reason is not None:
+        return Answer(unknown=reason)
+    try:
+        return Answer(
+            tuple(_signed(found, rule) for found in _yielded(rule.check, rule.plugin, rule.needs, arguments))
+        )
+    except Unestablished as error:
+        return Answer(unknown=str(error))
+    except Exception as error:
+        return Answer(crashed=_reason(error, rule.plugin))
 
 
-def _cures(finding: Finding, facts: Facts, repairs: Sequence[Repair]) -> Iterable[Fix]:
-    for repair in repairs:
-        if _missing(repair.needs, facts) is None:
-            cure: Callable[..., Iterable[Fix]] = repair.cure
-            for fix in cure(finding, *_arguments(repair.needs, facts)):
-                yield replace(fix, rule=finding.rule)
+def _fixes(finding: Finding, facts: Facts, repair: Repair) -> Iterator[Fix]:
+    arguments = _arguments(repair.needs, facts)
+    if _missing(arguments) is None:
+        for fix in _yielded(repair.cure, repair.plugin, ("the finding", *repair.needs), [finding, *arguments]):
+            if not isinstance(fix, Fix):
+                raise RuleError(f"it yields {type(fix).__name__}, no Fix")
+            yield replace(fix, rule=finding.rule)
+
+
+def _yielded(asked: Callable[..., Iterable[T]], plugin: str, names: Sequence[str], arguments: list[Any]) -> list[T]:
+    """What a check or a cure yields. One of a plug-in gets copies, so that what it alters is its own, and is said."""
+    if not plugin:
+        return list(asked(*arguments))
+    from copy import deepcopy
+
+    copies = deepcopy(arguments)
+    found = list(asked(*copies))
+    altered = [name for name, copy, fact in zip(names, copies, arguments, strict=True) if copy != fact]
+    if altered:
+        raise RuleError(f"it alters {', '.join(altered)}")
+    return found
+
+
+def _signed(finding: Finding, rule: Rule) -> Finding:
+    if not isinstance(finding, Finding):
+        raise RuleError(f"it yields {type(finding).__name__}, no Finding")
+    signed = replace(finding, rule=rule.id, name=rule.name, severity=finding.severity or rule.severity)
+    if signed.severity not in SEVERITIES:
+        raise RuleError(f"{signed.severity!r} is no severity")
+    signed.text(), signed.consequence()  # an argument that a template lacks is the rule's error, not the report's
+    return signed
+
+
+def _reason(error: Exception, plugin: str) -> str:
+    of = f"the plug-in {plugin}: " if plugin else ""
+    return f"{of}{type(error).__name__}: {error}"
 
 
 def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UserError
-from ..families.loading import BY_FILES, OWN
-from ..families.part_files import with_parts
+from ..families.part_files import BY_FILES, with_parts
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
+from ..model.trainer import RUNNER
 
 if TYPE_CHECKING:
     from ..trainers.kohya.datasets import Folders
@@ -26,7 +26,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
     if run.trainer == "ai-toolkit":
         from ..trainers.ai_toolkit.refusals import refusals
 
-        return replace(run, trainer=OWN, refused=refusals(run))
+        return replace(run, trainer=RUNNER, refused=refusals(run))
     if run.trainer != "SimpleTuner" and run.trainer not in BY_FILES:
         raise UserError(
             f"zdoctor train takes configs of ai-toolkit, SimpleTuner, {' and '.join(BY_FILES)}; this one is for "
@@ -49,7 +49,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
         made = run if reasons else simpletuner.as_trained(run)
     if reasons:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(reasons))
-    return with_parts(replace(made, trainer=OWN), run)
+    return with_parts(replace(made, trainer=RUNNER), run)
 
 
 def obeyed(run: Run) -> bool:

@@ -1,1 +1,107 @@
-"""What is known of the model families: how they load, which tensors their components are made of. Pure."""
+"""What is known of the model families, a record each; Z-Image and Flux are the ones that zdoctor trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..model.run import Run
+from .components import CLASSES
+from .flux.record import FAMILIES as _OF_FLUX
+from .record import AiToolkit, Family, Loader, ModelClass
+from .zimage.record import FAMILIES as _OF_ZIMAGE
+
+# Of an architecture that has no record.
+_NONE = Family(
+    name="",
+    aliases=(),
+    title="",
+    transformer=None,
+    loader=None,
+    own=None,
+    fits=(),
+    lora_names="",
+    lora_prefix="",
+    base_version="",
+    lokr=True,
+    blocks=(),
+    lora_blocks=(),
+    refiners=(),
+    quantized_blocks=(),
+    edits=False,
+    guided=True,
+    overflows=False,
+    scheduler=lambda config: {},
+    distilled=None,
+    memory=None,
+    packages=(),
+    repos={},
+    files={},
+    alike=False,
+    tokenizers=(),
+    ai_toolkit=AiToolkit(offloads=True, adapter_repo=True, fused=(), switches={}, more_cells=False),
+    simpletuner=None,
+    kohya={},
+    runner="",
+)
+
+
+def registry(families: Iterable[Family]) -> dict[str, Family]:
+    """The records by their names and aliases. Raises ValueError for a name that two of them have, or that is none."""
+    found: dict[str, Family] = {}
+    for family in families:
+        for name in (family.name, *family.aliases):
+            if not name or name in found:
+                raise ValueError(f"two model families are called {name!r}" if name else "a model family has no name")
+            found[name] = family
+    return found
+
+
+def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
+    transformers = (family.transformer for family in families)
+    return {kind.name: kind for kind in (*filter(None, transformers), *CLASSES)}
+
+
+_FAMILIES = registry((*_OF_ZIMAGE, *_OF_FLUX))
+_CLASSES = _classes(_FAMILIES.values())
+
+
+def add(more: Iterable[Family]) -> None:
+    """Make more families known, as a plug-in brings them. Raises ValueError where a name is taken, and adds none."""
+    every = (*families(), *more)
+    made = registry(every)
+    _FAMILIES.update(made)
+    _CLASSES.update(_classes(every))
+
+
+def families() -> tuple[Family, ...]:
+    """Every family that has a record."""
+    return tuple({family.name: family for family in _FAMILIES.values()}.values())
+
+
+def family_of(architecture: str | None) -> Family:
+    """The family of this architecture; of one without a record, a record that knows nothing and has no name."""
+    return _FAMILIES.get(architecture or "", _NONE)
+
+
+def trained() -> tuple[str, ...]:
+    """The architectures that zdoctor's own runner trains."""
+    return tuple(family.name for family in families() if family.own is not None)
+
+
+def family_with(class_name: str | None) -> Family:
+    """The first family whose transformer is of this class, as `family_of`."""
+    found = (family for family in families() if family.transformer and family.transformer.name == class_name)
+    return next(found, _NONE)
+
+
+def classes() -> Mapping[str, ModelClass]:
+    """The classes whose tensors are known, by their names."""
+    return _CLASSES
+
+
+def loader_of(run: Run) -> Loader | None:
+    """How this run's model is opened; None where that is not known here, or its components are files of their own."""
+    family = family_of(run.recipe.architecture)
+    if run.by_runner:
+        return family.own
+    return family.loader if family.kohya.get(run.trainer) is None else None

@@ -8,7 +8,7 @@ from math import isqrt
 
 from ..model import Run
 from ..model.recipe import Network
-from .loading import NEVER_OFFLOADED
+from . import family_of
 
 
 def lokr_factor(network: Network, name: str) -> int:
@@ -41,7 +41,7 @@ def described(network: Network) -> str:
 
 def offloaded_share(run: Run) -> float:
     """Which share of the blocks' frozen weights stays in host memory: ai-toolkit's layer_offloading."""
-    never = run.trainer == "ai-toolkit" and run.recipe.architecture in NEVER_OFFLOADED
+    never = run.trainer == "ai-toolkit" and not family_of(run.recipe.architecture).ai_toolkit.offloads
     return 0.0 if never else run.recipe.offload.share or 0.0
 
 

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..model import Run
-from .flux.tensors import flux_block_linears
+from . import classes, family_with
 from .network import lokr_factor, lokr_rank, lokr_shapes
-from .single_file import original_parts
-from .tensors import needed_tensors
-from .zimage.tensors import lora_linears
+from .record.single_file import original_parts
+from .tensors import block_linears, needed_tensors
 
 _KOHYA = "lora_unet_"
 Linears = Mapping[str, tuple[int, int]]
@@ -20,16 +19,14 @@ Linears = Mapping[str, tuple[int, int]]
 def target_linears(
     class_name: str | None, config: Mapping[str, Any], left_out: str = "", *, refiners: bool = False
 ) -> Linears | None:
-    """(out, in) by name of the Linears that the runner trains a LoRA on: all of the main blocks, and of Z-Image's
-    `refiners`, but those in whose name the pattern `left_out` is found. None where the transformer is not known.
+    """(out, in) by name of the Linears that the runner trains a LoRA on: all of the main blocks, and of the
+    `refiners` before them, but those in whose name `left_out` is found. None where the transformer is not known.
     """
     shapes = needed_tensors(class_name or "", config)
     if shapes is None:
         return None
-    if class_name == "ZImageTransformer2DModel":
-        found = {name: (out, inputs) for name, (inputs, out) in lora_linears(shapes, refiners).items()}
-    else:
-        found = {name.removesuffix(".weight"): shape for name, shape in flux_block_linears(shapes).items()}
+    family = family_with(class_name)
+    found = block_linears(shapes, (*family.lora_blocks, *(family.refiners if refiners else ())))
     without = re.compile(left_out or r"(?!)")
     return {name: shape for name, shape in found.items() if not without.search(name)}
 
@@ -66,7 +63,9 @@ def sources(keys: Collection[str], linears: Linears, class_name: str) -> dict[st
         whole = (key for key in keys if not key.endswith(".alpha"))
         return {key.removeprefix("transformer.").removeprefix("diffusion_model."): (key, None) for key in whole}
     found: dict[str, tuple[str, slice | None]] = {}
-    for original, names in original_parts(class_name, [f"{name}.weight" for name in linears]).items():
+    for original, names in original_parts(
+        classes()[class_name].original, [f"{name}.weight" for name in linears]
+    ).items():
         parts = [name.removesuffix(".weight") for name in names]
         for owner, covered in ((original.removesuffix(".weight"), parts), *((part, [part]) for part in parts)):
             key = _KOHYA + owner.replace(".", "_")

@@ -6,43 +6,12 @@ millisecond, and a test holds them equal to the real trees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from typing import Any
 
-from .components.autoencoder_kl import autoencoder_kl, autoencoder_kl_dialect
-from .components.clip_text import clip_dialect, clip_full, clip_text
-from .components.qwen3 import qwen3_causal_lm, qwen3_dialect, qwen3_model
-from .components.t5 import t5_dialect, t5_encoder
-from .flux.tensors import flux_transformer
-from .shapes import BadConfig, Shapes
-from .zimage.tensors import zimage_transformer
-
-# A whole CLIP or T5 stands for its text encoder: that is the class a trainer builds from its files.
-_TABLES: Mapping[str, Callable[[Mapping[str, Any]], Shapes]] = {
-    "ZImageTransformer2DModel": zimage_transformer,
-    "FluxTransformer2DModel": flux_transformer,
-    "AutoencoderKL": autoencoder_kl,
-    "CLIPTextModel": clip_text,
-    "CLIPTextModelWithProjection": clip_text,
-    "CLIPModel": clip_full,
-    "T5EncoderModel": t5_encoder,
-    "T5Model": t5_encoder,
-    "T5ForConditionalGeneration": t5_encoder,
-    "Qwen3Model": qwen3_model,
-    "Qwen3ForCausalLM": qwen3_causal_lm,
-}
-_DIALECTS: Mapping[str, Callable[[Shapes, frozenset[str]], Shapes]] = {
-    "AutoencoderKL": autoencoder_kl_dialect,
-    "CLIPTextModel": clip_dialect,
-    "CLIPTextModelWithProjection": clip_dialect,
-    "CLIPModel": clip_dialect,
-    "T5EncoderModel": t5_dialect,
-    "T5Model": t5_dialect,
-    "T5ForConditionalGeneration": t5_dialect,
-    "Qwen3Model": qwen3_dialect,
-    "Qwen3ForCausalLM": qwen3_dialect,
-}
+from . import classes, family_of
+from .record.shapes import BadConfig, Shapes
 
 
 def needed_tensors(class_name: str, config: Mapping[str, Any]) -> Shapes | None:
@@ -51,26 +20,26 @@ def needed_tensors(class_name: str, config: Mapping[str, Any]) -> Shapes | None:
     None when the class is not known here, or the config asks for something the class cannot build
     (wrong types, sizes out of range, more than 100 000 tensors): `why_not` says which.
     """
-    table = _TABLES.get(class_name)
-    if table is None or config.get("quantization_config") is not None:
+    kind = classes().get(class_name)
+    if kind is None or config.get("quantization_config") is not None:
         return None
     try:
-        return table(config)
+        return kind.tensors(config)
     except BadConfig:
         return None
 
 
 def why_not(class_name: str | None, config: Mapping[str, Any]) -> str:
     """Why `needed_tensors` answered None, as a phrase."""
-    table = _TABLES.get(class_name or "")
+    kind = classes().get(class_name or "")
     if class_name is None:
         return "its config.json names no class"
-    if table is None:
+    if kind is None:
         return f"zdoctor has no table of the tensors of {class_name}; zdoctor check --deep asks the libraries"
     if config.get("quantization_config") is not None:
         return "the weights are stored quantized (config.json has a quantization_config)"
     try:
-        table(config)
+        kind.tensors(config)
     except BadConfig as error:
         return f"config.json does not describe a {class_name} that can be built: {error}"
     return ""
@@ -78,8 +47,25 @@ def why_not(class_name: str | None, config: Mapping[str, Any]) -> str:
 
 def in_the_dialect_of(class_name: str, needed: Shapes, present: Iterable[str]) -> Shapes:
     """`needed` under the names these files use, where the class's own loader accepts older or shorter names."""
-    dialect = _DIALECTS.get(class_name)
-    return needed if dialect is None else dialect(needed, frozenset(present))
+    kind = classes().get(class_name)
+    return needed if kind is None else kind.dialect(needed, frozenset(present))
+
+
+def block_linears(shapes: Mapping[str, tuple[int, ...]], blocks: Collection[str]) -> dict[str, tuple[int, int]]:
+    """(out, in) by name of the Linears in these lists of blocks."""
+    return {
+        name.removesuffix(".weight"): (shape[0], shape[1])
+        for name, shape in shapes.items()
+        if len(shape) == 2 and name.endswith(".weight") and name.split(".", 1)[0] in blocks
+    }
+
+
+def published_size(architecture: str | None, model: str) -> int:
+    """How many numbers the transformer of a published model of this name has; 0 where it is not known as one."""
+    family, name = family_of(architecture), model.lower()
+    if family.memory is None or family.transformer is None or family.memory.published not in name:
+        return 0
+    return parameters(family.transformer.tensors(family.memory.config(name)))
 
 
 def parameters(shapes: Mapping[str, tuple[int, ...]]) -> int:
@@ -87,4 +73,13 @@ def parameters(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return sum(prod(shape) for shape in shapes.values())
 
 
-__all__ = ["BadConfig", "Shapes", "in_the_dialect_of", "needed_tensors", "parameters", "why_not"]
+__all__ = [
+    "BadConfig",
+    "Shapes",
+    "block_linears",
+    "in_the_dialect_of",
+    "needed_tensors",
+    "parameters",
+    "published_size",
+    "why_not",
+]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..families.loading import OWN
 from ..families.network import offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
@@ -63,7 +62,7 @@ def predict(
     phases = tuple(phases_of(run, sizes, known, card))
     free = card.memory_free if card else system.memory_available
     peak = max(phases, key=lambda phase: phase.total)
-    blocks = runner_blocks(run, sizes, card) if run.trainer == OWN else blocks_of(sizes, run)
+    blocks = runner_blocks(run, sizes, card) if run.by_runner else blocks_of(sizes, run)
 
     def host(changed: Run) -> int:
         return _host_peak(changed, sizes, card) if card else 0
@@ -101,7 +100,7 @@ def _elsewhere(
 ) -> Elsewhere | None:
     """The card with the most room, where the run fits on it and a variable in the terminal is all that it takes."""
     others = [gpu for gpu in gpus if gpu not in candidates and left(gpu) >= 0]
-    is_settled = run.device != "cuda" if run.trainer == OWN else run.setting(CHOSEN) is not None
+    is_settled = run.device != "cuda" if run.by_runner else run.setting(CHOSEN) is not None
     if not others or is_settled or "LOCAL_RANK" in system.environment:
         return None
     other = max(others, key=left)
@@ -117,11 +116,11 @@ def _not_covered(run: Run) -> str:
         return f"dtype {recipe.precision.dtype} has no known size"
     for qtype in (
         recipe.precision.quantization,
-        None if run.trainer == OWN else recipe.precision.text_encoder_quantization,
+        None if run.by_runner else recipe.precision.text_encoder_quantization,
     ):
         if qtype not in (None, "none") and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
-    if run.trainer == OWN:  # these are not its settings
+    if run.by_runner:  # these are not its settings
         return ""
     if recipe.offload.other:
         return f"{recipe.offload.other} moves weights between card and host while it trains; that is not predicted"
@@ -135,7 +134,7 @@ def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
     then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
     """
     recipe = run.recipe
-    if run.trainer == OWN:
+    if run.by_runner:
         return host_peak(run, sizes, card)
     width = WIDTHS[recipe.precision.dtype]
     whole = width * (sizes.blocks + sizes.rest)
@@ -148,7 +147,7 @@ def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
 def _assumptions(
     sizes: Sizes, card: Gpu | None, is_one_of_several: bool, datasets: tuple[DatasetFolder, ...] | Unknown
 ) -> str:
-    parts = [f"captions of up to {sizes.kind.text} tokens"]
+    parts = [f"captions of up to {sizes.figures.text} tokens"]
     if card:
         parts.append("a CUDA context of 0.25 to 0.65 GiB")
     if card and is_one_of_several:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..families.loading import OWN
+from ..families import family_of
 from ..families.network import lokr_rank, trained_weights
 from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
 from ..model.buckets import bucket_size
 from ..model.record import dataclass
+from ..trainers import trainer_of
 from .bytes import WIDTHS, state_bytes
 from .sizes import sizes_of
 
@@ -39,14 +40,15 @@ def needs(
     output: str | None,
 ) -> Iterator[Need]:
     """Everything that is known to be written, in the order it happens. `output` is a run folder without old saves."""
-    if not isinstance(hub, Unknown) and not hub.offline and run.trainer != OWN:
+    if not isinstance(hub, Unknown) and not hub.offline and not run.by_runner:
         yield from _downloads(hub)
     # of the others, the size or the place of the caches is not known
-    own = run.recipe.architecture in ("zimage", "z_image") and run.trainer == "ai-toolkit"
+    figures = family_of(run.recipe.architecture).memory
+    own = figures is not None and figures.caches and trainer_of(run.trainer).caches_known
     if not isinstance(datasets, Unknown) and own:
         for folder in datasets:
             yield from _caches(run, folder, model)
-    if run.trainer == OWN and output is not None and not isinstance(datasets, Unknown):
+    if run.by_runner and output is not None and not isinstance(datasets, Unknown):
         yield from _latents(run, datasets, output)
     if output is not None and not isinstance(model, Unknown):
         yield from _checkpoints(run, model, output)
@@ -103,15 +105,11 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
     recipe = run.recipe
     sizes = sizes_of(run, model)
-    kinds = ("lora", "lokr") if run.trainer == OWN else ("lora",)
-    if (
-        isinstance(sizes, Unknown)
-        or run.kind != "lora"
-        or recipe.network.type not in kinds
-        or recipe.network.narrowed
-    ):
+    network = recipe.network
+    kinds = ("lora", "lokr") if run.by_runner else ("lora",)
+    if isinstance(sizes, Unknown) or run.kind != "lora" or network.type not in kinds or network.narrowed:
         return
-    if run.trainer == "SimpleTuner":  # its checkpoints are folders, with more in them
+    if trainer_of(run.trainer).checkpoint_folders:
         return
     parameters = max(0, trained_weights(recipe.network, sizes.linears))
     during = max(0, recipe.steps - 1) // recipe.checkpoints.every if recipe.checkpoints.every > 0 else 0
@@ -125,7 +123,7 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     what = f"{kept + 1} {kind} files{of_rank}" if kept else f"the {kind}{of_rank}"
     yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
     moments = int(state_bytes(recipe.optimizer.name)) if recipe.optimizer.name.startswith("adam") else 0
-    if run.trainer == OWN:  # with the weights in 32 bits; a new one is there as a whole before the old one goes
+    if run.by_runner:  # with the weights in 32 bits; a new one is there as a whole before the old one goes
         what = "the old and the new state of the run" if during else "the state of the run"
         size = (4 + 4 * recipe.ema.use + moments) * parameters
         yield Need(what, output, 2 * size if during else size, "output_folder")

@@ -7,7 +7,7 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
-from ..families.loading import NEVER_OFFLOADED, OWN
+from ..families import family_of
 from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect
 from ..model.record import replace
 from .peaks import highest_of, peak_of
@@ -155,7 +155,7 @@ def _of_ai_toolkit(run: Run, *, samples: bool) -> Iterator[Step]:
     yield from _quantized(run)
     if _may_offload(run):
         # ai-toolkit then takes float8 for qfloat8, which rounds in another way
-        rounds = run.trainer != OWN and recipe.precision.quantization == "qfloat8"
+        rounds = not run.by_runner and recipe.precision.quantization == "qfloat8"
         effect: TrainingEffect = "changes-result" if rounds else "equivalent"
         yield _step(run, (("offload.share", True),), effect, offload=replace(recipe.offload, share=1.0))
     yield from _lower_resolutions(run)
@@ -198,6 +198,6 @@ def _lower_resolutions(run: Run) -> Iterator[Step]:
 def _may_offload(run: Run) -> bool:
     """Whether blocks can wait in host memory and do not yet. It takes time in every step, but no picture less."""
     offload = run.recipe.offload
-    loads = run.trainer == OWN or run.recipe.architecture not in NEVER_OFFLOADED
+    loads = run.by_runner or family_of(run.recipe.architecture).ai_toolkit.offloads
     alone = offload.share is None and not offload.compile and offload.interval == 1
     return loads and alone and offload.gradient_checkpointing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..families.loading import OWN
 from ..model import DatasetFolder, Gpu, Phase, Run
 from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, on_mps, phases_of_trainer, sequence_of
 from .runner import phases_of_runner, phases_without_bfloat16
@@ -12,7 +11,7 @@ from .sizes import Sizes
 
 
 def phases_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> Iterator[Phase]:
-    made = phases_of_runner if run.trainer == OWN else phases_of_trainer
+    made = phases_of_runner if run.by_runner else phases_of_trainer
     return made(run, sizes, datasets, card)
 
 
@@ -23,9 +22,7 @@ def peak_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu
 def highest_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None) -> int:
     """The high end of the estimate: context, allocator and LoRA copies at their worst."""
     # float32 where the processor has no bfloat16
-    is_wider = (
-        run.trainer == OWN and not card and not on_mps(run) and run.recipe.precision.dtype in ("bf16", "bfloat16")
-    )
+    is_wider = run.by_runner and not card and not on_mps(run) and run.recipe.precision.dtype in ("bf16", "bfloat16")
     phases = phases_without_bfloat16(run, sizes, datasets) if is_wider else phases_of(run, sizes, datasets, card)
     return _highest(run, sizes, datasets, card, phases)
 
@@ -40,7 +37,7 @@ def _highest(
     run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], card: Gpu | None, phases: Iterable[Phase]
 ) -> int:
     context = CONTEXT_RANGE if card else HOST_BASE // 2
-    if run.trainer == OWN:  # its LoRA was part of the traces
+    if run.by_runner:  # its LoRA was part of the traces
         return int(1.03 * max(phase.total for phase in phases)) + context
     copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.recipe.batch_size)
     return max(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from ..families.loading import EDITING
+from ..families import family_of
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.buckets import bucket_size
 from ..model.record import replace
+from ..trainers import trainer_of
 from .bytes import QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes
 
@@ -54,7 +55,7 @@ def _text_encoder(sizes: Sizes, run: Run) -> int:
 
 
 def tokens_of(sizes: Sizes, width: int, height: int) -> int:
-    return _up(max(1, width // 16) * max(1, height // 16), sizes.kind.padding)
+    return _up(max(1, width // 16) * max(1, height // 16), sizes.figures.padding)
 
 
 def _up(tokens: int, padding: int) -> int:
@@ -64,8 +65,10 @@ def _up(tokens: int, padding: int) -> int:
 def sequence_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
     """(image, text) tokens of the largest sample; a control image has as many as its picture."""
     image = max(tokens_of(sizes, *picture) for picture in buckets(run, datasets))
-    edits = run.recipe.architecture in EDITING and any(dataset.control_folders for dataset in run.recipe.datasets)
-    return image * (2 if edits else 1), _up(sizes.kind.text, sizes.kind.padding)
+    edits = family_of(run.recipe.architecture).edits and any(
+        dataset.control_folders for dataset in run.recipe.datasets
+    )
+    return image * (2 if edits else 1), _up(sizes.figures.text, sizes.figures.padding)
 
 
 def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
@@ -92,9 +95,9 @@ def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool 
     """
     recipe = run.recipe
     wide = 1.0 if WIDTHS[recipe.precision.dtype] <= 2 else 1.6
-    of_block, moment = sizes.kind.kept * wide, sizes.kind.moment * wide
+    of_block, moment = sizes.figures.kept * wide, sizes.figures.moment * wide
     if half:
-        of_block, moment = sizes.kind.half_kept, sizes.kind.half_moment
+        of_block, moment = sizes.figures.half_kept, sizes.figures.half_moment
     together = image + text
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
     if recipe.offload.gradient_checkpointing:
@@ -140,9 +143,10 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     vae_scale = (width / 2) * (sizes.vae_width / 128)
 
     whole = width * sizes.text_encoder
-    alone = run.trainer == "SimpleTuner"  # it encodes everything before it loads the transformer
+    trainer = trainer_of(run.trainer)
+    alone = trainer.encodes_first
     beside = {} if card or alone else {"transformer": transformer}
-    crowded = sizes.kind.beside and run.trainer == "ai-toolkit"
+    crowded = sizes.figures.beside and trainer.encodes_beside
     crowd = {"transformer": transformer} if crowded else beside
     if card and crowded and recipe.precision.quantization and not recipe.offload.low_vram:
         unquantized = width * (sizes.blocks + sizes.rest)
@@ -170,7 +174,7 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
         wide, high = max(((max(16, s.width), max(16, s.height)) for s in recipe.validation.prompts), key=prod)
         area = wide * high
         tokens = tokens_of(sizes, wide, high) + text
-        drawing = int(2 * sizes.kind.moment * width / 2 * sizes.width * tokens) + scores_of(
+        drawing = int(2 * sizes.figures.moment * width / 2 * sizes.width * tokens) + scores_of(
             replace(run, recipe=replace(recipe, batch_size=1)), sizes, tokens, card
         )
         decode = int(VAE_DECODE * area * vae_scale)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from ..families import family_of
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
 from ..model.record import replace
@@ -84,10 +85,11 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     if not paints:
         return
     wide, high = max(((max(16, s.width), max(16, s.height)) for s in recipe.validation.prompts), key=prod)
-    # Flux takes the guidance itself; of Z-Image two pictures are drawn
-    guided = 2 if recipe.architecture == "zimage" and any(s.guidance > 1 for s in recipe.validation.prompts) else 1
+    # what takes no guidance itself draws two pictures
+    twice = not family_of(recipe.architecture).guided and any(s.guidance > 1 for s in recipe.validation.prompts)
+    guided = 2 if twice else 1
     tokens = guided * (tokens_of(sizes, wide, high) + text)
-    drawing = int(sizes.kind.moment * width * sizes.width * tokens)
+    drawing = int(sizes.figures.moment * width * sizes.width * tokens)
     if on_mps(run) and not card:
         drawing += scores_of(replace(run, recipe=replace(recipe, batch_size=guided)), sizes, tokens // guided, card)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)

@@ -23,7 +23,6 @@ from .plans import (
     Step,
     TrainingEffect,
     WriteText,
-    written_by,
 )
 from .recipe import Dataset, SamplePrompt
 from .run import Config, Problem, Run, Value, Where
@@ -92,5 +91,4 @@ __all__ = [
     "WriteText",
     "Writes",
     "found",
-    "written_by",
 ]

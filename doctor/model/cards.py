@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..families.loading import OWN
 from .facts import Gpu
 from .run import Run
 from .unknown import Unknown
@@ -35,7 +34,7 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
         environment = {**environment, VISIBLE: written}
     else:
         environment = {name: value for name, value in environment.items() if name != VISIBLE}
-    if run.trainer == OWN:
+    if run.by_runner:
         found = re.fullmatch(r"cuda(?::(\d{1,9}))?", device)
         if found is None:
             return () if device.startswith(("cpu", "mps")) else Unknown(f"there is no device {device}")
@@ -53,7 +52,7 @@ def taken(run: Run, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Cand
 
 def listed(run: Run, environment: Mapping[str, str]) -> str | None:
     """CUDA_VISIBLE_DEVICES as the run's trainer gets it. A script around a trainer is none around zdoctor's own."""
-    written = run.setting(CHOSEN) if run.trainer != OWN else None
+    written = run.setting(CHOSEN) if not run.by_runner else None
     if not isinstance(written, str):
         return environment.get(VISIBLE)
     return None if written == ALL else written

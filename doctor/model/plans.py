@@ -11,17 +11,36 @@ Safety = Literal["safe", "ask", "show"]
 TrainingEffect = Literal["none", "equivalent", "changes-result"]
 
 
+class _Step:
+    """What every step has: the path that it writes to, and what it reads."""
+
+    path: str
+
+    @property
+    def written(self) -> tuple[str, object]:
+        """What no other step of a plan writes: the file or folder, and the key or character where that is all."""
+        return self.path, None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return ()
+
+
 @dataclass(frozen=True)
-class SetValue:
+class SetValue(_Step):
     """Give a config key a value by rewriting only its own characters, or insert the key into its section."""
 
     path: str
     pointer: str
     value: Any
 
+    @property
+    def written(self) -> tuple[str, object]:
+        return self.path, self.pointer
+
 
 @dataclass(frozen=True)
-class ReplaceText:
+class ReplaceText(_Step):
     """Replace the characters `start:end` of a text file, which must read `old`, by `new`."""
 
     path: str
@@ -29,6 +48,10 @@ class ReplaceText:
     end: int
     old: str
     new: str
+
+    @property
+    def written(self) -> tuple[str, object]:
+        return self.path, self.start
 
 
 @dataclass(frozen=True)
@@ -42,7 +65,7 @@ class CopyItem:
 
 
 @dataclass(frozen=True)
-class ExtractFiles:
+class ExtractFiles(_Step):
     """Copy files into a plain folder, each verified while it is copied (reflink where the file system can).
 
     `hardlink`: give the cache's own files second names there instead, each verified before.
@@ -52,24 +75,32 @@ class ExtractFiles:
     items: tuple[CopyItem, ...]
     hardlink: bool = False
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(item.source for item in self.items)
+
 
 @dataclass(frozen=True)
-class MirrorFolder:
+class MirrorFolder(_Step):
     """A writable folder of links to every file below `source` (copies where links are refused)."""
 
     source: str
     path: str
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.source,)
+
 
 @dataclass(frozen=True)
-class Quarantine:
+class Quarantine(_Step):
     """Move a file out of the way, beside where it lies, so that it can be put back."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class WriteText:
+class WriteText(_Step):
     """Write a small text file (a ref)."""
 
     path: str
@@ -77,7 +108,7 @@ class WriteText:
 
 
 @dataclass(frozen=True)
-class MakeLink:
+class MakeLink(_Step):
     """Put a symbolic link at `path` to `target` (relative, as the hub writes it)."""
 
     path: str
@@ -85,7 +116,7 @@ class MakeLink:
 
 
 @dataclass(frozen=True)
-class PlaceCopy:
+class PlaceCopy(_Step):
     """Put a verified copy of `source` at `path`; what is there goes into quarantine first.
 
     `link`: both belong to the same cached repository, whose files nobody changes in place, so a second name for
@@ -98,9 +129,13 @@ class PlaceCopy:
     digest: str | None
     link: bool = False
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.source,)
+
 
 @dataclass(frozen=True)
-class FetchFile:
+class FetchFile(_Step):
     """Download exactly one file of a repository through huggingface_hub, and verify it.
 
     `prefix` is a file of `prefix_size` bytes on this machine that should be the beginning of it: only the rest is
@@ -116,6 +151,10 @@ class FetchFile:
     prefix: str | None = None
     prefix_size: int = 0
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return () if self.prefix is None else (self.prefix,)
+
 
 def note_of(repo: HubRepo) -> tuple[CopyItem, ...]:
     """The hub client's list of files, which goes along where the client itself keeps it in a plain folder: with it
@@ -129,14 +168,6 @@ def note_of(repo: HubRepo) -> tuple[CopyItem, ...]:
 Step = (
     SetValue | ReplaceText | ExtractFiles | MirrorFolder | Quarantine | WriteText | MakeLink | PlaceCopy | FetchFile
 )
-
-
-def written_by(step: Step) -> tuple[str, object]:
-    """What a step writes: the file or folder, and its key or character where that is all. None writes what another
-    of the same plan does."""
-    if isinstance(step, SetValue):
-        return step.path, step.pointer
-    return step.path, step.start if isinstance(step, ReplaceText) else None
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ class PartFile:
     config: Mapping[str, Any]
     when: str = ""
     loose: bool = False
+    either: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from .recipe import Recipe
 from .record import dataclass, field
+from .trainer import RUNNER
 
 Settings = Mapping[str, "Value"]
 
@@ -106,6 +107,11 @@ class Run:
     homes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spelled: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def by_runner(self) -> bool:
+        """Whether zdoctor's own runner trains this run, not the trainer whose config it is."""
+        return self.trainer == RUNNER
 
     def written(self, name: str) -> Value | None:
         """The Value behind a field of this class ("base_model") or a settings key ("model/qtype"), if written."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from .checkout import Edit
 from .record import dataclass
 from .run import Where
 
 SCRIPT = "training script"  # stands for a trainer: the rules about scripts are for these alone
 
 Fed = Literal["yes", "perhaps", "no"]
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Checkpoint:
     `reentrant` is what the call says: None when it says nothing, "?" when that is not a constant. `wraps` is the
     source of what is recomputed; `whole` when that is a model and no block of one. `fed` says whether an input
     requires a gradient: "perhaps" when one may come out of a trained layer. `skips_first`: another iteration of the
-    same loop runs its block without checkpointing. Spans are character offsets: of the constant, of the function's
-    name where it is spelled in full, and of the end of the arguments.
+    same loop runs its block without checkpointing. `edit` makes the call one that is not re-entrant.
     """
 
     where: Where
@@ -33,9 +32,7 @@ class Checkpoint:
     fed: Fed
     reentrant: bool | Literal["?"] | None
     skips_first: bool = False
-    constant: Span | None = None
-    name: Span | None = None
-    end: int = 0
+    edit: Edit | None = None
 
     @property
     def may_be_reentrant(self) -> bool:
@@ -47,13 +44,13 @@ class Checkpoint:
 class Forced:
     """`requires_grad_(True)` on something that must have a gradient by itself: an output, or the loss.
 
-    `fed`: as in the re-entrant Checkpoint that it came out of.
+    `fed`: as in the re-entrant Checkpoint that it came out of. `is_loss`: it stands before its own backward.
     """
 
     where: Where
     name: str
-    what: Literal["checkpoint", "returned", "loss"]
     fed: Fed = "no"
+    is_loss: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Enabled:
     """`gradient_checkpointing_enable` with use_reentrant=True; `after_peft` when the adapter was there before."""
 
     where: Where
-    constant: Span
+    edit: Edit
     after_peft: bool
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .record import dataclass
 
+RUNNER = "zdoctor"  # the trainer of a run that zdoctor's own runner is to train
+
 
 @dataclass(frozen=True)
 class Trainer:
@@ -18,7 +20,9 @@ class Trainer:
     anything else: where they are, it can run.
 
     `recipe` is the module that puts its runs into what zdoctor's runner takes (`refusals`, `as_trained`,
-    `differences`); "" where the reader has done all.
+    `differences`); "" where the reader has done all. `writes` is the one that says what it writes beside pictures.
+
+    The others say what it does that most do not, whichever model it trains.
     """
 
     name: str
@@ -31,9 +35,56 @@ class Trainer:
     in_logs: str
     failures: str
     recipe: str = ""
+    writes: str = ""
     called: tuple[str, ...] = ()
+    # its config: processes, each with sections; a file whose options become words of a command line; a GUI's JSON
+    has_processes: bool = False
+    becomes_command_line: bool = False
+    has_gui: bool = False
+    # where an unknown key ends the run: "top", "section" or "shell"; elsewhere it is ignored
+    refuses_unknown: frozenset[str] = frozenset()
+    # its model: each component is a file that an option names; shards are found of all components, not of the
+    # transformer alone; the transformer may be a folder's; a tensor too many ends the load; those that are missing
+    # stay on the meta device until the model is moved; its classes are its own, not diffusers'
+    component_files: bool = False
+    all_sharded: bool = False
+    transformer_in_folder: bool = False
+    strict_names: bool = False
+    missing_on_meta: bool = False
+    own_classes: bool = False
+    # its datasets: folders and nothing else; pictures of these suffixes, of the top of a folder alone
+    datasets_are_folders: bool = False
+    top_suffixes: tuple[str, ...] = ()
+    # its caches lie beside the pictures, in sizes that are known; its checkpoints are folders, with more in them
+    caches_known: bool = False
+    checkpoint_folders: bool = False
+    # its memory: prompts are encoded before the transformer is loaded, or while it is on the card
+    encodes_first: bool = False
+    encodes_beside: bool = False
+    # its optimizers: by the beginning of a name, or by a module's path
+    optimizers_by_prefix: bool = False
+    optimizers_by_path: bool = False
+    # a caption that is not UTF-8 is left out, or met as late as it is encoded; only its first line counts
+    skips_garbled: bool = False
+    garbled_late: bool = False
+    first_line: bool = False
 
 
 def any_of(*marks: str) -> tuple[frozenset[str], ...]:
     """Sets of keys, each written as "one+other"."""
     return tuple(frozenset(mark.split("+")) for mark in marks)
+
+
+# zdoctor's own runner reads no config: it takes the runs of the others.
+OF_RUNNER = Trainer(
+    name=RUNNER,
+    reader="",
+    marks=(),
+    marker="",
+    miner="",
+    table="",
+    packages=(),
+    in_logs=r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]",
+    failures="",
+    datasets_are_folders=True,
+)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..families import classes
 from ..families.tensors import in_the_dialect_of, needed_tensors, why_not
 from ..model import Component, Unknown, WeightFile
 from ..model.record import replace
@@ -15,12 +16,6 @@ from .world.safetensors import read_weight_file
 
 _MOST_SHARDS = 1000
 _LARGEST_TEXT = 4 << 20
-_MODEL_TYPES = {
-    "qwen3": "Qwen3ForCausalLM",
-    "t5": "T5EncoderModel",
-    "clip": "CLIPModel",
-    "clip_text_model": "CLIPTextModel",
-}
 _STEMS = {
     "diffusers": ("diffusion_pytorch_model", "diffusion_pytorch_model"),
     "transformers": ("model", "pytorch_model"),
@@ -124,7 +119,7 @@ def _class_of(config: Mapping[str, Any] | None) -> str | None:
         if isinstance(value, str):
             return value
     model_type = config.get("model_type")
-    return _MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None
+    return next((kind.name for kind in classes().values() if model_type and kind.model_type == model_type), None)
 
 
 def _weights(

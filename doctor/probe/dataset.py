@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from itertools import pairwise
 
-from ..families.loading import BY_FILES, OWN
 from ..model import DatasetFolder, Image, Run, Unknown
 from ..model.datasets import FORBIDDEN, Garbled
 from ..model.run import repeats_of
+from ..trainers import trainer_of
 from .components import listed
 from .image import IMAGES, beginning, damage, dimensions
 from .world import Paths, Stat, World, resolve
@@ -29,31 +29,32 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
     The headers of at most 2000 images a folder are read; `more` counts the others.
     """
     found: list[DatasetFolder] = []
-    paths = Paths(world.system)
+    paths, trainer = Paths(world.system), trainer_of(run.trainer)
     for dataset in run.recipe.datasets:
         if not dataset.folder or "\0" in dataset.folder:
             continue
         root = paths.absolute(dataset.folder)
         names = listed(world, root)
         if isinstance(names, Unknown):
-            if "EACCES" in names.reason and run.trainer in ("ai-toolkit", OWN):
+            if "EACCES" in names.reason and trainer.datasets_are_folders:
                 found.append(DatasetFolder(dataset.key, root, (), denied=True))
                 continue
             return names if root in names.reason else Unknown(f"{root}: {names.reason}")
         if names is None:
-            if run.trainer in ("ai-toolkit", OWN) and _is_no_list(world, root):
+            if trainer.datasets_are_folders and _is_no_list(world, root):
                 found.append(DatasetFolder(dataset.key, root, (), is_file=True))
             continue
         caption = f".{dataset.caption_extension.lstrip('.')}"
-        if run.trainer not in BY_FILES:
+        if not trainer.top_suffixes:
             deep = dataset.recursive
             found.append(_read(world, paths, dataset.key, root, caption, dataset.suffixes, deep=deep))
             continue
         numbered = dataset.key.endswith("_data_dir")
         inside = [paths.join(root, name) for name in names if repeats_of(name) > 0] if numbered else [root]
-        kinds = (*IMAGES, ".bmp", ".avif") if run.trainer == "musubi-tuner" else (*IMAGES, ".bmp")
         walk = [folder for folder in inside if isinstance(listed(world, folder), tuple)]
-        found += [_read(world, paths, dataset.key, folder, caption, kinds, deep=False) for folder in walk]
+        found += [
+            _read(world, paths, dataset.key, folder, caption, trainer.top_suffixes, deep=False) for folder in walk
+        ]
     return tuple(found)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import Event
-from typing import Any, Protocol
+from typing import Protocol
 
+from ..files import fingerprints
 from ..model import Unknown
 from ..model.record import dataclass
 from ..state.receipts import Key
@@ -105,7 +105,7 @@ def _read_all(
 def _digest(job: Job, read: list[int], number: int, stop: Event) -> tuple[str, int] | Unknown:
     """(digest, when reading began in ns)."""
     started = time.time_ns()
-    state = _hasher(job.kind, job.key.size)
+    state = fingerprints.running(job.kind, job.key.size)
     buffer = memoryview(mmap.mmap(-1, BUFFER))  # page-aligned: the kernel copies a third faster than to a bytearray
     try:
         with open(job.path, "rb", buffering=0) as file:
@@ -122,18 +122,6 @@ def _digest(job: Job, read: list[int], number: int, stop: Event) -> tuple[str, i
     except (OSError, ValueError) as error:
         return Unknown(f"it cannot be read ({_reason(error)})")
     return f"{job.kind}:{state.hexdigest()}", started
-
-
-def digest_of_bytes(content: bytes, kind: str) -> str:
-    state = _hasher(kind, len(content))
-    state.update(content)
-    return f"{kind}:{state.hexdigest()}"
-
-
-def _hasher(kind: str, size: int) -> Any:
-    if kind == "git-sha1":
-        return hashlib.sha1(b"blob %d\x00" % size, usedforsecurity=False)
-    return hashlib.sha256()
 
 
 def _advise(handle: int, advice: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..memory import predict
 from ..model import Checkout, Config, Facts, Files, Hub, ModelFolder, Run, Schema, Unknown, Writes
+from ..model.facts import NOT_ASKED
 from ..model.record import replace
 from ..model.script import Script
 from .dataset import probe_datasets
@@ -111,13 +112,15 @@ def gather(
     needed: Iterable[str],
     *,
     shared: dict[str, Any] | None = None,
+    before: Facts | None = None,
     deep: bool = False,
 ) -> Facts:
-    """The facts named in `needed`, with what they rest on.
+    """The facts named in `needed`, with what they rest on; those in `before` are taken from there.
 
     `shared` carries the facts that do not depend on the run from one run of a config to the next.
     """
-    known: dict[str, Any] = {"world": world, "deep": deep, "config": config, "run": run, **(shared or {})}
+    asked = {} if before is None else {name: fact for name, fact in vars(before).items() if fact is not NOT_ASKED}
+    known: dict[str, Any] = {**asked, **(shared or {}), "world": world, "deep": deep, "config": config, "run": run}
 
     def establish(name: str) -> Any:
         if name not in known:

@@ -13,7 +13,7 @@ def probe_logins(
     """The settings that are on and for which no token is found, by their keys."""
     hub_key, wandb_key = run.keys.get("checkpoints.push_to_hub", ""), run.keys.get("logging.wandb", "")
     asking = [key for key in (hub_key, wandb_key) if run.setting(key) is True]
-    if run.trainer != "ai-toolkit" or not asking:
+    if not asking:
         return ()
     if world.system.recorded is not None:
         return Unknown("a recorded machine does not tell who is logged in")

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ..families.loading import BY_FILES, OWN, Family, family_of
-from ..families.single_file import original_layout
+from ..families import family_of, loader_of
+from ..families.record import Loader, ModelClass
+from ..families.record.single_file import original_layout
 from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.record import dataclass, replace
 from ..model.weights import COMFYUI_PREFIX
+from ..trainers import trainer_of
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
 from .part_files import probe_part_files
@@ -45,7 +47,7 @@ class _Look:
     run: Run
     hub: Hub | Unknown
     source: str
-    family: Family | None
+    loader: Loader | None
 
 
 def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unknown:
@@ -55,12 +57,12 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
     folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
-    if run.trainer in BY_FILES or run.recipe.parts:
+    if trainer_of(run.trainer).component_files or run.recipe.parts:
         return probe_part_files(world, run)
     source = run.recipe.base_model
     if not source or "\0" in source:
         return Unknown("the config names no base model")
-    look = _Look(world, Paths(world.system), run, hub, source, family_of(run))
+    look = _Look(world, Paths(world.system), run, hub, source, loader_of(run))
     place = look.paths.absolute(source)
     _, stat = resolve(world, look.paths, place)
     if isinstance(stat, Unknown):
@@ -95,24 +97,24 @@ def _from_hub(look: _Look) -> ModelFolder | Unknown:
 def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
     """A single file; its config and the other parts come from `extras_model`, else from the family's repository."""
     folder = look.paths.parent(weight.path)
-    if look.run.trainer == OWN:  # it takes a prefix off
+    if look.run.by_runner:  # it takes a prefix off
         tensors = {name.removeprefix(COMFYUI_PREFIX): tensor for name, tensor in weight.tensors.items()}
         weight = replace(weight, tensors=tensors)
-    family, owner = look.family, repo.repo if repo else None
+    loader, owner = look.loader, repo.repo if repo else None
     components: dict[str, Component] = {}
-    if family is None or family.single_file is None:
+    if loader is None or loader.single_file is None:
         reason = "no table fits a single file of this kind"
         part = _of_file(folder, weight, owner, None, reason)
-        components["transformer"] = part if family is None else replace(part, needed=_published(family, weight))
+        components["transformer"] = part if loader is None else replace(part, needed=_published(look.run, weight))
     else:
         written = look.run.recipe.extras_model
-        extras = family.single_file if written in (None, look.source) else written
-        config = _single_config(look, extras, published=family.single_file)
-        class_name = family.parts["transformer"][0]
+        extras = loader.single_file if written in (None, look.source) else written
+        config = _single_config(look, extras, published=loader.single_file)
+        kind = family_of(look.run.recipe.architecture).transformer
         components["transformer"] = _of_file(
-            folder, weight, owner, class_name, "the config.json that the file is loaded with is not here", config
+            folder, weight, owner, kind, "the config.json that the file is loaded with is not here", config
         )
-        components |= _others(look, family, extras)
+        components |= _others(look, loader, extras)
     return ModelFolder(look.source, "single-file", folder, components, owner, repo.commit if repo else None)
 
 
@@ -120,36 +122,39 @@ def _of_file(
     folder: str,
     weight: WeightFile,
     repo: str | None,
-    class_name: str | None,
+    kind: ModelClass | None,
     reason: str,
     config: Mapping[str, Any] | None = None,
 ) -> Component:
     needed = None
-    if class_name is not None and config is not None:
-        needed = needed_tensors(class_name, config)
-        reason = "" if needed is not None else why_not(class_name, config)
+    class_name = None if kind is None else kind.name
+    if kind is not None and config is not None:
+        needed = needed_tensors(kind.name, config)
+        reason = "" if needed is not None else why_not(kind.name, config)
         if needed is not None:
-            needed = _as_written(class_name, needed, weight)
+            needed = _as_written(kind, needed, weight)
     return Component(
         "transformer", folder, class_name, config, (weight,), needed=needed, needed_reason=reason, repo=repo
     )
 
 
-def _published(family: Family, weight: WeightFile) -> Shapes | None:
+def _published(run: Run, weight: WeightFile) -> Shapes | None:
     """What the published models of this family have in their single files, if this is such a file."""
-    class_name = family.parts["transformer"][0]
+    kind = family_of(run.recipe.architecture).transformer
+    if kind is None:
+        return None
     prefix = COMFYUI_PREFIX if any(name.startswith(COMFYUI_PREFIX) for name in weight.tensors) else ""
     guided = any(name.startswith(f"{prefix}guidance_in.") for name in weight.tensors)
-    shapes = original_layout(class_name, needed_tensors(class_name, {"guidance_embeds": guided}) or {})
+    shapes = original_layout(kind.original, kind.tensors({"guidance_embeds": guided}))
     needed = {prefix + name: shape for name, shape in shapes.items()}
     return needed if 2 * sum(name in weight.tensors for name in needed) >= len(needed) else None
 
 
-def _as_written(class_name: str, needed: Shapes, weight: WeightFile) -> Shapes:
+def _as_written(kind: ModelClass, needed: Shapes, weight: WeightFile) -> Shapes:
     """`needed` under the names of this file: the original ones where it holds such, else diffusers' own."""
-    original = original_layout(class_name, needed)
+    original = original_layout(kind.original, needed)
     if any(name in weight.tensors for name in original.keys() - needed.keys()):
-        return original_layout(class_name, needed, weight.tensors)
+        return original_layout(kind.original, needed, weight.tensors)
     return needed if any(name in weight.tensors for name in needed) else original
 
 
@@ -158,7 +163,7 @@ def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any
 
     zdoctor's runner downloads nothing: what is not here, it does not have.
     """
-    absent: Mapping[str, Any] | None = {} if extras == published and look.run.trainer != OWN else None
+    absent: Mapping[str, Any] | None = {} if extras == published and not look.run.by_runner else None
     folder = _place(look, extras)
     if folder is None:
         return absent
@@ -169,7 +174,7 @@ def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any
 
 
 def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
-    world, paths, family = look.world, look.paths, look.family
+    world, paths, loader = look.world, look.paths, look.loader
     names = listed(world, folder)
     if isinstance(names, Unknown):
         return names
@@ -181,7 +186,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
         return ModelFolder(look.source, "diffusers", folder, {"cache": cache})
     bare = "transformer" not in names and "config.json" in names
     layout: Literal["transformer-only", "diffusers"] = "transformer-only" if bare else "diffusers"
-    if family is None:
+    if loader is None:
         if bare:
             part = read_component(world, "transformer", folder, repo=owner, loader_known=False)
             return ModelFolder(look.source, "transformer-only", folder, {"transformer": part}, owner, commit)
@@ -192,19 +197,19 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
         }
         return ModelFolder(look.source, "diffusers", folder, parts, owner, commit)
     above = paths.parent(folder)
-    if bare and not family.bare and repo is None and paths.name(folder) == "transformer":
+    if bare and not loader.bare and repo is None and paths.name(folder) == "transformer":
         beside = listed(world, above)
-        if isinstance(beside, tuple) and {"transformer", *family.others} <= set(beside):
+        if isinstance(beside, tuple) and {"transformer", *loader.others} <= set(beside):
             whole = Component("whole", above, None, None, (), problem="the folder above")
             return ModelFolder(look.source, "transformer-only", folder, {"whole": whole}, owner, commit)
-    where = folder if bare and family.bare else paths.join(folder, "transformer")
-    expected = family.parts["transformer"][0]
+    where = folder if bare and loader.bare else paths.join(folder, "transformer")
+    expected = loader.components["transformer"][0]
     components = {"transformer": read_component(world, "transformer", where, repo=owner, expected=expected)}
-    if repo is None and ("text_encoder" in names or not family.extras):
-        components |= _parts(look, family, folder, None)
+    if repo is None and ("text_encoder" in names or not loader.extras):
+        components |= _parts(look, loader, folder, None)
     else:
-        extras = look.run.recipe.extras_model if family.extras else None
-        components |= _others(look, family, extras or look.source)
+        extras = look.run.recipe.extras_model if loader.extras else None
+        components |= _others(look, loader, extras or look.source)
     return ModelFolder(look.source, layout, folder, components, owner, commit)
 
 
@@ -217,21 +222,21 @@ def _place(look: _Look, source: str) -> str | None:
     return repo.snapshot if repo is not None else None
 
 
-def _others(look: _Look, family: Family, source: str) -> dict[str, Component]:
+def _others(look: _Look, loader: Loader, source: str) -> dict[str, Component]:
     """The parts beside the transformer, from `source`; none of them when it is a hub id with nothing cached."""
     folder = _place(look, source)
     if folder is None:
         return {}
     local = folder == look.paths.absolute(source)
-    return _parts(look, family, folder, None if local else source)
+    return _parts(look, loader, folder, None if local else source)
 
 
-def _parts(look: _Look, family: Family, folder: str, repo: str | None) -> dict[str, Component]:
+def _parts(look: _Look, loader: Loader, folder: str, repo: str | None) -> dict[str, Component]:
     found: dict[str, Component] = {}
-    for name in family.others:
-        expected = next(iter(family.parts[name]), None)
+    for name in loader.others:
+        expected = next(iter(loader.components[name]), None)
         found[name] = read_component(look.world, name, look.paths.join(folder, name), repo=repo, expected=expected)
-    written = look.run.recipe.vae if family.vae_path else None
+    written = look.run.recipe.vae if loader.vae_path else None
     if isinstance(written, str) and "\0" not in written:
         found.pop("vae")
         found |= _vae(look, written)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ..families.loading import OWN
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment
 from ..model.shell import quoted
@@ -54,7 +53,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     here = world.system.interpreter
     trainer = named_trainer(run.trainer)
     marks = () if trainer is None else trainer.packages
-    if run.trainer == OWN or marks:
+    if run.by_runner or marks:
         versions = world.packages((*NAMES, *marks))
         if all(mark in versions for mark in marks):
             return Environment(here or "this Python", versions)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..families.components.autoencoder_kl import original_names
-from ..families.loading import OWN
+from ..families import classes
 from ..families.part_file import as_in_file, inferred_config, shards_of
 from ..families.part_files import part_files, written_path
-from ..families.shapes import BadConfig
-from ..families.single_file import original_layout
-from ..families.tensors import Shapes, in_the_dialect_of, needed_tensors
+from ..families.record.shapes import BadConfig
+from ..families.tensors import Shapes, needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
-from ..model.weights import COMFYUI_PREFIX
+from ..trainers import trainer_of
 from .tokenizers import probe_tokenizers
 from .world import Paths, World, resolve
 from .world.safetensors import read_weight_file
@@ -37,7 +34,7 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
         weights = _files(world, paths, run, part, paths.absolute(text))
         if weights:
             shapes = {name: tensor.shape for weight in weights for name, tensor in weight.tensors.items()}
-            config, needed = _inferred(part, shapes) if run.trainer == OWN else (None, _needed(run, part, shapes))
+            config, needed = _inferred(part, shapes) if run.by_runner else (None, _needed(part, shapes))
             reason = "" if needed is not None else f"zdoctor has no table of what {run.trainer} builds here"
             components[part.name] = Component(
                 name=part.name,
@@ -63,10 +60,10 @@ def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> t
     if stat is None or isinstance(stat, Unknown):
         return ()
     if stat.kind == "folder":
-        if run.trainer == "musubi-tuner" or part.name != "transformer":
+        if not (run.by_runner or trainer_of(run.trainer).transformer_in_folder) or part.name != "transformer":
             return ()
         path = paths.join(path, "transformer", _FOLDER)
-    if run.trainer == "sd-scripts" and part.name != "transformer":
+    if part.name != "transformer" and not (run.by_runner or trainer_of(run.trainer).all_sharded):
         return (read_weight_file(world, path, paths.name(path)),)
     folder = paths.parent(path)
     return tuple(read_weight_file(world, paths.join(folder, name), name) for name in shards_of(paths.name(path)))
@@ -81,50 +78,12 @@ def _inferred(part: PartFile, shapes: Shapes) -> tuple[Mapping[str, Any] | None,
     return config, None if needed is None else as_in_file(part.class_name, needed, shapes)
 
 
-def _needed(run: Run, part: PartFile, present: Collection[str]) -> Shapes | None:
+def _needed(part: PartFile, present: Collection[str]) -> Shapes | None:
     """Name -> shape of what the trainer fills, under the names it would find it by in these files."""
-    match part.class_name:
-        case "FluxTransformer2DModel":
-            return _flux(present)
-        case "ZImageTransformer2DModel":
-            needed = needed_tensors(part.class_name, {}) or {}
-            return original_layout(part.class_name, needed, present)
-        case "AutoencoderKL":
-            needed = needed_tensors(part.class_name, part.config) or {}
-            # musubi's Z-Image takes either layout, by one name
-            if run.recipe.architecture == "zimage" and "encoder.down.0.block.0.conv1.weight" not in present:
-                return needed
-            return original_names(needed)
-        case "CLIPTextModel":
-            needed = needed_tensors(part.class_name, part.config) or {}
-            return {f"text_model.{name}": shape for name, shape in needed.items()}
-        case "T5EncoderModel":
-            needed = needed_tensors(part.class_name, part.config) or {}
-            return in_the_dialect_of(
-                part.class_name, needed, [n for n in present if not n.startswith("transformer.")]
-            )
-        case "Qwen3ForCausalLM":
-            return needed_tensors(part.class_name, part.config)
-    return None
-
-
-def _flux(present: Collection[str]) -> Shapes:
-    """As many blocks are built as the file has; a prefix is dropped when the first name, in order, has it."""
-    prefix = COMFYUI_PREFIX if min(present, default="").startswith(COMFYUI_PREFIX) else ""
-    names = {name.replace(COMFYUI_PREFIX, "") for name in present} if prefix else set(present)
-    guided = not names.isdisjoint({"guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias"})
-    config: dict[str, object] = {"guidance_embeds": guided}
-    if "transformer_blocks.0.attn.add_k_proj.bias" in names:
-        config |= _counted(names, r"transformer_blocks\.(\d+)\.attn\.add_k_proj\.bias", "num_layers")
-        config |= _counted(names, r"single_transformer_blocks\.(\d+)\.attn\.to_k\.bias", "num_single_layers")
-        needed = needed_tensors("FluxTransformer2DModel", config) or {}
-    else:
-        config |= _counted(names, r"double_blocks\.(\d+)\.img_attn\.proj\.bias", "num_layers")
-        config |= _counted(names, r"single_blocks\.(\d+)\.modulation\.lin\.bias", "num_single_layers")
-        needed = original_layout("FluxTransformer2DModel", needed_tensors("FluxTransformer2DModel", config) or {})
-    return {prefix + name: shape for name, shape in needed.items()}
-
-
-def _counted(names: Collection[str], pattern: str, key: str) -> dict[str, int]:
-    indexes = [int(found.group(1)) for name in names if (found := re.fullmatch(pattern, name))]
-    return {key: max(indexes) + 1} if indexes else {}
+    kind = classes().get(part.class_name)
+    if kind is None:
+        return None
+    try:
+        return kind.by_kohya(part.config, present, part.either)
+    except BadConfig:
+        return {}

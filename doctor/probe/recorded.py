@@ -21,9 +21,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..files import fingerprints
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from ..model.record import dataclass, field, replace
-from .digests import digest_of_bytes
 from .from_json import Malformed, from_json
 from .world import Mount, Paths, Shapes, Stat, World, resolve
 
@@ -215,7 +215,7 @@ class RecordedWorld:
         content = _content(entry)
         if not {"text", "json"} & entry.keys() or len(content) != self._size(entry):
             return Unknown("its digest is not in the recording")
-        return digest_of_bytes(content, kind)
+        return f"{kind}:{fingerprints.of_bytes(content, kind)}"
 
     def _size(self, entry: Mapping[str, Any]) -> int:
         if "size" in entry:

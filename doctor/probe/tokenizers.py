@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..families.part_files import Tokenizer, tokenizers
+from ..families.part_files import tokenizers
+from ..families.record import Tokenizer
 from ..model import Component, Run
 from .components import listed, read_component
 from .hub.caches import caches, repo_folder, snapshot_inside

@@ -6,8 +6,8 @@ sd-scripts writes its caches beside the pictures (48d368fa, library/strategy_flu
 
 from __future__ import annotations
 
-from ..families.loading import BY_FILES, OWN
 from ..model import Files, Run, Unknown, WritePlace, Writes
+from ..trainers import module, trainer_of
 from .world import Paths, Stat, World
 
 SIZES = ".aitk_size.json"
@@ -23,26 +23,14 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
 
     if run.output_folder:
         add("the run folder", paths.absolute(run.output_folder), "output_folder", "at its start")
-    # SimpleTuner has folders of its own for its caches, zdoctor's runner one in the run folder
-    for dataset in () if run.trainer in ("SimpleTuner", OWN) else run.recipe.datasets:
+    rooms = trainer_of(run.trainer).writes
+    for dataset in run.recipe.datasets if rooms else ():
         entry = files.at(dataset.folder)
         if entry is None or entry.kind not in ("folder", "file"):
             continue
         folder = entry.path if entry.kind == "folder" else paths.parent(entry.path)
-        key = f"{dataset.key}/folder_path"
-        if run.trainer in BY_FILES:
-            if run.trainer == "sd-scripts" and dataset.cache_latents_to_disk:
-                add("the latents (.npz)", folder, key, "when it caches latents")
-            if run.written("cache_text_encoder_outputs_to_disk") is not None:
-                add("the text embeddings (.npz)", folder, key, "when it caches text embeddings")
-            continue
-        add(SIZES, folder, key, "when it reads the dataset")
-        if run.recipe.cache_text_embeddings:
-            add("_t_e_cache", folder, key, "when it caches text embeddings")
-        if dataset.cache_latents_to_disk:
-            add("_latent_cache", folder, key, "when it caches latents")
-        if dataset.controls:
-            add("_controls", folder, key, "when it makes control images")
+        for what, phase in module(rooms).dataset_writes(run, dataset):
+            add(what, folder, f"{dataset.key}/folder_path", phase)
     return Writes(tuple(places), _mirror_root(world, paths, run))
 
 

@@ -7,15 +7,15 @@ A rule is a generator of findings, a repair a generator of fixes. Both are found
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Any
 
-from ..model import Facts, Finding, Fix, Severity
-from ..model.record import dataclass
+from ..model import SEVERITIES, Facts, Finding, Fix, Severity
+from ..model.record import dataclass, replace
 from ..model.script import SCRIPT
 from . import plugins
 
@@ -29,7 +29,7 @@ Cure = Callable[..., Iterator[Fix]]
 
 
 class RuleError(Exception):
-    """A rule or repair that is declared wrongly; raised when its module is imported."""
+    """A rule or repair that is declared wrongly, or that does what it must not."""
 
 
 class Unestablished(Exception):
@@ -40,7 +40,7 @@ class Unestablished(Exception):
 class Rule:
     """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show.
 
-    `trainers` are those whose configs it is about, none for all.
+    `trainers` are those whose configs it is about, none for all. `plugin` names the module of another package.
     """
 
     id: str
@@ -50,6 +50,7 @@ class Rule:
     needs: tuple[str, ...]
     prevents: tuple[tuple[str, str], ...] = ()
     trainers: tuple[str, ...] = ()
+    plugin: str = ""
 
     def suits(self, trainer: str | None) -> bool:
         """Whether it says anything about this trainer's configs; a config that nobody claims is anybody's.
@@ -62,6 +63,8 @@ class Rule:
 
     @property
     def doc(self) -> str:
+        import inspect
+
         return inspect.getdoc(self.check) or ""
 
     @property
@@ -76,6 +79,10 @@ class Repair:
     id: str
     cure: Cure
     needs: tuple[str, ...]
+    plugin: str = ""
+
+
+Repairs = Mapping[str, Sequence[Repair]]
 
 
 def rule(
@@ -89,8 +96,8 @@ def rule(
     """Declare a check. Its parameters must be fields of Facts; `trainers` keeps it to the configs of these."""
 
     def declare(check: Check) -> Check:
-        if not _ID.match(id) or not _NAME.match(name):
-            raise RuleError(f"{check.__module__}.{check.__name__}: bad id {id!r} or name {name!r}")
+        if not _ID.match(id) or not _NAME.match(name) or severity not in SEVERITIES:
+            raise RuleError(f"{_named(check)}: bad id {id!r}, name {name!r} or severity {severity!r}")
         made = Rule(id, name, severity, check, _needs(check), prevents, trainers)
         check.__dict__["zdoctor_rules"] = (*check.__dict__.get("zdoctor_rules", ()), made)
         return check
@@ -110,14 +117,17 @@ def repair(*ids: str) -> Callable[[Cure], Cure]:
 
 
 def _needs(function: Callable[..., object], skip: int = 0) -> tuple[str, ...]:
-    names = tuple(inspect.signature(function).parameters)[skip:]
+    code = getattr(function, "__wrapped__", function).__code__  # to import inspect would take longer
+    names = code.co_varnames[skip : code.co_argcount]
     for name in names:
         if name not in FACT_NAMES:
-            raise RuleError(
-                f"{function.__module__}.{function.__name__}: parameter {name!r} is no fact; "
-                f"facts are {', '.join(sorted(FACT_NAMES))}"
-            )
+            facts = ", ".join(sorted(FACT_NAMES))
+            raise RuleError(f"{_named(function)}: parameter {name!r} is no fact; facts are {facts}")
     return names
+
+
+def _named(function: Callable[..., object]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
@@ -127,34 +137,56 @@ def _modules(package: str) -> Iterator[ModuleType]:
         yield importlib.import_module(module.name)
 
 
+def _declared(module: ModuleType, what: str) -> list[Any]:
+    """The rules or repairs of a module's own functions, not those that it imports."""
+    functions = [value for value in vars(module).values() if isinstance(value, FunctionType)]
+    own = [function for function in functions if function.__module__ == module.__name__]
+    return [made for function in own for made in function.__dict__.get(what, ())]
+
+
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, by id. Raises RuleError when two of ours share an id or a name; a plug-in's is then left out."""
-    found: dict[str, Rule] = {}
-    names: set[str] = set()
-    for module in (*_modules(f"{PACKAGE}.checks"), *plugins.loaded()):
-        for function in vars(module).values():
-            for made in getattr(function, "zdoctor_rules", ()) if inspect.isfunction(function) else ():
-                if function.__module__ != module.__name__:
-                    continue
-                if made.id in found or made.name in names:
-                    why = f"{made.id} {made.name} is declared twice ({function.__module__})"
-                    if module not in plugins.loaded():
-                        raise RuleError(why)
-                    plugins.left_out(module.__name__, why)
-                    continue
-                found[made.id] = made
-                names.add(made.name)
-    return tuple(found[id] for id in sorted(found))
+    """Every rule, by id. Raises RuleError when two of ours share an id or a name."""
+    rules, _ = _accepted()
+    return tuple(rules[id] for id in sorted(rules))
 
 
 @cache
-def all_repairs() -> dict[str, tuple[Repair, ...]]:
+def all_repairs() -> Repairs:
     """The repairs of each rule id."""
+    _, accepted = _accepted()
+    made = [repair for module in _modules(f"{PACKAGE}.fixes") for repair in _declared(module, "zdoctor_repairs")]
+    for plugin in accepted:
+        made += [replace(repair, plugin=plugin.__name__) for repair in _declared(plugin, "zdoctor_repairs")]
     found: dict[str, tuple[Repair, ...]] = {}
-    for module in (*_modules(f"{PACKAGE}.fixes"), *plugins.loaded()):
-        for function in vars(module).values():
-            for made in getattr(function, "zdoctor_repairs", ()) if inspect.isfunction(function) else ():
-                if function.__module__ == module.__name__:
-                    found[made.id] = (*found.get(made.id, ()), made)
+    for repair in made:
+        found[repair.id] = (*found.get(repair.id, ()), repair)
+    return found
+
+
+@cache
+def _accepted() -> tuple[Mapping[str, Rule], Sequence[ModuleType]]:
+    """The rules by id, and the plug-ins among whose rules none takes an id or a name from another."""
+    ours = _modules(f"{PACKAGE}.checks")
+    rules = _by_id([rule for module in ours for rule in _declared(module, "zdoctor_rules")], {})
+    accepted = []
+    for plugin in plugins.loaded():
+        theirs = [replace(rule, plugin=plugin.__name__) for rule in _declared(plugin, "zdoctor_rules")]
+        try:
+            rules |= _by_id(theirs, rules)
+        except RuleError as error:
+            plugins.left_out(plugin.__name__, str(error))
+        else:
+            accepted.append(plugin)
+    return rules, accepted
+
+
+def _by_id(rules: Iterable[Rule], known: Mapping[str, Rule]) -> dict[str, Rule]:
+    found: dict[str, Rule] = {}
+    names = {rule.name for rule in known.values()}
+    for rule in rules:
+        if rule.id in known or rule.id in found or rule.name in names:
+            raise RuleError(f"{rule.id} {rule.name} is declared twice ({rule.check.__module__})")
+        found[rule.id] = rule
+        names.add(rule.name)
     return found

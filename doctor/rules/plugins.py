@@ -7,9 +7,10 @@ only `entry_points.txt` files that mention the group are read, by listing the im
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 
 GROUP = "zdoctor.plugins"
@@ -22,7 +23,7 @@ def loaded() -> tuple[ModuleType, ...]:
     for name in registered():
         try:
             modules.append(importlib.import_module(name))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             left_out(name, f"{type(error).__name__}: {error}")
     return tuple(modules)
 
@@ -34,23 +35,29 @@ def left_out(name: str, why: str) -> None:
 def registered() -> tuple[str, ...]:
     """Module names under the entry-point group, in name order."""
     names: dict[str, str] = {}
-    for folder in dict.fromkeys(sys.path):
-        try:
-            candidates = sorted(Path(folder or ".").glob("*.*-info/entry_points.txt"))
-        except OSError:
-            continue
-        for file in candidates:
-            names |= _read(file)
+    for text in _declarations():
+        names |= _modules(text)
     return tuple(module for _, module in sorted(names.items()))
 
 
-def _read(file: Path) -> dict[str, str]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return {}
-    if GROUP not in text:
-        return {}
+def _declarations() -> Iterator[str]:
+    """The text of every package's entry points that has our group in it."""
+    for folder in dict.fromkeys(sys.path):
+        try:
+            infos = [entry.path for entry in os.scandir(folder or ".") if entry.name.endswith("-info")]
+        except OSError:
+            continue
+        for info in sorted(infos):
+            try:
+                with open(os.path.join(info, "entry_points.txt"), encoding="utf-8") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError):
+                continue
+            if GROUP in text:
+                yield text
+
+
+def _modules(text: str) -> dict[str, str]:
     from configparser import ConfigParser, Error
 
     parser = ConfigParser(delimiters=("=",), interpolation=None)

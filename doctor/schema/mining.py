@@ -1,4 +1,4 @@
-"""From a checkout to its Schema: what its trainer accepts."""
+"""The schema of a trainer is mined from its checkout."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .fold import constants
+from .constant_folding import constants
 
 LARGEST = 2 << 20
 MOST_FILES = 5000

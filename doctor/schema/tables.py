@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..files import fingerprints
 from ..model.record import replace
 from ..model.schema import Key, Schema, Section
 from ..state import keep
@@ -122,8 +122,8 @@ def cached(root: Path, trainer: str, state: Path) -> Schema:
     The note is kept in the state folder; where nothing can be written there, every call mines.
     """
     commit = commit_of(root)
-    name = hashlib.sha256(f"{root}\0{trainer}\0{VERSION}".encode("utf-8", "surrogateescape")).hexdigest()
-    file = state / "schemas" / f"{name[:24]}.json"
+    name = fingerprints.of_texts(str(root), trainer, str(VERSION), length=24)
+    file = state / "schemas" / f"{name}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         noted = json.loads(file.read_bytes())
         if noted["commit"] == commit and _unchanged(root, noted["stamps"]):

@@ -7,16 +7,16 @@ changed the file, not that the disk still gives back what was written: after a m
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from ..files.durable import Row, append_rows, json_lines, rows_of
 from ..model.record import dataclass
 from . import keep
 
-SCHEMA = "zdoctor.receipts/1"
+HEADER = {"schema": "zdoctor.receipts/1"}
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: a write this close to the reading may not show
 EXPIRES_NS = 30 * 24 * 3600 * 10**9
 MOST = 4000
@@ -58,45 +58,32 @@ class Receipts:
         if not self._usable or not _settled(key, started_ns):
             return
         self._known[key, kind] = digest, started_ns
-        line = _line(key, kind, digest, started_ns)
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            binary = getattr(os, "O_BINARY", 0)
-            handle = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o600)
-            try:
-                size = os.fstat(handle).st_size
-                if size == 0:
-                    line = json.dumps({"schema": SCHEMA}) + "\n" + line
-                elif _torn(handle, size):
-                    line = "\n" + line
-                os.write(handle, line.encode("ascii"))
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            first = () if self.file.exists() and self.file.stat().st_size else (HEADER,)
+            append_rows(self.file, *first, _row(key, kind, digest, started_ns), mode=0o600)
 
     def _load(self) -> None:
         try:
             size = self.file.stat().st_size
-            lines = self.file.read_bytes().split(b"\n") if 0 < size <= SIZE_LIMIT else []
+            rows = rows_of(self.file.read_bytes()) if 0 < size <= SIZE_LIMIT else []
         except OSError:
             return
-        self._usable = size == 0 or (bool(lines) and _parsed(lines[0]) == {"schema": SCHEMA})
+        self._usable = size == 0 or rows[:1] == [HEADER]
         if not self._usable:
             return
-        for line in lines[1:]:
-            found = _receipt(_parsed(line))
-            if found is not None:
-                key, kind, digest, at = found
-                self._known.pop((key, kind), None)
-                self._known[key, kind] = digest, at
-        if len(lines) > MOST:
+        for found in filter(None, map(_receipt, rows)):
+            key, kind, digest, at = found
+            self._known.pop((key, kind), None)
+            self._known[key, kind] = digest, at
+        if len(rows) > MOST:
             self._compact()
 
     def _compact(self) -> None:
         """Rewrite the file with the newest half."""
         self._known = dict(list(self._known.items())[-MOST // 2 :])
-        rows = [_line(key, kind, digest, at) for (key, kind), (digest, at) in self._known.items()]
-        keep(self.file, (json.dumps({"schema": SCHEMA}) + "\n" + "".join(rows)).encode("ascii"))
+        rows = [_row(key, kind, digest, at) for (key, kind), (digest, at) in self._known.items()]
+        keep(self.file, json_lines(HEADER, *rows))
 
 
 def _settled(key: Key, at: int) -> bool:
@@ -104,21 +91,13 @@ def _settled(key: Key, at: int) -> bool:
     return max(key.modified_ns, key.changed_ns) + SETTLED_NS <= at
 
 
-def _line(key: Key, kind: str, digest: str, at: int) -> str:
+def _row(key: Key, kind: str, digest: str, at: int) -> Row:
     numbers = [key.device, key.inode, key.size, key.modified_ns, key.changed_ns]
-    return json.dumps({"file": numbers, "kind": kind, "digest": digest, "at": at}) + "\n"
+    return {"file": numbers, "kind": kind, "digest": digest, "at": at}
 
 
-def _parsed(line: bytes) -> object:
-    try:
-        parsed: object = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return parsed
-
-
-def _receipt(row: object) -> tuple[Key, str, str, int] | None:
-    if not isinstance(row, dict) or row.keys() != {"file", "kind", "digest", "at"}:
+def _receipt(row: Row) -> tuple[Key, str, str, int] | None:
+    if row.keys() != {"file", "kind", "digest", "at"}:
         return None
     numbers, kind, digest, at = row["file"], row["kind"], row["digest"], row["at"]
     if not isinstance(numbers, list) or len(numbers) != 5 or any(type(n) is not int for n in (*numbers, at)):
@@ -126,9 +105,3 @@ def _receipt(row: object) -> tuple[Key, str, str, int] | None:
     if not isinstance(kind, str) or not isinstance(digest, str) or not digest.startswith(kind + ":"):
         return None
     return Key(*numbers), kind, digest, at
-
-
-def _torn(handle: int, size: int) -> bool:
-    """Whether a kill left the last line without its end."""
-    os.lseek(handle, size - 1, os.SEEK_SET)
-    return os.read(handle, 1) != b"\n"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,13 @@ from typing import Any
 from torch import nn
 
 from ..families.network import described
+from ..files import fingerprints
 from .components.component_files import check_parts, component
 from .components.vae import vae_divisor
 from .device_placement import Place
 from .families import Family, family_of
 from .job import Job
 from .kernels.quantized_linear import Kind
-from .output.checkpoint_files import file_digest
 from .settings.names import KINDS
 from .transformer.fsdp import Shares, told
 from .transformer.load_transformer import build_empty, fill, sources, transformer_entries
@@ -71,8 +69,8 @@ def identity_of(job: Job, base: Base) -> dict[str, str]:
     described_by = [] if base.config.is_file() else [base.config / "config.json"]
     return {
         "rank": described(job.run.recipe.network),
-        "base model": _digest([*described_by, *weight_files(base.weights)]),
-        "adapter": "none" if job.adapter is None else file_digest(job.adapter),
+        "base model": fingerprints.of_ends([*described_by, *weight_files(base.weights)]),
+        "adapter": "none" if job.adapter is None else fingerprints.of_file(job.adapter)[:16],
         "quantization": base.kind,
     }
 
@@ -93,16 +91,3 @@ def load_weights(job: Job, place: Place, base: Base, adapter_digest: str) -> Non
     )
     if shares is not None:
         job.progress.note(told(base.model, job.ranks))
-
-
-def _digest(files: Sequence[Path]) -> str:
-    """Identifies files by their sizes and the first and last 64 KiB of each."""
-    digest = hashlib.sha256()
-    for file in files:
-        size = file.stat().st_size
-        with file.open("rb") as stream:
-            digest.update(f"{size} ".encode() + stream.read(1 << 16))
-            if size > 1 << 16:
-                stream.seek(-(1 << 16), os.SEEK_END)
-                digest.update(stream.read())
-    return digest.hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import psutil
 import torch
 
+from ..files import fingerprints
 from .base_model import Base
 from .dataset.dataset_changes import changes, pictures_of
 from .dataset.training_items import Item, read_items, uncaptioned
@@ -126,4 +126,4 @@ def _listing(items: Sequence[Item]) -> str:
         f"{item.picture.digest} {item.control and item.control.picture.digest} {item.crop} {item.caption}"
         for item in items
     )
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return fingerprints.of_texts(told)

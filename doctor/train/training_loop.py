@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 
+from ..families import family_of as record_of
 from ..model.run import Run
 from .dataset.training_items import Item
 from .distributed.ranks import Lost
@@ -256,7 +257,7 @@ def _checkpoint(trainer: Trainer, file: Path, output: Path, identity: dict[str, 
         return
     run = trainer.run
     dtype = getattr(torch, DTYPES[run.recipe.checkpoints.dtype])
-    base = trainer.objective.family.VERSIONS[run.recipe.architecture or ""]
+    base = record_of(run.recipe.architecture).base_version
     write_lora(file, trainer.weights(), dtype, metadata(run, trainer.step, trainer.epoch, base))
     write_state(state_file(output, run.name), trainer.state(identity, held))
 

@@ -7,22 +7,38 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from ..model.trainer import Trainer
+from ..model.trainer import OF_RUNNER, RUNNER, Trainer
 from .ai_toolkit import AI_TOOLKIT
 from .kohya import MUSUBI_TUNER, SD_SCRIPTS
 from .simpletuner import SIMPLETUNER
 
-__all__ = ["NAMES", "TRAINERS", "Trainer", "module", "named", "trainer_called"]
+__all__ = ["NAMES", "TRAINERS", "Trainer", "module", "named", "trainer_called", "trainer_of"]
 
 # Whose config a text is: the first one whose marks fit counts.
 TRAINERS = (AI_TOOLKIT, MUSUBI_TUNER, SD_SCRIPTS, SIMPLETUNER)
 NAMES = tuple(trainer.name for trainer in TRAINERS)
 _CALLED = {word.lower(): trainer for trainer in TRAINERS for word in (trainer.name, *trainer.called)}
+_UNKNOWN = Trainer(
+    name="",
+    reader="",
+    marks=(),
+    marker="",
+    miner="",
+    table="",
+    packages=(),
+    in_logs="",
+    failures="",
+)
 
 
 def named(name: str) -> Trainer | None:
     """The trainer of this name, or one that people use for it, in any case; None where there is none."""
     return _CALLED.get(name.lower())
+
+
+def trainer_of(name: str | None) -> Trainer:
+    """The record of the trainer that a run or config names; one of a trainer that is not known has no habits."""
+    return OF_RUNNER if name == RUNNER else named(name or "") or _UNKNOWN
 
 
 def trainer_called(word: str) -> str:

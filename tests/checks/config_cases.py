@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from zdoctor.doctor.examine.engine import examine
-from zdoctor.doctor.families.loading import OWN
+from zdoctor.doctor.examine.engine import cures, examine
 from zdoctor.doctor.model import Facts, Finding, Gpu, System, Unknown
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers.read import read_config
@@ -40,11 +40,11 @@ def examined(
     reading = read_config(path, data, environment or {})
     chosen = [rule for rule in all_rules() if rule.id.startswith(rules)]
     made: list[Finding] = []
-    runs = [replace(run, trainer=OWN) for run in reading.runs] if own else reading.runs
+    runs = [replace(run, trainer=RUNNER) for run in reading.runs] if own else reading.runs
     for run in runs or (Unknown(reading.reason),):
         schema = shipped(reading.config.trainer or "") or Unknown("no table")
         facts = Facts(config=reading.config, run=run, system=system, gpus=tuple(gpus), schema=schema)
-        report = examine(facts, chosen, all_repairs(), config=path, trainer=reading.config.trainer)
+        report = cures(examine(facts, chosen, config=path, trainer=reading.config.trainer), facts, all_repairs())
         assert not report.crashed, report.crashed
         made.extend(report.findings)
     for finding in made:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from zdoctor.checks.config.invalid import invalid_value
-from zdoctor.checks.config.places import key_span
+from zdoctor.checks.config.invalid_values import invalid_value
 from zdoctor.checks.config.unknown import unknown_key
 from zdoctor.checks.config.unparsable import unparsable_config
+from zdoctor.checks.keys.places import key_span
 from zdoctor.doctor.model import Config, Finding, Run, Schema, Value
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers.read import read_config

@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from zdoctor.checks.aids import control_images_missing
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Files, Finding, Run
 from zdoctor.doctor.model.recipe import Dataset, SamplePrompt
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
@@ -44,7 +44,11 @@ def run_with(place: Path, architecture: str = "flux_kontext", **changes: Any) ->
     data = pictures(place / "data", "a.png", "b.png")
     dataset = Dataset("datasets/0", data, ".txt", (32,), control_folders=changes.pop("controls", ()))
     run = changed(
-        run_of(healthy()), architecture=architecture, datasets=(dataset,), validation={"disabled": True}, trainer=OWN
+        run_of(healthy()),
+        architecture=architecture,
+        datasets=(dataset,),
+        validation={"disabled": True},
+        trainer=RUNNER,
     )
     return changed(run, **changes)
 

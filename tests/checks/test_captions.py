@@ -15,9 +15,9 @@ import pytest
 from zdoctor.checks.captions import caption_not_utf8, captions_in_json, captions_missing
 from zdoctor.checks.pictures import aids_trained_as_pictures, resolution_never_reached
 from zdoctor.doctor.examine.examination import examine_config
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Checkout, DatasetFolder, Finding, Run, SetValue, WriteText
 from zdoctor.doctor.model.datasets import Garbled
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
@@ -201,8 +201,8 @@ def test_the_runner_takes_an_empty_caption_without_a_word_as_well(captionless: b
     text = config(pictures(tmp_path, a="x", b=None))
     run, folders = seen(text)
     dataset = replace(run.recipe.datasets[0], captionless=captionless)
-    own = changed(run, datasets=(dataset,), trainer=OWN)
-    assert OWN in next(rule for rule in all_rules() if rule.id == "DAT004").trainers
+    own = changed(run, datasets=(dataset,), trainer=RUNNER)
+    assert RUNNER in next(rule for rule in all_rules() if rule.id == "DAT004").trainers
     (found,) = captions_missing(own, folders)
     taken = {picture.file.stem: picture.caption for picture in read_pictures(tmp_path, dataset, {}, None)}
     assert taken == ({"a": "x", "b": ""} if captionless else {"a": "x"})
@@ -231,7 +231,7 @@ def test_captions_in_json_are_trained_as_they_stand(
     text = config(tmp_path, caption_ext=ending)
     run, folders = seen(text)
     read = read_config("/c/config.json", text.encode(), {}).config
-    for trainer in ("ai-toolkit", OWN):
+    for trainer in ("ai-toolkit", RUNNER):
         found = list(captions_in_json(replace(run, trainer=trainer), folders, None))
         assert [says.format(folder=tmp_path) in one.text() for one in found] == ([True] if says else [])
         assert [len(list(name_the_ending(one, read))) for one in found] == ([fixes] if says else [])
@@ -251,7 +251,7 @@ def test_captions_in_json_that_are_meant_so(tmp_path: Path) -> None:
     assert not list(captions_in_json(dropped, folders, None))
     old, new = (Checkout("/x", "", "B", json_captions=looked) for looked in (True, False))
     assert not list(captions_in_json(run, folders, old)) and list(captions_in_json(run, folders, new))
-    assert list(captions_in_json(replace(run, trainer=OWN), folders, old))
+    assert list(captions_in_json(replace(run, trainer=RUNNER), folders, old))
 
 
 def aids(text: str) -> list[Finding]:

@@ -18,8 +18,8 @@ from PIL import Image as Pictures
 from PIL import ImageOps
 
 from zdoctor.checks.dataset import no_images, unreadable_images
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import DatasetFolder, Finding, Image, Run, Unknown, Value, Where
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished
@@ -296,7 +296,7 @@ def test_pictures_that_are_all_too_small(sizes: list[tuple[int, int]], more: int
     asked = replace(run.recipe.datasets[0], least_area=128 * 128)
     images = tuple(Image(f"/p/{number}.png", *size, caption=True) for number, size in enumerate(sizes))
     folder = DatasetFolder(asked.key, "/p", images, more=more)
-    for trainer in ("ai-toolkit", OWN):
+    for trainer in ("ai-toolkit", RUNNER):
         found = list(no_images(changed(run, datasets=(asked,), trainer=trainer), (folder,)))
         assert [finding.text().startswith(said) for finding in found] == ([True] if said else [])
     assert not list(no_images(run, (folder,)))

@@ -10,10 +10,10 @@ import pytest
 
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
 from zdoctor.doctor.examine.examination import examine_config
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System, Value, Where
 from zdoctor.doctor.model.cards import CHOSEN
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.memory import choose_another_card, lower_the_peak
@@ -70,11 +70,11 @@ def test_vram(run: Run, gpu: Gpu, severity: str | None) -> None:
 @pytest.mark.parametrize(
     ("quantization", "trainer", "gib", "severity"),
     [
-        (None, OWN, 8, "error"),  # the weights alone are 11.5 GiB, whatever the processor computes in
-        (None, OWN, 17, "warning"),  # a processor without bfloat16 takes twice as much
-        (None, OWN, 48, None),
-        ("qfloat8", OWN, 4, "error"),
-        ("qfloat8", OWN, 32, None),
+        (None, RUNNER, 8, "error"),  # the weights alone are 11.5 GiB, whatever the processor computes in
+        (None, RUNNER, 17, "warning"),  # a processor without bfloat16 takes twice as much
+        (None, RUNNER, 48, None),
+        ("qfloat8", RUNNER, 4, "error"),
+        ("qfloat8", RUNNER, 32, None),
         ("qfloat8", "ai-toolkit", 8, "error"),
         ("qfloat8", "ai-toolkit", 32, None),
     ],
@@ -107,7 +107,7 @@ def test_weights_that_are_mapped_from_a_file_need_not_fit(
     device: str, gib: int, severity: str | None, words: str
 ) -> None:
     """On a processor; MPS has no maps of files."""
-    run = zimage(trainer=OWN, device=device, quantization="qfloat8")
+    run = zimage(trainer=RUNNER, device=device, quantization="qfloat8")
     system = replace(SYSTEM, memory_total=gib * GIB, memory_available=int(0.9 * gib * GIB))
     seen = predict(run, probed(run), (), system, ())
     assert isinstance(seen, Memory)
@@ -197,8 +197,8 @@ def chosen(cards: str) -> Run:
 @pytest.mark.parametrize(
     ("run", "rank"),
     [
-        (zimage(trainer=OWN, device="cuda:0"), None),
-        (zimage(trainer=OWN), "0"),
+        (zimage(trainer=RUNNER, device="cuda:0"), None),
+        (zimage(trainer=RUNNER), "0"),
         (chosen("0"), None),
     ],
 )

@@ -15,10 +15,10 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks import remains as rules
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Finding, Run, Unknown
 from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.model.remains import Remains, own_identity, own_lock, own_state
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.remains import probe_remains
 from zdoctor.doctor.train import TrainError
@@ -46,7 +46,7 @@ def output(tmp_path: Path) -> Path:
 
 def run_in(output: Path, **changes: Any) -> Run:
     run = run_of(healthy())
-    kept: dict[str, Any] = {"trainer": OWN, "output_folder": str(output), "device": "cpu", "steps": 1, "rank": 4}
+    kept: dict[str, Any] = {"trainer": RUNNER, "output_folder": str(output), "device": "cpu", "steps": 1, "rank": 4}
     kept |= {"datasets": (Dataset("datasets/0", "images", ".txt", (64,)),), "disable_sampling": True}
     return changed(run, **{**kept, "quantization": "int8", **changes})
 

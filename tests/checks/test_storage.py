@@ -98,7 +98,7 @@ from dataclasses import replace
 from pathlib import Path
 from safetensors.torch import save_file
 from zdoctor.checks.storage import disk_space
-from zdoctor.doctor.families.zimage.tensors import lora_linears
+from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.model import Unknown
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.disk_space import probe_room
@@ -111,7 +111,7 @@ model = probed(run)
 found = list(disk_space(run, probe_room(LiveWorld(), run, model, Unknown("-"), Unknown("-"))))
 print(*[finding.text() for finding in found], sep="|")
 tensors = {}
-for name, sides in lora_linears(model.components["transformer"].needed).items():
+for name, sides in block_linears(model.components["transformer"].needed, ("layers",)).items():
     tensors |= {f"{name}.{n}": torch.zeros(64, side, dtype=torch.float16) for n, side in enumerate(sides)}
 (base / "out" / "t").mkdir(parents=True)
 try:

@@ -346,6 +346,6 @@ def test_a_file_that_is_no_config_is_one_clear_line(
     (tmp_path / name).write_text(text)
     assert run("check", name) == 1
     out = " ".join(capsys.readouterr().out.split())
-    assert says in out
+    assert says in out and ".. " not in out
     # of a file that nobody is known to read, nobody can say what its trainer would do
     assert ("Nothing in it can be checked." in out) is ("no training config" in out)

@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 
 from zdoctor.checks.model.layout import checkpoint_layout_mismatch
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model import Fix, ModelFolder
 from zdoctor.doctor.probe.model import probe_model
@@ -90,7 +91,7 @@ def test_no_command_for_a_name_that_shells_read_differently(tmp_path: Path) -> N
 )
 def test_flux_comes_with_its_other_parts(config: dict[str, Any], prefix: str, lost: str, repo: str | None) -> None:
     needed = needed_tensors("FluxTransformer2DModel", config) or {}
-    original = original_layout("FluxTransformer2DModel", needed)
+    original = original_layout(flux_original_name, needed)
     tensors = {prefix + name: ["BF16", list(shape)] for name, shape in original.items() if name != lost}
     files = {"/m/flux.safetensors": {"tensors": {**tensors, "vae.decoder.conv_in.bias": ["BF16", [512]]}}}
     run = run_of("/m/flux.safetensors", "flux")

@@ -8,8 +8,9 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from ...files.durable import sync_folder
 from .folder import ensure_folder, remove_if_empty
-from .journal import Journal, Record, sync_folder
+from .journal import Journal, Record
 from .part import close, discard, has_manifest, settle
 from .paths import QUARANTINE, aside, lies
 from .rename import move, put

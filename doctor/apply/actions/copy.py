@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import mmap
 import os
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from ...files import fingerprints
 from ...state.receipts import Key, Receipts
 from .errors import ApplyError
 
@@ -43,11 +43,9 @@ def hasher(digest: str | None, size: int) -> Any:
     if digest is None:
         return None
     kind, _, _ = digest.partition(":")
-    if kind == "sha256":
-        return hashlib.sha256()
-    if kind == "git-sha1":
-        return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    raise ApplyError(f"The plan carries a checksum of an unknown kind: {digest}")
+    if kind not in ("sha256", "git-sha1"):
+        raise ApplyError(f"The plan carries a checksum of an unknown kind: {digest}")
+    return fingerprints.running(kind, size)
 
 
 def require(digest: str | None, found: Any, what: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -11,9 +10,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from ...files import fingerprints
+from ...files.durable import sync_folder
 from ...files.renaming import replace
 from .folder import ensure_folder
-from .journal import Journal, Record, sync_folder
+from .journal import Journal, Record
 from .paths import aside, hub_root, lies
 
 # A file that was mounted by itself (Docker), a folder that may not be written to: only writing in place is left.
@@ -28,7 +29,7 @@ def is_text_sized(path: Path) -> bool:
 
 
 def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return fingerprints.of_bytes(data)
 
 
 def edit(journal: Journal, path: Path, data: bytes) -> None:

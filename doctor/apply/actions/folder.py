@@ -6,8 +6,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from ...files.durable import sync_both, sync_folder
 from ...files.renaming import replace
-from .journal import Journal, Record, sync_both, sync_folder
+from .journal import Journal, Record
 from .paths import lies
 
 

@@ -14,16 +14,14 @@ former contents of edited files. Records, in order of appearance (`n` numbers th
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
+from ...files.durable import append_rows, rows_of, sync_folder, write_durably
 from ...model.record import dataclass
 from .errors import ApplyError, Busy, clause
 
@@ -68,12 +66,7 @@ class Journal:
 
     def log(self, record: Record) -> None:
         """Append a record; a torn last line, left by a kill, is closed first and never read."""
-        path = self.folder / "journal.jsonl"
-        with path.open("ab") as file:
-            torn = file.tell() > 0 and not _ends_a_line(path)
-            file.write(b"\n" * torn + json.dumps(record).encode("ascii") + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_rows(self.folder / "journal.jsonl", record)
         self.records.append(record)
 
     def begin(self, do: str, **details: Any) -> int:
@@ -85,10 +78,7 @@ class Journal:
 
     def keep(self, name: str, data: bytes) -> None:
         """Store the contents of a file in the transaction's folder."""
-        with (self.folder / name).open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_durably(self.folder / name, data, "wb")
         sync_folder(self.folder)
 
     def kept(self, name: str) -> bytes:
@@ -128,24 +118,11 @@ class Journal:
 ACTIONS = frozenset({"edit", "move", "part", "place", "folder", "scratch"})
 
 
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"
-
-
 def _read(path: Path) -> list[Record]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        records = rows_of(path.read_bytes())
     except FileNotFoundError:
         return []
-    records: list[Record] = []
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        records.append(record)
     return records if records and records[0].get("do") == "begin" else []
 
 
@@ -186,25 +163,3 @@ def locked(state: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def sync_both(source: Path, target: Path) -> None:
-    sync_folder(target.parent)
-    if source.parent != target.parent:
-        sync_folder(source.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to disk, where the system can: Windows cannot, some file systems refuse."""
-    if sys.platform == "win32":
-        return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)

@@ -10,20 +10,19 @@ and is made anew.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from ...files.durable import append_rows, rows_of, sync_folder
 from ...model import CopyItem, ExtractFiles
 from ...model.amounts import amount
 from ...model.record import dataclass
 from .errors import ApplyError, Busy
-from .journal import sync_folder
 
 SCHEMA = "zdoctor.part/1"
 MANIFEST_LIMIT = 32 << 20
@@ -113,8 +112,8 @@ def made_folders(part: Path) -> list[str]:
 
 
 @contextmanager
-def held(part: Path, folders: Collection[Path] = ()) -> Iterator[IO[bytes]]:
-    """The manifest of the part folder, which is made when there is none, open for receipts. Raises Busy."""
+def held(part: Path, folders: Collection[Path] = ()) -> Iterator[None]:
+    """Nobody else works in the part folder, which is made when there is none. Raises Busy."""
     from filelock import FileLock, Timeout
 
     if is_foreign(part):
@@ -128,12 +127,11 @@ def held(part: Path, folders: Collection[Path] = ()) -> Iterator[IO[bytes]]:
     except (OSError, NotImplementedError):
         pass  # a file system without locks
     try:
-        with _manifest(part).open("ab") as manifest:
-            if _read(part)[0] is None:
-                _add(manifest, {"schema": SCHEMA, "folders": [str(folder) for folder in folders]})
-                sync_folder(part)
-                sync_folder(part.parent)
-            yield manifest
+        if _read(part)[0] is None:
+            append_rows(_manifest(part), {"schema": SCHEMA, "folders": [str(folder) for folder in folders]})
+            sync_folder(part)
+            sync_folder(part.parent)
+        yield
     finally:
         lock.release()
 
@@ -142,15 +140,10 @@ def foreign(part: Path) -> str:
     return f"{part} is in the way, and no extraction of yours made it. Move it, or choose another target"
 
 
-def receipt(manifest: IO[bytes], part: Path, item: CopyItem) -> None:
+def receipt(part: Path, item: CopyItem) -> None:
     """Note that a file is finished, once its bytes are on the disk."""
-    _add(manifest, {"name": item.name, "of": _identity(item), "key": _key(files_of(part) / item.name)})
-
-
-def _add(manifest: IO[bytes], row: dict[str, Any]) -> None:
-    manifest.write(b"\n" + json.dumps(row).encode("ascii"))  # first the line end: the last one may be torn
-    manifest.flush()
-    os.fsync(manifest.fileno())
+    row = {"name": item.name, "of": _identity(item), "key": _key(files_of(part) / item.name)}
+    append_rows(_manifest(part), row)
 
 
 def prune(part: Path, keep: Collection[str]) -> None:
@@ -246,7 +239,7 @@ def _read(part: Path) -> tuple[dict[str, Any] | None, dict[str, Finished]]:
     """The header, None when the folder has no manifest of ours, and the receipts, of which the last one counts."""
     try:
         with _manifest(part).open("rb") as file:
-            rows = [_row(line) for line in file.read(MANIFEST_LIMIT).split(b"\n")]
+            rows = rows_of(file.read(MANIFEST_LIMIT))
     except OSError:
         return None, {}
     header = next((row for row in rows if row.get("schema") == SCHEMA), None)
@@ -258,11 +251,3 @@ def _read(part: Path) -> tuple[dict[str, Any] | None, dict[str, Finished]]:
         if isinstance(name, str) and isinstance(of, str) and isinstance(key, list):
             receipts[name] = Finished(of, key)
     return header, receipts
-
-
-def _row(line: bytes) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...files.durable import sync_both
 from ...files.renaming import rename
 from .errors import ApplyError
 from .folder import ensure_folder
-from .journal import Journal, Record, sync_both
+from .journal import Journal, Record
 from .paths import contents, lies
 
 

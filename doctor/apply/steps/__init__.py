@@ -25,8 +25,7 @@ from ...model import (
 )
 from ..actions.paths import at, behind
 from . import edit_text, extract_files, fetch_file, make_link, mirror_folder, place_copy, quarantine, write_text
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 _ADDRESS = re.compile(r"\b([0-9a-f]{8})(?:[0-9a-f]{32}|[0-9a-f]{56})\b")
 
@@ -36,9 +35,6 @@ class Kind(Protocol):
 
     def describe(self, step: Any) -> str:
         """The step as one line for a person."""
-
-    def sources(self, step: Any) -> tuple[Path, ...]:
-        """What the step reads from."""
 
     def precheck(self, step: Any, path: Path, needs: Needs) -> None:
         """Tell `needs` what the step needs; raise ApplyError for what stands against it."""

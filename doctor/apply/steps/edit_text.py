@@ -12,8 +12,7 @@ from ...configs.text import decode
 from ...model import ReplaceText, SetValue
 from ..actions.edit import edit
 from ..actions.errors import ApplyError
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 
 def describe(step: SetValue | ReplaceText) -> str:
@@ -21,10 +20,6 @@ def describe(step: SetValue | ReplaceText) -> str:
         return f"replace {step.old!r} by {step.new!r} in {step.path}"
     value = json.dumps(step.value, ensure_ascii=False)  # true, as the config has it
     return f"set {step.pointer} to {value} in {step.path}"
-
-
-def sources(step: SetValue | ReplaceText) -> tuple[Path, ...]:
-    return ()
 
 
 def precheck(step: SetValue | ReplaceText, path: Path, needs: Needs) -> None:

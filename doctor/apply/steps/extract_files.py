@@ -28,8 +28,7 @@ from ..actions.part import (
 )
 from ..actions.paths import at, behind, hub_root, lies, place
 from ..actions.rename import put
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 FAT = ("vfat", "msdos", "fat", "fat32")
 FAT_LIMIT = (1 << 32) - 1
@@ -43,10 +42,6 @@ def describe(step: ExtractFiles) -> str:
     ready = sum(done.size for done in adopted(step, part_of(place(step))).values())
     rest = f"; {amount(ready)} of it lie ready from an earlier run" if ready else ""
     return f"{verb} {count} file{'s' * (count != 1)}, {total}, into {step.path}, verifying each{rest}"
-
-
-def sources(step: ExtractFiles) -> tuple[Path, ...]:
-    return tuple(at(item.source) for item in step.items)
 
 
 def precheck(step: ExtractFiles, path: Path, needs: Needs) -> None:
@@ -73,7 +68,7 @@ def perform(steps: Sequence[ExtractFiles], path: Path, work: Work) -> None:
     folders = ensure_folder(journal, path.parent)
     journal.begin("part", path=str(part), kept=True)
     try:
-        with held(part, folders) as manifest:
+        with held(part, folders):
             done = adopted(step, part)
             prune(part, done)
             files_of(part).mkdir(exist_ok=True)
@@ -81,7 +76,7 @@ def perform(steps: Sequence[ExtractFiles], path: Path, work: Work) -> None:
             for item in step.items:
                 if item.name not in done:
                     _bring(step, item, files_of(part) / item.name, work)
-                    receipt(manifest, part, item)
+                    receipt(part, item)
     except OSError as error:
         # a full disk shows when bytes are written, and then the system names no file
         error.filename = error.filename or str(part)

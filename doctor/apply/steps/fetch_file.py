@@ -21,8 +21,7 @@ from ..actions.folder import scratch
 from ..actions.journal import Record
 from ..actions.paths import aside, at, hub_root
 from .locks import lock_of_content, lock_of_folder
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 COMPLETED = "completed"
 WORTH = 1 << 20  # fewer new bytes are not worth a file that stays
@@ -37,13 +36,9 @@ def describe(step: FetchFile) -> str:
     return f"download {step.filename}{how_much} of {step.repo} to {step.path}"
 
 
-def sources(step: FetchFile) -> tuple[Path, ...]:
-    return () if step.prefix is None else (at(step.prefix),)
-
-
 def precheck(step: FetchFile, path: Path, needs: Needs) -> None:
-    for prefix in sources(step):
-        needs.source(prefix, step.prefix_size)
+    for prefix in step.sources:
+        needs.source(at(prefix), step.prefix_size)
     needs.file_place(path)
     needs.room(path, size=step.size or 0, names=1)
     needs.copied += step.size or 0

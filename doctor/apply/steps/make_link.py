@@ -7,16 +7,11 @@ from pathlib import Path
 
 from ...model import MakeLink
 from ..actions.build import make
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 
 def describe(step: MakeLink) -> str:
     return f"link {step.path} to {step.target}"
-
-
-def sources(step: MakeLink) -> tuple[Path, ...]:
-    return ()
 
 
 def precheck(step: MakeLink, path: Path, needs: Needs) -> None:

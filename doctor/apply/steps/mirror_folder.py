@@ -13,8 +13,7 @@ from ..actions.build import make
 from ..actions.copy import Meter, copy_file
 from ..actions.errors import ApplyError
 from ..actions.paths import at, behind
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 MOST_MIRRORED = 500_000
 # What the trainers open for writing inside a dataset folder: a link would lead the write to the read-only original.
@@ -24,10 +23,6 @@ REWRITTEN_FOLDERS = frozenset({"_latent_cache", "_t_e_cache", "_clip_vision_cach
 
 def describe(step: MirrorFolder) -> str:
     return f"make the writable folder {step.path} with a link to every file below {step.source}"
-
-
-def sources(step: MirrorFolder) -> tuple[Path, ...]:
-    return (at(step.source),)
 
 
 def precheck(step: MirrorFolder, path: Path, needs: Needs) -> None:

@@ -1,4 +1,4 @@
-"""What the steps of a plan need before the first byte is written; what they lack is an error."""
+"""What the steps of a plan need before the first byte is written, and what they are carried out with."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...model.amounts import amount
-from ..actions.copy import can_link, can_reflink
+from ...model.record import dataclass
+from ...state.receipts import Receipts
+from ..actions.copy import Meter, can_link, can_reflink
 from ..actions.errors import ApplyError, clause
+from ..actions.journal import Journal
 from ..actions.paths import behind, lies
 
 
@@ -91,6 +94,15 @@ class Needs:
         """Every file system has room for all that was asked of it."""
         for folder, wanted, files in self._room.values():
             _require_room(folder, wanted, files)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One transaction: its journal, who counts its bytes, and which files are known to be unchanged."""
+
+    journal: Journal
+    meter: Meter
+    receipts: Receipts
 
 
 def _device(path: Path) -> int:

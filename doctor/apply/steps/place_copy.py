@@ -12,17 +12,12 @@ from ..actions.copy import Meter, copy_file, link_file
 from ..actions.errors import ApplyError
 from ..actions.paths import at, hub_root
 from .locks import lock_of_content, lock_of_folder
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 
 def describe(step: PlaceCopy) -> str:
     verb = "hard-link" if step.link else "copy"
     return f"{verb} {step.source}, {amount(step.size)}, to {step.path}, verifying it"
-
-
-def sources(step: PlaceCopy) -> tuple[Path, ...]:
-    return (at(step.source),)
 
 
 def precheck(step: PlaceCopy, path: Path, needs: Needs) -> None:

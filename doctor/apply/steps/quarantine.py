@@ -10,17 +10,12 @@ from ..actions.errors import ApplyError
 from ..actions.paths import aside, at, hub_root, lies
 from ..actions.rename import move
 from .locks import lock_of_content
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 
 def describe(step: Quarantine) -> str:
     where = "aside, inside the cache" if hub_root(at(step.path)) is not None else "aside, beside where it lies"
     return f"move {step.path} {where}"
-
-
-def sources(step: Quarantine) -> tuple[Path, ...]:
-    return ()
 
 
 def precheck(step: Quarantine, path: Path, needs: Needs) -> None:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...files.durable import write_durably
 from ...model import WriteText
 from ..actions.build import make
 from ..actions.edit import edit, is_text_sized
-from .needs import Needs
-from .work import Work
+from .needs import Needs, Work
 
 
 def describe(step: WriteText) -> str:
     return f"write {step.path}: {step.text.strip()[:60]!r}"
-
-
-def sources(step: WriteText) -> tuple[Path, ...]:
-    return ()
 
 
 def precheck(step: WriteText, path: Path, needs: Needs) -> None:
@@ -31,11 +26,4 @@ def perform(steps: Sequence[WriteText], path: Path, work: Work) -> None:
     if is_text_sized(path):
         edit(work.journal, path, data)
     else:
-        make(work.journal, path, lambda part: _write(part, data), instead=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        make(work.journal, path, lambda part: write_durably(part, data), instead=True)

@@ -1,1 +1,8 @@
-"""Components that several families share: text encoders and autoencoders."""
+"""The parts that the models of several families have in common: text encoders and the VAE."""
+
+from __future__ import annotations
+
+from . import autoencoder_kl, clip_text, qwen3, t5
+
+# A file is taken for the first of these of which it has a mark.
+CLASSES = (*autoencoder_kl.CLASSES, *clip_text.CLASSES, *t5.CLASSES, *qwen3.CLASSES)

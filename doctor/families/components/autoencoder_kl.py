@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
+from ..record import ModelClass
+from ..record.reading import Tensors, split
+from ..record.shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
+from ..record.single_file import same_name
 
 _OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
 _ORIGINAL = {
@@ -22,6 +25,18 @@ _ORIGINAL = {
     ".conv_shortcut.": ".nin_shortcut.",
     ".conv_norm_out.": ".norm_out.",
 }
+VAE: Mapping[str, Any] = {
+    "block_out_channels": (128, 256, 512, 512),
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
+    "layers_per_block": 2,
+    "latent_channels": 16,
+    "use_quant_conv": False,
+    "use_post_quant_conv": False,
+}
+_GROUPS = 32
+_LATENTS = 16
+_BLOCKS = r"^encoder\.(?:down\.(\d+)\.block|down_blocks\.(\d+)\.resnets)\."
 
 
 def autoencoder_kl(config: Mapping[str, Any]) -> Shapes:
@@ -125,3 +140,68 @@ def _original(name: str, levels: int) -> str:
         name = name.replace(ours, theirs)
     name = re.sub(r"\.mid_block\.resnets\.(\d)", lambda m: f".mid.block_{int(m.group(1)) + 1}", name)
     return name.replace(".resnets.", ".block.")
+
+
+def _inferred(tensors: Tensors) -> dict[str, Any]:
+    latents, channels = tensors.shape(4, "encoder.conv_out.weight")[0], tensors.shape(4, "encoder.conv_in.weight")[1]
+    if latents != 2 * _LATENTS:  # the factors below are not known for others
+        raise BadConfig(f"its latents have {latents // 2} channels, those of Z-Image and Flux {_LATENTS}")
+    levels = tensors.count(_BLOCKS)
+    widths = [
+        tensors.shape(
+            4,
+            f"encoder.down_blocks.{level}.resnets.0.conv1.weight",
+            f"encoder.down.{level}.block.0.conv1.weight",
+        )[0]
+        for level in range(levels)
+    ]
+    for width in widths:
+        split(width, _GROUPS, "groups of channels")
+    return {
+        "_class_name": "AutoencoderKL",
+        "in_channels": channels,
+        "out_channels": tensors.shape(4, "decoder.conv_out.weight")[0],
+        "down_block_types": ["DownEncoderBlock2D"] * levels,
+        "up_block_types": ["UpDecoderBlock2D"] * levels,
+        "block_out_channels": widths,
+        "layers_per_block": tensors.count(r"^encoder\.(?:down\.\d+\.block|down_blocks\.\d+\.resnets)\.(\d+)\."),
+        "latent_channels": _LATENTS,
+        "norm_num_groups": _GROUPS,
+        "scaling_factor": 0.3611,
+        "shift_factor": 0.1159,
+        "use_quant_conv": tensors.has("quant_conv.weight"),
+        "use_post_quant_conv": tensors.has("post_quant_conv.weight"),
+        "mid_block_add_attention": True,
+    }
+
+
+def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    if any(name.startswith(("encoder.down.", "decoder.up.")) for name in present):
+        return original_names(needed)
+    return autoencoder_kl_dialect(needed, frozenset(present))
+
+
+def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
+    """Where either layout is taken, one name tells which it is."""
+    needed = autoencoder_kl(config)
+    if either and "encoder.down.0.block.0.conv1.weight" not in present:
+        return needed
+    return original_names(needed)
+
+
+AUTOENCODER_KL = ModelClass(
+    name="AutoencoderKL",
+    title="a VAE",
+    model_type="",
+    tensors=autoencoder_kl,
+    dialect=autoencoder_kl_dialect,
+    in_file=_in_file,
+    by_kohya=_by_kohya,
+    marks=("decoder.conv_in.weight", "encoder.conv_in.weight"),
+    told_as="AutoencoderKL",
+    infer=_inferred,
+    depth=None,
+    original=same_name,
+    swapped=(),
+)
+CLASSES = (AUTOENCODER_KL,)

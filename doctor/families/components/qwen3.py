@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..shapes import Shapes, bounded, count, flag, size
+from ...model.record import replace
+from ..record import ModelClass
+from ..record.reading import Tensors, split
+from ..record.shapes import Shapes, bounded, count, flag, size
+from ..record.single_file import same_name
+
+QWEN3_4B: Mapping[str, Any] = {
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+_MARK = "layers.0.self_attn.q_norm.weight"
 
 
 def qwen3_model(config: Mapping[str, Any]) -> Shapes:
@@ -58,3 +74,58 @@ def qwen3_dialect(needed: Shapes, present: frozenset[str]) -> Shapes:
     if wanted:
         return {name.removeprefix("model."): shape for name, shape in needed.items()}
     return {f"model.{name}": shape for name, shape in needed.items()}
+
+
+def _inferred(tensors: Tensors) -> dict[str, Any]:
+    def shape(rank: int, name: str) -> tuple[int, ...]:
+        return tensors.shape(rank, name, f"model.{name}")
+
+    words, width = shape(2, "embed_tokens.weight")
+    head = shape(1, "layers.0.self_attn.q_norm.weight")[0]
+    biased = "layers.0.self_attn.q_proj.bias"
+    return {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "vocab_size": words,
+        "hidden_size": width,
+        "intermediate_size": shape(2, "layers.0.mlp.gate_proj.weight")[0],
+        "num_hidden_layers": tensors.count(r"^(?:model\.)?layers\.(\d+)\."),
+        "num_attention_heads": split(shape(2, "layers.0.self_attn.q_proj.weight")[0], head, "heads"),
+        "num_key_value_heads": split(shape(2, "layers.0.self_attn.k_proj.weight")[0], head, "heads"),
+        "head_dim": head,
+        "hidden_act": "silu",
+        "attention_bias": tensors.has(biased, f"model.{biased}"),
+        "max_position_embeddings": 40960,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1_000_000,
+        "tie_word_embeddings": True,
+    }
+
+
+def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    return qwen3_dialect(needed, frozenset(present))
+
+
+QWEN3 = ModelClass(
+    name="Qwen3Model",
+    title="a Qwen3 text encoder",
+    model_type="",
+    tensors=qwen3_model,
+    dialect=qwen3_dialect,
+    in_file=_in_file,
+    by_kohya=lambda config, present, either: qwen3_model(config),
+    marks=(_MARK, f"model.{_MARK}"),
+    told_as="Qwen3Model",
+    infer=_inferred,
+    depth=("hidden_size", 2560, {"num_hidden_layers": 36}),
+    original=same_name,
+    swapped=(),
+)
+QWEN3_CAUSAL_LM = replace(
+    QWEN3,
+    name="Qwen3ForCausalLM",
+    model_type="qwen3",
+    tensors=qwen3_causal_lm,
+    by_kohya=lambda config, present, either: qwen3_causal_lm(config),
+)
+CLASSES = (QWEN3, QWEN3_CAUSAL_LM)

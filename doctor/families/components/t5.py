@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..shapes import BadConfig, Shapes, bounded, count, size
+from ...model.record import replace
+from ..record import ModelClass
+from ..record.reading import Tensors, split
+from ..record.shapes import BadConfig, Shapes, bounded, count, size
+from ..record.single_file import same_name
 
 _PREFIX = "transformer."
 _EMBEDDING, _TIED = "shared.weight", "encoder.embed_tokens.weight"
+T5_XXL: Mapping[str, Any] = {
+    "d_model": 4096,
+    "d_ff": 10240,
+    "d_kv": 64,
+    "num_heads": 64,
+    "num_layers": 24,
+    "feed_forward_proj": "gated-gelu",
+}
+_MARK = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
 def t5_encoder(config: Mapping[str, Any]) -> Shapes:
@@ -52,3 +65,56 @@ def t5_dialect(needed: Shapes, present: frozenset[str]) -> Shapes:
         choices = [*names, *(_PREFIX + other for other in names)]
         found[next((c for c in choices if c in present), _PREFIX + name if prefixed else name)] = shape
     return found
+
+
+def _inferred(tensors: Tensors) -> dict[str, Any]:
+    def shape(name: str) -> tuple[int, ...]:
+        return tensors.shape(2, name, f"transformer.{name}")
+
+    first = "encoder.block.0.layer"
+    buckets, heads = shape(f"{first}.0.SelfAttention.relative_attention_bias.weight")
+    inner, width = shape(f"{first}.0.SelfAttention.q.weight")
+    ties = ("shared.weight", "encoder.embed_tokens.weight")
+    return {
+        "architectures": ["T5EncoderModel"],
+        "model_type": "t5",
+        "vocab_size": tensors.shape(2, *ties, *(f"transformer.{name}" for name in ties))[0],
+        "d_model": width,
+        "d_ff": shape(f"{first}.1.DenseReluDense.wi_0.weight")[0],
+        "d_kv": split(inner, heads, "numbers for each head"),
+        "num_heads": heads,
+        "num_layers": tensors.count(r"^(?:transformer\.)?encoder\.block\.(\d+)\."),
+        "relative_attention_num_buckets": buckets,
+        "relative_attention_max_distance": 128,
+        "feed_forward_proj": "gated-gelu",
+        "layer_norm_epsilon": 1e-6,
+        "is_encoder_decoder": False,
+        "use_cache": False,
+    }
+
+
+def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    return t5_dialect(needed, frozenset(present))
+
+
+def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
+    return _in_file(t5_encoder(config), [name for name in present if not name.startswith(_PREFIX)])
+
+
+# A whole T5 stands for its encoder: that is the class a trainer builds from its files.
+T5 = ModelClass(
+    name="T5EncoderModel",
+    title="a T5 text encoder",
+    model_type="t5",
+    tensors=t5_encoder,
+    dialect=t5_dialect,
+    in_file=_in_file,
+    by_kohya=_by_kohya,
+    marks=(_MARK, _PREFIX + _MARK),
+    told_as="T5EncoderModel",
+    infer=_inferred,
+    depth=("d_model", 4096, {"num_layers": 24}),
+    original=same_name,
+    swapped=(),
+)
+CLASSES = (T5, *(replace(T5, name=name, model_type="") for name in ("T5Model", "T5ForConditionalGeneration")))

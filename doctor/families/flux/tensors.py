@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..shapes import Shapes, bounded, count, flag, linear, size
+from ...model.weights import COMFYUI_PREFIX
+from ..record import ModelClass
+from ..record.reading import Tensors, check_axes, split
+from ..record.shapes import Shapes, bounded, count, flag, linear, size
+from ..record.single_file import in_diffusers_names, original_layout, with_prefix
 
 _TIME_FREQUENCIES = 256
+_AXES = (16, 56, 56)
 # Part of a block in diffusers' names -> in Black Forest Labs', where q, k, v and a single block's MLP are fused.
 _DOUBLE = {
     "norm1.linear": "img_mod.lin",
@@ -102,15 +108,6 @@ def flux_transformer(config: Mapping[str, Any]) -> Shapes:
     return shapes
 
 
-def flux_block_linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
-    """Weight name -> (outputs, inputs) of the block Linears: what is quantized, and what ai-toolkit's LoRA covers."""
-    return {
-        name: (shape[0], shape[1])
-        for name, shape in shapes.items()
-        if name.startswith(("transformer_blocks.", "single_transformer_blocks.")) and len(shape) == 2
-    }
-
-
 def flux_original_name(name: str) -> str:
     """The name in Black Forest Labs' files of a tensor that diffusers calls `name`; several may share one."""
     stem, _, kind = name.rpartition(".")
@@ -121,3 +118,70 @@ def flux_original_name(name: str) -> str:
     if head == "single_transformer_blocks":
         return f"single_blocks.{index}.{_SINGLE_NORMS.get(part) or f'{_SINGLE[part]}.{kind}'}"
     return f"{_OUTER[stem]}.{kind}"
+
+
+def _inferred(tensors: Tensors) -> dict[str, Any]:
+    width, channels = tensors.shape(2, "x_embedder.weight", "img_in.weight")
+    head = tensors.shape(
+        1, "transformer_blocks.0.attn.norm_q.weight", "double_blocks.0.img_attn.norm.query_norm.scale"
+    )[0]
+    text = ("time_text_embed.text_embedder.linear_1.weight", "vector_in.in_layer.weight")
+    guidance = ("time_text_embed.guidance_embedder.linear_1.weight", "guidance_in.in_layer.weight")
+    check_axes(head, _AXES)
+    return {
+        "_class_name": "FluxTransformer2DModel",
+        "patch_size": 1,
+        "in_channels": channels,
+        "out_channels": tensors.shape(2, "proj_out.weight", "final_layer.linear.weight")[0],
+        "num_layers": tensors.count(r"^(?:transformer_blocks|double_blocks)\.(\d+)\."),
+        "num_single_layers": tensors.count(r"^(?:single_transformer_blocks|single_blocks)\.(\d+)\."),
+        "attention_head_dim": head,
+        "num_attention_heads": split(width, head, "heads"),
+        "joint_attention_dim": tensors.shape(2, "context_embedder.weight", "txt_in.weight")[1],
+        "pooled_projection_dim": tensors.shape(2, *text)[1],
+        "guidance_embeds": tensors.has(*guidance),
+        "axes_dims_rope": list(_AXES),
+    }
+
+
+def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    return with_prefix(flux_original_name, needed, present)
+
+
+def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
+    """As many blocks are built as the file has; a prefix is dropped when the first name, in order, has it."""
+    prefix = COMFYUI_PREFIX if min(present, default="").startswith(COMFYUI_PREFIX) else ""
+    names = {name.replace(COMFYUI_PREFIX, "") for name in present} if prefix else set(present)
+    guided = not names.isdisjoint({"guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias"})
+    built: dict[str, object] = {"guidance_embeds": guided}
+    if "transformer_blocks.0.attn.add_k_proj.bias" in names:
+        built |= _counted(names, r"transformer_blocks\.(\d+)\.attn\.add_k_proj\.bias", "num_layers")
+        built |= _counted(names, r"single_transformer_blocks\.(\d+)\.attn\.to_k\.bias", "num_single_layers")
+        needed = flux_transformer(built)
+    else:
+        built |= _counted(names, r"double_blocks\.(\d+)\.img_attn\.proj\.bias", "num_layers")
+        built |= _counted(names, r"single_blocks\.(\d+)\.modulation\.lin\.bias", "num_single_layers")
+        needed = original_layout(flux_original_name, flux_transformer(built))
+    return {prefix + name: shape for name, shape in needed.items()}
+
+
+def _counted(names: Collection[str], pattern: str, key: str) -> dict[str, int]:
+    indexes = [int(found.group(1)) for name in names if (found := re.fullmatch(pattern, name))]
+    return {key: max(indexes) + 1} if indexes else {}
+
+
+TRANSFORMER = ModelClass(
+    name="FluxTransformer2DModel",
+    title="a Flux transformer",
+    model_type="",
+    tensors=flux_transformer,
+    dialect=in_diffusers_names,
+    in_file=_in_file,
+    by_kohya=_by_kohya,
+    marks=("double_blocks.0.img_attn.norm.query_norm.scale", "transformer_blocks.0.attn.norm_added_q.weight"),
+    told_as="FluxTransformer2DModel",
+    infer=_inferred,
+    depth=None,
+    original=flux_original_name,
+    swapped=("norm_out.linear.weight", "norm_out.linear.bias"),
+)

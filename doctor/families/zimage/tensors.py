@@ -1,15 +1,19 @@
-"""Z-Image's transformer: its tensors, and which of its Linears a LoRA or a quantizer touches."""
+"""Z-Image's transformer: its tensors in diffusers' names, in those of single files, and its config out of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..shapes import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
+from ..record import ModelClass
+from ..record.reading import Tensors, check_axes, split
+from ..record.shapes import BadConfig, Shapes, bounded, count, flag, linear, size, sizes
+from ..record.single_file import in_diffusers_names, original_layout, with_prefix
 
 _MODULATION_WIDTH = 256
 _TIME_WIDTH = 1024
 _TIME_FREQUENCIES = 256
+_AXES = (32, 48, 48)
 _ORIGINAL = {
     ".attention.to_q.": ".attention.qkv.",
     ".attention.to_k.": ".attention.qkv.",
@@ -37,7 +41,7 @@ def zimage_transformer(config: Mapping[str, Any]) -> Shapes:
     head = width // heads
     if len(patches) != len(frames):
         raise BadConfig("all_patch_size and all_f_patch_size differ in length")
-    if head != sum(sizes(config, "axes_dims", (32, 48, 48))):
+    if head != sum(sizes(config, "axes_dims", _AXES)):
         raise BadConfig("dim / n_heads differs from the sum of axes_dims")
     bounded(15 * (layers + 3 * refiners) + 6 * len(patches) + 16)
 
@@ -86,27 +90,52 @@ def zimage_original_name(name: str) -> str:
     return name
 
 
-REFINERS = ("noise_refiner", "context_refiner")
-
-
-def lora_linears(shapes: Mapping[str, tuple[int, ...]], refiners: bool = False) -> dict[str, tuple[int, int]]:
-    """Module name -> (inputs, outputs) of every Linear that ai-toolkit's LoRA covers: those under `layers.`.
-
-    With `refiners` also those of the two blocks before them, as in SimpleTuner.
-    """
-    found: dict[str, tuple[int, int]] = {}
-    blocks = ("layers.", *(f"{refiner}." for refiner in REFINERS if refiners))
-    for name, shape in shapes.items():
-        if name.startswith(blocks) and name.endswith(".weight") and len(shape) == 2:
-            found[name.removesuffix(".weight")] = (shape[1], shape[0])
-    return found
-
-
-def quantizable(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
-    """Weight name -> (outputs, inputs) of the block Linears, the only ones a trainer quantizes."""
-    blocks = ("layers.", "noise_refiner.", "context_refiner.", "siglip_refiner.")
+def _inferred(tensors: Tensors) -> dict[str, Any]:
+    width, pixels = tensors.shape(2, "all_x_embedder.2-1.weight", "x_embedder.weight")
+    norm = ("layers.0.attention.norm_q.weight", "layers.0.attention.q_norm.weight")
+    head = tensors.shape(1, *norm)[0]
+    heads = split(width, head, "heads")
+    check_axes(head, _AXES)
     return {
-        name: (shape[0], shape[1])
-        for name, shape in shapes.items()
-        if name.startswith(blocks) and name.endswith(".weight") and len(shape) == 2
+        "_class_name": "ZImageTransformer2DModel",
+        "all_patch_size": [2],
+        "all_f_patch_size": [1],
+        "in_channels": split(pixels, 4, "pixels of a patch"),
+        "dim": width,
+        "n_layers": tensors.count(r"^layers\.(\d+)\."),
+        "n_refiner_layers": tensors.count(r"^noise_refiner\.(\d+)\."),
+        "n_heads": heads,
+        "n_kv_heads": heads,
+        "norm_eps": 1e-5,
+        "qk_norm": True,
+        "cap_feat_dim": tensors.shape(2, "cap_embedder.1.weight")[1],
+        "rope_theta": 256.0,
+        "t_scale": 1000.0,
+        "axes_dims": list(_AXES),
+        "axes_lens": [1536, 512, 512],
     }
+
+
+def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    return with_prefix(zimage_original_name, needed, present)
+
+
+def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
+    return original_layout(zimage_original_name, zimage_transformer({}), present)
+
+
+TRANSFORMER = ModelClass(
+    name="ZImageTransformer2DModel",
+    title="a Z-Image transformer",
+    model_type="",
+    tensors=zimage_transformer,
+    dialect=in_diffusers_names,
+    in_file=_in_file,
+    by_kohya=_by_kohya,
+    marks=("cap_pad_token",),
+    told_as="ZImageTransformer2DModel",
+    infer=_inferred,
+    depth=("dim", 3840, {"n_layers": 30, "n_refiner_layers": 2}),
+    original=zimage_original_name,
+    swapped=(),
+)

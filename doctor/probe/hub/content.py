@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...files import fingerprints
 from ...model import HubFile, Unknown, WeightFile
 from ...model.record import dataclass, replace
 from ..world import Paths, Stat, World, resolve
@@ -150,7 +150,7 @@ def kind_of(digest: str) -> str:
 def digest_of(world: World, path: str, size: int, like: str) -> str:
     """The digest of a file, of the same kind as `like`."""
     kind = kind_of(like)
-    state = hashlib.sha1(b"blob %d\x00" % size, usedforsecurity=False) if kind == "git-sha1" else hashlib.sha256()
+    state = fingerprints.running(kind, size)
     for chunk in _chunks(world, path):
         state.update(chunk)
     return f"{kind}:{state.hexdigest()}"

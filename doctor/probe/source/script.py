@@ -10,12 +10,12 @@ from typing import Any
 
 from ...configs.python_tree import Source, Unparsable, constant, dotted, keyword, meaning, parsed
 from ...model import Config, Unknown, Where
+from ...model.checkout import Edit
 from ...model.record import replace
 from ...model.script import DeepSpeedConfig, Enabled, Script
 from ..world import Paths, World
-from .checkpoints import checkpoints
-from .gradients import forced, input_grads, partly_frozen
-from .module import Module
+from .checkpoints import checkpoints, forced, input_grads
+from .names import Module
 
 _FLOW = re.compile(r"(?:FlowMatch\w*Scheduler|(?:Flux|ZImage|SD3|Lumina2|QwenImage|Sana|AuraFlow)\w*)$")
 _VISION = re.compile(r"^(?:ViT|Siglip|Dino|Swin|Beit|Deit|ConvNext)|Vision|pixel_values", re.I)
@@ -60,7 +60,7 @@ def read_script(path: str, text: str) -> Script:
         forced=tuple(forced(module, found)),
         enabled=tuple(_enabled(module)),
         input_grads=input_grads(module),
-        partly_frozen=partly_frozen(module),
+        partly_frozen=_partly_frozen(module),
         flow=flow[0] if flow else "",
         vision=any(_VISION.search(name) for name in module.identifiers),
         half=tuple(_half(module)),
@@ -68,6 +68,13 @@ def read_script(path: str, text: str) -> Script:
         uses_deepspeed=any(full.partition(".")[0] == "deepspeed" for full in module.known.values())
         or "DeepSpeedPlugin" in module.identifiers,
     )
+
+
+def _partly_frozen(module: Module) -> bool:
+    if any("lora" in name.lower() or name in ("peft", "get_peft_model") for name in module.identifiers):
+        return True
+    frozen = [call for call in module.calls if getattr(call.func, "attr", "") == "requires_grad_" and call.args]
+    return any(constant(call.args[0]) is False for call in frozen)
 
 
 def _enabled(module: Module) -> Iterator[Enabled]:
@@ -78,15 +85,13 @@ def _enabled(module: Module) -> Iterator[Enabled]:
         or dotted(call.func).endswith("PeftModel.from_pretrained")
     ]
     for call in module.calls:
-        if dotted(call.func).rpartition(".")[2] not in _ENABLE and not (
-            isinstance(call.func, ast.Attribute) and call.func.attr in _ENABLE
-        ):
+        if getattr(call.func, "attr", getattr(call.func, "id", "")) not in _ENABLE:
             continue
         for given in (*call.args, *(k.value for k in call.keywords)):
             value = _reentrant_option(module, given, call)
             if value is not None:
                 after = any(line < call.lineno for line in wrapped)
-                yield Enabled(module.source.where(call), module.source.span(value), after)
+                yield Enabled(module.source.where(call), Edit(*module.source.span(value), "True", "False"), after)
 
 
 def _reentrant_option(module: Module, node: ast.expr, call: ast.Call) -> ast.expr | None:

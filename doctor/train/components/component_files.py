@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...families.part_file import as_in_file, class_in, inferred_config, title_of
-from ...families.shapes import BadConfig
+from ...families.record.shapes import BadConfig
 from ...families.tensors import Shapes, needed_tensors
 from ..runtime.train_error import TrainError
 from ..weights.safetensors_files import Entry, check_complete, collect, weight_files

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 
+from ...files import fingerprints
 from .training_items import Item
 
 OFTEN = "shown more or less often"
@@ -51,4 +51,4 @@ def _parts(items: Iterable[Item]) -> tuple[set[str], ...]:
 
 
 def _digest(texts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(sorted(texts)).encode("utf-8", "replace")).hexdigest()[:16]
+    return fingerprints.of_texts(*sorted(texts))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...files import fingerprints
 from ...model.recipe import Dataset
 from ..runtime.train_error import TrainError
 
@@ -50,7 +50,7 @@ def opened(file: Path) -> Image:
 def check_unchanged(file: Path, digest: str) -> None:
     """Raise TrainError when a file is no longer that of this sha256, by which the cache knows what is made of it."""
     try:
-        same = hashlib.sha256(file.read_bytes()).hexdigest() == digest
+        same = fingerprints.of_file(file) == digest
     except OSError:
         same = False
     if not same:
@@ -199,7 +199,7 @@ def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, s
     from PIL import Image, UnidentifiedImageError
 
     content = file.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
+    digest = fingerprints.of_bytes(content)
     if digest in known:
         return (*known[digest], digest)
     try:

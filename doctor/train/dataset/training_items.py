@@ -5,13 +5,13 @@ Everything here is a pure function of the folders and the seed, so a resumed run
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...files import fingerprints
 from ...model.buckets import bucket_size, scaled_size
 from ...model.recipe import Dataset
 from ...model.run import Run
@@ -176,7 +176,7 @@ def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
         if (own := next((path for path in found if path.is_file()), None)) is None:
             return None
         file = own
-    digest = picture.digest if alpha else hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = picture.digest if alpha else fingerprints.of_file(file)
     return Mask(file, digest, alpha, dataset.invert_mask, dataset.mask_min_value)
 
 

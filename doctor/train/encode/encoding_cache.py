@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from collections.abc import Mapping
@@ -11,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..components.component_files import all_files
 from ..runtime.atomic_files import write_atomic
 
 # The name of the checksum in a file's header.
@@ -78,18 +76,3 @@ def checksum(values: Mapping[str, Tensor]) -> str:
     for _, value in sorted(values.items()):
         found = zlib.crc32(value.flatten().view(torch.uint8).numpy().data, found)
     return f"{found:08x}"
-
-
-def fingerprint(place: Path) -> str:
-    """Changes when a file of a part changes: names, sizes, times and the first MiB of each file."""
-    digest = hashlib.sha256()
-    for file in all_files(place):
-        state = file.stat()
-        digest.update(f"{file.name} {state.st_size} {state.st_mtime_ns} ".encode())
-        with file.open("rb") as stream:
-            digest.update(stream.read(1 << 20))
-    return digest.hexdigest()[:16]
-
-
-def key_of(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...files import fingerprints
+from ..components.component_files import all_files
 from ..components.vae import load_vae, moved
 from ..components.vae_strips import LARGE, in_strips
 from ..dataset.images import check_unchanged
@@ -22,7 +24,7 @@ from ..runtime.allocator import free_memory
 from ..runtime.gpu_failures import tried
 from ..runtime.progress import counted
 from ..runtime.train_error import TrainError
-from .encoding_cache import Cache, fingerprint, key_of
+from .encoding_cache import Cache
 
 
 class Latents:
@@ -35,10 +37,12 @@ class Latents:
         self.cache = cache
         self.vae = vae
         self.middle = middle
-        self.salt = fingerprint(vae)
+        self.salt = fingerprints.of_beginnings(all_files(vae))
 
     def key(self, item: Item) -> str:
-        return "latent-" + key_of(self.salt, *_seen(item), *(["middle"] if self.middle else []))
+        return "latent-" + fingerprints.of_texts(
+            self.salt, *_seen(item), *(["middle"] if self.middle else []), length=32
+        )
 
     def get(self, item: Item) -> Tensor:
         """The scaled latent, channels x height/8 x width/8, float32, on the CPU."""
@@ -53,7 +57,9 @@ class Latents:
         phase(f"Loading the VAE for {counted(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
         for item in missing:
-            encoded = partial(encode_image, vae, item, key_of(*_seen(item)), middle=self.middle)
+            encoded = partial(
+                encode_image, vae, item, fingerprints.of_texts(*_seen(item), length=32), middle=self.middle
+            )
             latent = tried(encoded)
             if latent is None:
                 phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")

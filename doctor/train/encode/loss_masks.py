@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ...files import fingerprints
 from ..dataset.images import check_unchanged, has_alpha, opened
 from ..dataset.training_items import Item, Mask, cut
 from ..runtime.train_error import TrainError
@@ -72,7 +72,7 @@ class Masks:
 
     def _key(self, item: Item, mask: Mask) -> str:
         words = f"{mask.digest} {mask.alpha} {mask.inverted} {mask.least} {item.crop} {self.cell}"
-        return "mask-" + hashlib.sha256(words.encode()).hexdigest()[:32]
+        return "mask-" + fingerprints.of_texts(words, length=32)
 
 
 def _gray(mask: Mask) -> Image:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from ...files.fingerprints import of_beginnings, of_texts
 from ..components.component_files import all_files
 from ..families import Embedding, Family, family_named
 from ..kernels.quantized_linear import Kind
@@ -19,7 +20,7 @@ from ..runtime.gpu_failures import tried
 from ..runtime.precision import has_bfloat16
 from ..runtime.progress import counted
 from ..runtime.train_error import TrainError
-from .encoding_cache import Cache, fingerprint, key_of
+from .encoding_cache import Cache
 from .text_encoder_process import Request, TextProcess
 
 
@@ -44,14 +45,14 @@ class Texts:
         self.folders = {name: folders[name] for name in family.TEXT_PARTS}
         self.dtype = dtype
         self.process = process
-        self.salt = f"{' '.join(fingerprint(folder) for folder in self.folders.values())} {dtype}"
+        self.salt = f"{' '.join(of_beginnings(all_files(place)) for place in self.folders.values())} {dtype}"
         if kind != "none":
             self.salt += f" {kind}"
         if masked:
             self.salt += " masked"
 
     def key(self, text: str) -> str:
-        return "text-" + key_of(self.salt, text)
+        return "text-" + of_texts(self.salt, text, length=32)
 
     def get(self, text: str) -> Embedding:
         """The embedding of one prompt, on the CPU."""

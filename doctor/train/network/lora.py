@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ...families import family_with
 from ...families.network import lokr_factor, lokr_rank
-from ...families.zimage.tensors import REFINERS
 from ...model.run import Run
 from ..families import family_of
 from ..kernels.quantized_linear import QuantizedLinear
@@ -113,7 +113,7 @@ def targets(model: nn.Module, left_out: str = "", *, refiners: bool = False) -> 
         if isinstance(module, QuantizedLinear)
     )
     without = re.compile(left_out or r"(?!)")
-    more = REFINERS if refiners else ()
+    more = family_with(family.CLASS_NAME).refiners if refiners else ()
     return {
         name: shape
         for name, shape in found.items()

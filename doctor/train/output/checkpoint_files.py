@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -158,11 +157,3 @@ def _newest(state: Path) -> str:
         return ""
     newest = max(saves, key=lambda path: path.stat().st_mtime_ns)
     return f" The new run begins with what was learnt if the config says network: {{pretrained_lora_path: {newest}}}."
-
-
-def file_digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        digest = hashlib.sha256()
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()[:16]

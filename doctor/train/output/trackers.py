@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ...files import fingerprints
 from ...model.run import Run
 from ..runtime.stop_signals import stopping
 from ..runtime.train_error import TrainError
@@ -145,7 +145,7 @@ def _started(name: str, run: Run, output: Path, record: Mapping[str, Any]) -> An
     """A tracker of accelerate that has begun or gone on with its run. Raises TrainError."""
     project = run.recipe.logging.project
     title = run.recipe.logging.run_name or run.name
-    identity = hashlib.sha256(f"{output.absolute()} {record['starts'][0]['at']}".encode()).hexdigest()
+    identity = fingerprints.of_texts(f"{output.absolute()} {record['starts'][0]['at']}", length=64)
     settings = {
         key: value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)
         for key, value in record["settings"].items()

@@ -10,7 +10,7 @@ user's code prints goes to standard error.
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import importlib.util
 import inspect
 import json
@@ -19,9 +19,10 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 NO_INPUT_GRADS = "None of the inputs have requires_grad=True"
 LEARNING_RATE = 1e-3
@@ -35,11 +36,13 @@ class Misbuilt(Exception):
 def main() -> None:
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer_to:
         os.dup2(2, 1)  # what the user's code prints is not the answer
-        question = json.load(sys.stdin)
-        made: dict[str, Any] = {"seconds": 0.0}
-        started = time.perf_counter()
+
+        def say(**line: Any) -> None:
+            print(json.dumps(line), file=answer_to, flush=True)
+
+        question, made, started = json.load(sys.stdin), dict[str, Any](), time.perf_counter()
         try:
-            step(question, made, lambda stage: _say(answer_to, {"stage": stage}))
+            step(question, made, lambda stage: say(stage=stage))
         except Misbuilt as error:
             made["failed"] = str(error)
         except BaseException as error:  # sys.exit of the user's code is an answer, too
@@ -47,12 +50,7 @@ def main() -> None:
             made["trace"] = traceback.format_exc()
         made["seconds"] = time.perf_counter() - started
         made["peak_bytes"] = _peak()
-        _say(answer_to, {"done": made})
-
-
-def _say(to: TextIO, line: Mapping[str, Any]) -> None:
-    to.write(json.dumps(line) + "\n")
-    to.flush()
+        say(done=made)
 
 
 def step(question: Mapping[str, Any], made: dict[str, Any], begin: Callable[[str], None]) -> None:
@@ -128,37 +126,29 @@ def _backward(
     """Forward and backward, noted; False when there was nothing to run backward from."""
     import torch
 
-    with _heard(made):
-        begin("the forward pass")
-        loss, made["stand_in"] = _loss(module, batch)
-        made["loss"] = float(loss.detach())
-        made["detached"] = not loss.requires_grad
-        made["forced"] = bool(loss.requires_grad and loss.grad_fn is None)
-        if made["detached"] or made["forced"]:
-            made["missing"] = list(trained)
-            return False
-        begin("the backward pass")
-        loss.backward()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            begin("the forward pass")
+            loss, made["stand_in"] = _loss(module, batch)
+            made["loss"] = float(loss.detach())
+            made["detached"] = not loss.requires_grad
+            made["forced"] = bool(loss.requires_grad and loss.grad_fn is None)
+            if made["detached"] or made["forced"]:
+                made["missing"] = list(trained)
+                return False
+            begin("the backward pass")
+            loss.backward()
+        finally:
+            lines = (str(warning.message).partition("\n")[0] for warning in caught)
+            texts = list(dict.fromkeys(filter(None, lines)))
+            made["no_input_grads"] = any(text.startswith(NO_INPUT_GRADS) for text in texts)
+            made["warnings"] = [text[:300] for text in texts][:MOST_WARNINGS]
     made["missing"] = [name for name, p in trained.items() if p.grad is None]
     graded = {name: p.grad for name, p in trained.items() if p.grad is not None}
     made["zero"] = [name for name, grad in graded.items() if not bool(grad.any())]
     made["infinite"] = [name for name, grad in graded.items() if not bool(torch.isfinite(grad).all())]
     return True
-
-
-@contextlib.contextmanager
-def _heard(made: dict[str, Any]) -> Iterator[None]:
-    """Note the warnings of the user's model."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            texts = list(
-                dict.fromkeys(str(warning.message).splitlines()[0] for warning in caught if str(warning.message))
-            )
-            made["no_input_grads"] = any(text.startswith(NO_INPUT_GRADS) for text in texts)
-            made["warnings"] = [text[:300] for text in texts][:MOST_WARNINGS]
 
 
 def _loss(module: Any, batch: Any) -> tuple[Any, bool]:
@@ -178,38 +168,25 @@ def _loss(module: Any, batch: Any) -> tuple[Any, bool]:
         out = own
     if isinstance(out, torch.Tensor) and out.numel() == 1:
         return out if out.dim() == 0 else out.reshape(()), False  # a view would give a leaf a graph
-    tensors = list(_tensors(out))
+    tensors = _tensors(out)
     if not tensors:
         raise Misbuilt(f"The forward pass returned {type(out).__name__} without a tensor of numbers in it.")
     return torch.stack([tensor.float().pow(2).mean() for tensor in tensors]).sum(), True
 
 
-def _tensors(out: Any) -> Iterator[Any]:
+def _tensors(out: Any) -> list[Any]:
     import torch
 
     if isinstance(out, torch.Tensor):
-        if out.is_floating_point():
-            yield out
-    elif isinstance(out, Mapping):
-        for value in out.values():
-            yield from _tensors(value)
-    elif isinstance(out, tuple | list):
-        for value in out:
-            yield from _tensors(value)
+        return [out] if out.is_floating_point() else []
+    inside = out.values() if isinstance(out, Mapping) else out if isinstance(out, tuple | list) else ()
+    return [tensor for value in inside for tensor in _tensors(value)]
 
 
 def _bits(parameter: Any) -> int:
-    """A number that changes with any bit of a tensor; it needs no copy of the whole."""
-    import torch
-
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    data = parameter.detach().contiguous()
-    parts = data.view(whole[data.element_size()]).flatten().split(1 << 20)
-    places = torch.arange(1, 1 + max(len(part) for part in parts), device=data.device)
-    made = 0
-    for part in parts:
-        made = (made * 31 + int((part * (2 * places[: len(part)] + 1)).sum())) % (1 << 61)
-    return made
+    """A checksum of a tensor; it needs no copy of the whole."""
+    data = parameter.detach().contiguous().cpu()
+    return zlib.crc32((ctypes.c_char * data.nbytes).from_address(data.data_ptr())) if data.nbytes else 0
 
 
 def _peak() -> int:

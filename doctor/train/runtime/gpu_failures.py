@@ -12,7 +12,6 @@ from typing import TypeVar
 import torch
 
 from ...crash.known import card, packages
-from ...families.loading import OWN
 from ...families.network import offloaded_share
 from ...model.crashes import Failure
 from ...model.run import Run
@@ -71,9 +70,7 @@ def less_of(run: Run, error: BaseException) -> str:
     """What of a run with a state can be set so that a step needs less memory; quantizing makes it another run."""
     recipe = run.recipe
     every = recipe.offload.gradient_checkpointing and recipe.offload.interval == 1
-    offloads = (
-        run.trainer in ("ai-toolkit", OWN) and every and not recipe.offload.compile and not offloaded_share(run)
-    )
+    offloads = every and not recipe.offload.compile and not offloaded_share(run)
     words = [] if recipe.offload.gradient_checkpointing else ["gradient_checkpointing: true"]
     if recipe.batch_size > 1:
         names = (run.keys.get(name, name).rpartition("/")[2] for name in ("batch_size", "gradient_accumulation"))

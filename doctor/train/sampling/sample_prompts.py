@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...families.loading import EDITING
+from ...families import family_of
+from ...files import fingerprints
 from ...model.recipe import SamplePrompt
 from ...model.run import Run
 from ..dataset.images import Picture
@@ -17,7 +17,7 @@ from ..step.output_preservation import preserved_prompt
 
 def sample_controls(run: Run, divisor: int) -> list[Item | None]:
     """For each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = previews(run) and run.recipe.architecture in EDITING
+    edits = previews(run) and family_of(run.recipe.architecture).edits
     return [
         _control(prompt, divisor) if edits and prompt.control else None for prompt in run.recipe.validation.prompts
     ]
@@ -27,7 +27,7 @@ def _control(prompt: SamplePrompt, divisor: int) -> Item:
     file = Path(prompt.control or "")
     width, height = (side // divisor * divisor for side in (prompt.width, prompt.height))
     try:
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest = fingerprints.of_file(file)
     except OSError as error:
         raise TrainError(
             f"The control image {file} of the sample {prompt.prompt!r} cannot be read: {error.strerror or error}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...families import family_of
 from ...families.network import lokr_rank
 from ...model.run import Run
 from .names import KINDS, SHIFTS
@@ -21,7 +22,7 @@ def explain(run: Run) -> Iterator[str]:
             f"alpha {network.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with "
             f"alpha = rank = {network.rank}."
         )
-    if network.type == "lokr" and recipe.architecture in ("flux", "flux_kontext"):
+    if network.type == "lokr" and not family_of(recipe.architecture).lokr:
         yield "diffusers (0.42.1 tried) opens no LoKr of Flux; see that what you paint with does."
     if schedule.name == "linear" and not {"start_factor", "end_factor"} & set(schedule.settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
@@ -29,7 +30,7 @@ def explain(run: Run) -> Iterator[str]:
         yield "total_iters counts here; ai-toolkit puts the steps of the run in its place."
     if sampling.type == "weighted":
         yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
-    if sampling.type in SHIFTS and recipe.architecture == "flux_kontext":
+    if recipe.timestep_sampling.type in SHIFTS and family_of(recipe.architecture).ai_toolkit.more_cells:
         yield "timestep_type shift counts a picture's cells as the pipeline does (ai-toolkit: four times as many)."
     if sampling.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
         yield f"noise_scheduler {sampling.noise_scheduler} has no meaning for this model: flow matching is used."

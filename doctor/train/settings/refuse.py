@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...families.loading import EDITING, TRAINED
+from ...families import family_of, trained
 from ...families.network import lokr_rank
 from ...model.recipe import Dataset
 from ...model.run import Run
@@ -45,8 +45,8 @@ def _line(run: Run, name: str) -> str:
 def _model(run: Run) -> Iterator[Reason]:
     if run.kind != "lora":
         yield "kind", f"This runner trains LoRAs, but the config asks for {_kind(run)}"
-    if run.recipe.architecture not in TRAINED:
-        known = ", ".join(TRAINED)
+    if run.recipe.architecture not in trained():
+        known = ", ".join(trained())
         yield (
             "architecture",
             f"The architecture {run.recipe.architecture or 'unknown'} is not supported; these are: {known}",
@@ -193,7 +193,7 @@ def _datasets(run: Run) -> Iterator[Reason]:
 
 def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
     recipe = run.recipe
-    edits = recipe.architecture in EDITING
+    edits = family_of(recipe.architecture).edits
     if dataset.controls:
         yield dataset.key, "Making control images (controls) is not supported"
     if edits and len(dataset.control_folders) > 1:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ...families.single_file import is_swapped, original_parts
+from ...families import classes
+from ...families.record.single_file import original_parts
 from ...model.weights import COMFYUI_PREFIX
 from ..runtime.train_error import TrainError
 from .safetensors_files import Entry, collect, weight_files
@@ -22,7 +23,7 @@ def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[
     """
     entries = {name.removeprefix(COMFYUI_PREFIX): entry for name, entry in collect(weight_files(file)).items()}
     found: dict[str, Entry] = {}
-    for original, names in original_parts(class_name, needed).items():
+    for original, names in original_parts(classes()[class_name].original, needed).items():
         if all(name in entries for name in names):
             found |= {name: replace(entries.pop(name), name=name) for name in names}
         elif original in entries:
@@ -38,7 +39,7 @@ def _parts(fused: Entry, class_name: str, names: list[str], needed: Mapping[str,
             f"{sum(heights)} rows. They do not belong together."
         )
     if len(names) == 1:
-        return [replace(fused, name=names[0], swapped=is_swapped(class_name, names[0]))]
+        return [replace(fused, name=names[0], swapped=names[0] in classes()[class_name].swapped)]
     width, start, parts = fused.size // fused.shape[0], fused.start, []
     for name, height in zip(names, heights, strict=True):
         shape = (height, *fused.shape[1:])

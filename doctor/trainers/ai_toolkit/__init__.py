@@ -12,4 +12,11 @@ AI_TOOLKIT = Trainer(
     packages=("oyaml", "lycoris_lora"),
     in_logs=r"ai-toolkit|extensions_built_in|[/\\]toolkit[/\\]|BaseSDTrainProcess|SDTrainer",
     failures="ai_toolkit.failures",
+    writes="ai_toolkit.writes",
+    has_processes=True,
+    datasets_are_folders=True,
+    caches_known=True,
+    encodes_beside=True,
+    optimizers_by_prefix=True,
+    garbled_late=True,
 )

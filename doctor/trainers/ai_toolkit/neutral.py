@@ -78,15 +78,6 @@ SWITCHES: dict[str, str] = {
     "slider": "a slider section",
     "save/push_to_hub": "pushing to the hub",
 }
-# What counts for Flux only.
-FLUX = ("flux", "flux_kontext")
-FLUX_SWITCHES: dict[str, str] = {
-    "model/attn_masking": "masking the padding of prompts",
-    "model/use_flux_cfg": "a guidance of two passes",
-    "model/vae_path": "a VAE from another place",
-    "train/bypass_guidance_embedding": "bypassing the guidance embedding",
-    "train/do_guidance_loss": "guidance loss for Flux",
-}
 # How control images are read; of an architecture that edits them, each must be this or not written.
 CONTROL_SETTINGS: dict[str, Any] = {"full_size_control_images": True, "control_transparent_color": [0, 0, 0]}
 CONTROL_PATHS = ("control_path", "control_path_1", "control_path_2", "control_path_3")

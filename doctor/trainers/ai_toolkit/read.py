@@ -50,7 +50,7 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
 
 def _nobodys(config: Config, held: str) -> Problem:
     kind = _FILES[config.format]
-    said = f"This {kind} is no training config that zdoctor knows{held}.."
+    said = f"This {kind} is no training config that zdoctor knows{held}."
     return Problem(said, Where(config.path, 1, 1), "foreign")
 
 

@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable, Iterator
 
 from ...configs.defaults import short
-from ...families.loading import EDITING
+from ...families import family_of
 from ...model import Run
 from ...model.recipe import Dataset
 from .neutral import (
     CONTROL_PATHS,
     CONTROL_SETTINGS,
     DATASET_SWITCHES,
-    FLUX,
-    FLUX_SWITCHES,
     NEUTRAL,
     OF_DATASETS,
     SECTIONS,
@@ -89,7 +87,7 @@ def _datasets(run: Run) -> Iterator[Reason]:
 
 def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
     recipe, at = run.recipe, dataset.key
-    edits = recipe.architecture in EDITING
+    edits = family_of(recipe.architecture).edits
     for key, plain in CONTROL_SETTINGS.items() if edits else ():
         value = run.setting(f"{at}/{key}")
         if not harmless(value, plain):
@@ -117,7 +115,7 @@ def _dataset(run: Run, dataset: Dataset) -> Iterator[Reason]:
 def _lacking(run: Run) -> Iterator[Reason]:
     """What the runner does not have, by the tables."""
     recipe = run.recipe
-    switches = {**SWITCHES, **(FLUX_SWITCHES if recipe.architecture in FLUX else {})}
+    switches = {**SWITCHES, **family_of(recipe.architecture).ai_toolkit.switches}
     for key, what in switches.items():
         if run.setting(key):
             yield key, f"{_capital(what)} is not supported"

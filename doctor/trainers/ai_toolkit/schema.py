@@ -1,4 +1,4 @@
-"""ai-toolkit's idiom: process classes that ask `get_conf`, config classes that take `**kwargs`, extensions by uid."""
+"""The keys of ai-toolkit: processes that ask `get_conf`, config classes that take `**kwargs`, extensions by uid."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from ...model.record import replace
 from ...model.schema import Key, Schema
-from ...schema.fold import constants, folded, texts
-from ...schema.reads import Reads, Sections
+from ...schema.constant_folding import constants, folded, texts
+from ...schema.mapping_reads import Reads, Sections
 from ...schema.sources import Sources
 
 REPOSITORY = "https://github.com/ostris/ai-toolkit"

@@ -2,6 +2,7 @@
 
 from ...model.trainer import Trainer, any_of
 
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 MUSUBI_TUNER = Trainer(
     name="musubi-tuner",
     called=("musubi",),
@@ -19,6 +20,14 @@ MUSUBI_TUNER = Trainer(
     in_logs=r"(?i:musubi)",
     failures="kohya.failures",
     recipe="kohya.recipe",
+    writes="kohya.writes",
+    refuses_unknown=frozenset(("section", "shell")),
+    component_files=True,
+    all_sharded=True,
+    strict_names=True,
+    own_classes=True,
+    top_suffixes=(*_SUFFIXES, ".avif"),
+    optimizers_by_path=True,
 )
 SD_SCRIPTS = Trainer(
     name="sd-scripts",
@@ -37,4 +46,12 @@ SD_SCRIPTS = Trainer(
     in_logs=r"(?i:sd-scripts|sd_scripts|kohya|[/\\](?:flux_|sdxl_|sd3_)?train_network\.py)",
     failures="kohya.failures",
     recipe="kohya.recipe",
+    writes="kohya.writes",
+    has_gui=True,
+    refuses_unknown=frozenset(("section", "shell")),
+    component_files=True,
+    transformer_in_folder=True,
+    missing_on_meta=True,
+    top_suffixes=_SUFFIXES,
+    first_line=True,
 )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ...families import family_of
 from ...model import Dataset, Run
 from ...model.buckets import Buckets
 from ...model.record import replace
@@ -93,7 +94,7 @@ def _musubi(run: Run, own: Own) -> Iterator[Reason]:
         yield dataset.key, "A dataset without an image_directory is not supported"
     if not dataset.caption_extension:
         yield own.key("caption_extension"), "A dataset has no caption_extension"
-    if run.recipe.architecture == "flux_kontext" and not dataset.controls:
+    if family_of(run.recipe.architecture).edits and not dataset.controls:
         yield dataset.key, "Kontext needs the control_directory of each dataset"
 
 
@@ -134,7 +135,7 @@ def _as_trained(run: Run, own: Own) -> Dataset:
         first_line=not musubi,
         captionless=not musubi,
         controls=(),
-        control_folders=own.dataset.controls if run.recipe.architecture == "flux_kontext" else (),
+        control_folders=own.dataset.controls if family_of(run.recipe.architecture).edits else (),
         buckets=_buckets(run, own, width, height),
         random_crop=own.flag("random_crop"),
         alpha_mask=alpha,

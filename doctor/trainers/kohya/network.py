@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from ...families import families
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
 from .optimizer import OPTIMIZERS, Reason, optimizer_of
 from .starts import Options
 
+# Of those that the runner trains: the script and the module that goes with it.
 SCRIPTS = {
-    "flux_train_network": "networks.lora_flux",
-    "zimage_train_network": "networks.lora_zimage",
-    "flux_kontext_train_network": "networks.lora_flux",
+    of_trainer.script: of_trainer.network_module
+    for family in families()
+    for of_trainer in family.kohya.values()
+    if family.own is not None
 }
 # Without effect: there is no convolution in these models, and no text encoder is trained.
 _HARMLESS = ("verbose", "conv_dim", "conv_alpha", "loraplus_text_encoder_lr_ratio")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...configs.defaults import same, short
+from ...families import family_of
 from ...model import Run, Schema
 from ...model.cards import CHOSEN
 from ...model.recipe import Checkpoints, Logging
@@ -17,8 +18,6 @@ from .optimizer import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rate
 from .starts import Options
 from .timesteps import density_of, embedded_guidance, loss_of, refused_noise
 
-# Blocks that blocks_to_swap counts: of Flux each double one, and each two single ones.
-_BLOCKS = {"flux": 38, "flux_kontext": 38, "zimage": 30}
 # The options behind what the runner's own messages may name.
 _KEYS = {
     "network.dropout": "network_dropout",
@@ -144,7 +143,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
             offload=replace(
                 recipe.offload,
                 gradient_checkpointing=recipe.offload.gradient_checkpointing or swapped > 0,
-                share=min(1.0, swapped / _BLOCKS.get(recipe.architecture or "", 38)) if swapped > 0 else None,
+                share=_share_of(run, swapped) if swapped > 0 else None,
             ),
             checkpoints=_checkpoints(run, w, _epochs_between_saves(w, epochs)),
             validation=replace(
@@ -156,6 +155,11 @@ def as_trained(run: Run, folders: Folders) -> Run:
             logging=_logging(run, w),
         ),
     )
+
+
+def _share_of(run: Run, swapped: int) -> float:
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    return min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
 
 
 def _checkpoints(run: Run, w: Options, epochs: int) -> Checkpoints:
@@ -236,7 +240,7 @@ def differences(run: Run) -> list[str]:
         made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if recipe.architecture == "flux_kontext":
+    if family_of(recipe.architecture).edits:
         made.append("control images are stretched to their pictures' shape instead of cropped")
     name = optimizer_of(run)
     if name.startswith("paged"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...configs.reading import Beside, text_of, tree_of
+from ...families import family_of
 from ...model import Problem, SamplePrompt
 
 # Of a line: what each flag is called in a table.
@@ -22,9 +23,6 @@ _FLAGS = {
 }
 _FLAG = re.compile(r"(\w+)\s+(.+)", re.S)
 _SIZE = {"sd-scripts": 512, "musubi-tuner": 256}
-# The guidance that a model is told where the prompt does not say it.
-_GUIDANCE = {"flux": 3.5, "flux_kontext": 2.5}
-_CFG = 4.0  # musubi-tuner's, for Z-Image
 
 
 def samples_of(named: str, trainer: str, architecture: str | None, beside: Beside) -> tuple[SamplePrompt, ...]:
@@ -81,10 +79,12 @@ def _sample(table: Mapping[str, Any], trainer: str, architecture: str | None) ->
         return default
 
     side = _SIZE.get(trainer, 512)
-    guidance = number(_GUIDANCE.get(architecture or "", 3.5), "guidance_scale")
-    if architecture == "zimage":
+    family = family_of(architecture)
+    default = family.kohya[trainer].guidance if trainer in family.kohya else 3.5
+    guidance = number(default, "guidance_scale")
+    if not family.guided:
         # there the answer moves by the whole number, elsewhere by one less
-        cfg = number(_CFG, "scale", "cfg_scale")
+        cfg = number(default, "scale", "cfg_scale")
         guidance = cfg + 1.0 if cfg > 1.0 else 1.0
     control = table.get("control_image_path")
     control = control[0] if isinstance(control, list) and control else control

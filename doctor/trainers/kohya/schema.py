@@ -1,4 +1,4 @@
-"""sd-scripts and musubi-tuner: scripts with a parser each, and a dataset file that voluptuous looks at."""
+"""The keys of sd-scripts and musubi-tuner: a parser for each script, voluptuous for the dataset file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 
 from ...model.schema import Key, Kind, Schema
-from ...schema.arguments import Options
-from ...schema.fold import KINDS
+from ...schema.argparse_options import ParserOptions
+from ...schema.constant_folding import KINDS
 from ...schema.sources import Sources
 
 
@@ -36,7 +36,7 @@ def _scripts(
     sources: Sources, folder: str, words: tuple[str, ...], functions: re.Pattern[str]
 ) -> dict[str, dict[str, Key]]:
     """The options of every script with such a word in its name, as its functions that make a parser declare them."""
-    options = Options(sources)
+    options = ParserOptions(sources)
     found: dict[str, dict[str, Key]] = {}
     for file in sources.files(folder, deep=False):
         if any(word in file for word in words):

@@ -17,4 +17,9 @@ SIMPLETUNER = Trainer(
     in_logs=r"(?i:simpletuner)",
     failures="simpletuner.failures",
     recipe="simpletuner.recipe",
+    becomes_command_line=True,
+    refuses_unknown=frozenset(("top", "shell")),
+    checkpoint_folders=True,
+    encodes_first=True,
+    skips_garbled=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...configs.defaults import short
-from ...families.loading import EDITING
+from ...families import family_of
 from ...model import Run
 from .datasets import MOST_MEGAPIXELS, TRAINED, kind_of, minimum, references
 from .options import Options
@@ -88,7 +88,7 @@ def _pictures(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
 def _reference(run: Run, key: str, own: Options, sources: list[str]) -> Iterator[tuple[str, str]]:
     """A dataset of pictures that are edited into others."""
     name, kind = own.text("id", key), own.text("conditioning_type", "none")
-    if run.recipe.architecture not in EDITING:
+    if not family_of(run.recipe.architecture).edits:
         yield key, f"The conditioning dataset {name} is not supported: only Flux Kontext is given images"
     elif kind != _STRICT:
         yield f"{key}/conditioning_type", f"conditioning_type {kind} is not supported; use {_STRICT}"

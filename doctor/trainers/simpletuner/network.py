@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...families import family_of
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
@@ -38,7 +39,7 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
         yield from refused_lycoris(run)
     elif kind != "standard":
         yield "network_type", f"lora_type {kind} is not supported; use standard or lycoris"
-    elif _of_flux(run) and target not in _TARGETS:
+    elif _of_flux(run.recipe.architecture) and target not in _TARGETS:
         yield "flux_lora_target", f"flux_lora_target {target} is not supported; use {', '.join(_TARGETS)}"
 
 
@@ -66,11 +67,11 @@ def differences(run: Run) -> Iterator[str]:
 
 def excluded(architecture: str | None, options: Options) -> str:
     """A pattern of the Linears whose names end in none of the targets of a LoRA."""
-    flux = architecture in ("flux", "flux_kontext")
-    targets = _TARGETS.get(options.text("flux_lora_target", "all"), _ALL) if flux else _ALL
+    targets = _TARGETS.get(options.text("flux_lora_target", "all"), _ALL) if _of_flux(architecture) else _ALL
     ends = "|".join(target.replace(".", r"\.") for target in targets)
     return rf"^(?!(?:.*\.)?(?:{ends})$)"
 
 
-def _of_flux(run: Run) -> bool:
-    return run.recipe.architecture in ("flux", "flux_kontext")
+def _of_flux(architecture: str | None) -> bool:
+    of_trainer = family_of(architecture).simpletuner
+    return of_trainer is not None and of_trainer.targets

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...configs.defaults import same, short
+from ...families import family_of
 from ...model import Dataset, Run, Schema
 from ...model.recipe import Ema, Logging, TimestepDensity
 from ...model.record import replace
@@ -234,7 +235,8 @@ def _schedule(run: Run, options: Options) -> dict[str, Any]:
 
 def _step(run: Run, options: Options) -> int:
     """The pixels between sizes; for Flux SimpleTuner takes no other than 64."""
-    return 64 if run.recipe.architecture != "zimage" else options.whole("aspect_bucket_alignment", 64)
+    of_trainer = family_of(run.recipe.architecture).simpletuner
+    return 64 if of_trainer is None or not of_trainer.any_step else options.whole("aspect_bucket_alignment", 64)
 
 
 def _density(options: Options) -> TimestepDensity:

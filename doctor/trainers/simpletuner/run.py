@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 
 from ...configs.defaults import same
+from ...families import families, family_of
+from ...families.record import Flavour
 from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.recipe import (
     Checkpoints,
@@ -74,33 +76,7 @@ KEYS: Mapping[str, str] = {
 }
 # Each moves weights between card and host while it trains.
 _OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
-_ARCHITECTURES = {"z_image": "zimage", "z_image_omni": "zimage_omni", "chroma": "chroma"}
-# what a flavour stands for: variant, the repository, the repository that only the transformer comes from
-_FLAVOURS: Mapping[str, Mapping[str, tuple[str | None, str, str | None]]] = {
-    "z_image": {
-        "base": (None, "TONGYI-MAI/Z-Image", None),
-        "turbo": ("turbo", "TONGYI-MAI/Z-Image-Turbo", None),
-        "turbo-ostris-v2": ("turbo", "TONGYI-MAI/Z-Image-Turbo", None),
-        "ostris-de-turbo": ("deturbo", "TONGYI-MAI/Z-Image-Turbo", "ostris/Z-Image-De-Turbo"),
-    },
-    "flux": {
-        "dev": (None, "black-forest-labs/flux.1-dev", None),
-        "krea": (None, "black-forest-labs/flux.1-krea-dev", None),
-        "schnell": ("schnell", "black-forest-labs/flux.1-schnell", None),
-        "kontext": (None, "black-forest-labs/flux.1-kontext-dev", None),
-        "fluxbooru": (None, "terminusresearch/fluxbooru-v0.3", None),
-        "libreflux": (None, "jimmycarter/LibreFlux-SimpleTuner", None),
-    },
-}
-_DEFAULT_FLAVOURS = {"z_image": "turbo-ostris-v2", "flux": "krea"}
-_ADAPTERS = {
-    ("z_image", "turbo"): "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v1.safetensors",
-    (
-        "z_image",
-        "turbo-ostris-v2",
-    ): "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors",
-    ("flux", "schnell"): "ostris/FLUX.1-schnell-training-adapter",
-}
+_ARCHITECTURES = {"z_image_omni": "zimage_omni"}  # of those without a record
 _DTYPES = {"no": "fp32", "fp8": "bf16"}
 # the names that weights of the same kind have in every other place of zdoctor
 _PRECISIONS = {
@@ -123,11 +99,9 @@ def run(
     lycoris: Config | None,
 ) -> Run:
     """The one run of a config; `backend` and `lycoris` are the files beside it, where there are such."""
-    family = options.text("model_family").lower()
-    flavour = options.text("model_flavour") or _DEFAULT_FLAVOURS.get(family, "")
-    variant, repo, transformer = _FLAVOURS.get(family, {}).get(flavour, (flavour or None, "", None))
-    base = options.text("pretrained_model_name_or_path") or repo or None
-    transformer = options.text("pretrained_transformer_model_name_or_path") or transformer
+    architecture, flavour = _family(options)
+    base = options.text("pretrained_model_name_or_path") or flavour.repo or None
+    transformer = options.text("pretrained_transformer_model_name_or_path") or flavour.transformer
     output = options.text("output_dir", "simpletuner-results")
     lora = options.text("model_type", "full") == "lora"
     of_network = {} if lycoris is None else {f"lycoris{pointer}": value for pointer, value in lycoris.values.items()}
@@ -139,12 +113,11 @@ def run(
     if is_lycoris:
         rank = rank_of(of_network, rank)
         alpha = float(rank)  # another one is either without effect or refused
-    architecture = _architecture(family, flavour)
     network = Network(
         type=_network(options, own) if lora else "",
         rank=rank,
         alpha=alpha,
-        refiners=architecture == "zimage",
+        refiners=bool(family_of(architecture).refiners),
     )
     if lora and network.type != "lokr":
         network = replace(network, excluded=excluded(architecture, options))
@@ -173,10 +146,10 @@ def run(
         spelled=options.spelled(names),
         recipe=Recipe(
             architecture=architecture,
-            variant=variant,
+            variant=flavour.variant,
             base_model=transformer or base,
             extras_model=base if transformer else None,
-            adapter=_adapter(options, family, flavour) if lora else None,
+            adapter=_adapter(options, flavour.adapter) if lora else None,
             datasets=found,
             steps=max(0, steps),
             batch_size=options.whole("train_batch_size", 4),
@@ -222,15 +195,19 @@ def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
     return folders | {f"{one.key}/control_folders": f"{one.key}/conditioning_data" for one in found}
 
 
-def _architecture(family: str, flavour: str) -> str | None:
-    if family == "flux" and flavour == "kontext":
-        return "flux_kontext"
-    return _ARCHITECTURES.get(family, family) or None
+def _family(options: Options) -> tuple[str | None, Flavour]:
+    """The architecture that is trained, and its flavour; what is not known is taken by its name."""
+    name = options.text("model_family").lower()
+    members = {f.name: f.simpletuner for f in families() if f.simpletuner and f.simpletuner.family == name}
+    flavour = options.text("model_flavour") or next((m.default for m in members.values()), "")
+    for architecture, member in members.items():
+        if flavour in member.flavours:
+            return architecture, member.flavours[flavour]
+    return next(iter(members), _ARCHITECTURES.get(name, name)) or None, Flavour("", flavour or None)
 
 
-def _adapter(options: Options, family: str, flavour: str) -> str | None:
+def _adapter(options: Options, own: str | None) -> str | None:
     """The adapter of a distilled model, which the trainer fetches unasked."""
-    own = _ADAPTERS.get((family, flavour))
     if own is None or options.flag("disable_assistant_lora"):
         return None
     written = options.text("assistant_lora_path")

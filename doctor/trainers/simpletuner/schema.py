@@ -1,4 +1,4 @@
-"""SimpleTuner's idiom: ConfigField records, from which its parser is made, and dictionaries for datasets."""
+"""The keys of SimpleTuner: ConfigField records, from which its parser is made, and dictionaries for datasets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from ...model.schema import Key, Kind, Schema
-from ...schema.arguments import Options
-from ...schema.fold import NOT_LITERAL, NotLiteral, folded, turns
+from ...schema.argparse_options import ParserOptions
+from ...schema.constant_folding import NOT_LITERAL, NotLiteral, folded, iterations, texts
 from ...schema.sources import Sources
 
 REPOSITORY = "https://github.com/bghira/SimpleTuner"
@@ -47,7 +47,7 @@ def mine(sources: Sources) -> Schema:
                 for name, key in _Fields({_LEVELS: levels} if levels else {}).of(node.body):
                     options.setdefault(name, key)
     if not options:  # before the registry the parser was written out
-        options = dict(Options(sources).of("simpletuner/helpers/configuration/cmd_args.py", "get_argument_parser"))
+        options = dict(ParserOptions(sources).of(f"{_ROOT}/configuration/cmd_args.py", "get_argument_parser"))
     families = tuple(_families(sources))
     if "model_family" in options and families:
         options["model_family"] = Key("str", None, False, families, strict=True)
@@ -111,7 +111,7 @@ class _Fields:
                 case ast.For(target, iterable, inside):
                     before = self.names
                     try:
-                        for self.names in turns(target, iterable, before):
+                        for self.names in iterations(target, iterable, before):
                             yield from self.of(inside)
                     except NotLiteral:
                         yield from self.of(inside)
@@ -124,9 +124,11 @@ class _Fields:
                     pass
 
     def _record(self, node: ast.expr) -> Iterator[tuple[str, Key]]:
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ConfigField"):
-            return
-        given = {word.arg: word.value for word in node.keywords if word.arg is not None}
+        match node:
+            case ast.Call(ast.Name("ConfigField"), _, keywords):
+                given = {word.arg: word.value for word in keywords if word.arg is not None}
+            case _:
+                return
         spelt = folded(given.get("arg_name"), self.names, "")
         name = folded(given.get("name"), self.names)
         default = folded(given.get("default_value"), self.names)
@@ -134,14 +136,13 @@ class _Fields:
             yield name, Key()
         if not isinstance(spelt, str) or not spelt.startswith("--") or default == "==SUPPRESS==":
             return
-        dynamic = bool(folded(given.get("dynamic_choices"), self.names, False))
-        choices = () if dynamic else tuple(str(c) for c in self._choices(given.get("choices")) if c is not None)
         kind = self._kind(given, default)
-        if kind == "bool" and isinstance(default, str):
-            default = default.lower() == "true"
+        default = default.lower() == "true" if kind == "bool" and isinstance(default, str) else default
+        choices: tuple[str, ...] = ()
+        if not folded(given.get("dynamic_choices"), self.names, False):
+            choices = tuple(str(c) for c in self._choices(given.get("choices")) if c is not None)
         made = Key(kind, default, "default_value" in given, choices, strict=bool(choices) and kind != "bool")
-        others = folded(given.get("aliases"), self.names) or []
-        for option in (spelt, *(alias for alias in others if isinstance(alias, str))):
+        for option in (spelt, *texts(folded(given.get("aliases"), self.names))):
             yield option.lstrip("-"), made
 
     def _kind(self, given: Mapping[str, ast.expr], default: object) -> Kind:
@@ -162,7 +163,7 @@ class _Fields:
                 listed = [(entry, self.names) for entry in entries if not isinstance(entry, ast.Starred)]
             case ast.ListComp(element, [ast.comprehension(target, iterable, [], 0)]):
                 with suppress(NotLiteral):
-                    listed = [(element, names) for names in turns(target, iterable, self.names)]
+                    listed = [(element, names) for names in iterations(target, iterable, self.names)]
             case _:
                 pass
         for entry, names in listed:

@@ -15,8 +15,8 @@ import pytest
 from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import ModelFolder, Unknown
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_model
@@ -241,7 +241,7 @@ def test_contents_that_could_not_be_verified_are_named(caches: dict[str, Cache],
 def test_the_runner_opens_the_snapshot_by_its_path(caches: dict[str, Cache], tmp_path: Path, offline: bool) -> None:
     """zdoctor's own trainer asks neither refs nor the client's notes, and downloads nothing that is missing."""
     environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
-    run = replace(run_with(), trainer=OWN)
+    run = replace(run_with(), trainer=RUNNER)
     misled = caches["linked"].copy(tmp_path / "misled")
     mark = misled.repo / ".no_exist" / misled.commit / VAE
     mark.parent.mkdir(parents=True)

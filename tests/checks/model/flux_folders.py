@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.tests.flux import DEV, healthy_flux, load_flux
 from zdoctor.tests.models import INDEX, edit_json, rewrite
@@ -37,7 +38,7 @@ def original_names(folder: Path) -> None:
     needed = needed_tensors("FluxTransformer2DModel", DEV) or {}
     for file in (folder / "transformer").glob("diffusion*"):
         file.unlink()
-    tensors = {n: torch.zeros(s) for n, s in original_layout("FluxTransformer2DModel", needed).items()}
+    tensors = {n: torch.zeros(s) for n, s in original_layout(flux_original_name, needed).items()}
     save_file(tensors, folder / "transformer" / "diffusion_pytorch_model.safetensors")
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from zdoctor.checks.model.adapter import adapter_layout_mismatch
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import WeightFile
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.doctor.train.runtime.train_error import TrainError
@@ -55,7 +55,7 @@ NORM = {
 )
 def test_as_the_runner_reads_it(tmp_path: Path, tensors: Tensors, said: str) -> None:
     file = write(tensors, tmp_path)
-    run = replace(run_of(healthy_flux(), "flux", assistant_lora_path=str(file)), trainer=OWN)
+    run = replace(run_of(healthy_flux(), "flux", assistant_lora_path=str(file)), trainer=RUNNER)
     adapter = probe_adapter(LiveWorld(), run, NO_HUB)
     assert isinstance(adapter, WeightFile)
     findings = list(adapter_layout_mismatch(run, adapter, probed(run)))

@@ -15,11 +15,13 @@ from zdoctor.checks.model.files import incomplete_model_folder, missing_tokenize
 from zdoctor.checks.model.layout import checkpoint_layout_mismatch
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.checks.paths import missing_path
-from zdoctor.doctor.families.loading import OWN
-from zdoctor.doctor.families.part_files import CLIP_L, T5_XXL, with_parts
+from zdoctor.doctor.families.components.clip_text import CLIP_L
+from zdoctor.doctor.families.components.t5 import T5_XXL
+from zdoctor.doctor.families.part_files import with_parts
 from zdoctor.doctor.families.tensors import Shapes, needed_tensors
 from zdoctor.doctor.memory import predict
 from zdoctor.doctor.model import Finding, Memory, ModelFolder, Run
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import Unestablished
@@ -55,7 +57,7 @@ def store(cache: Path, repo: str, *names: str) -> Path:
 
 def own(text: str) -> Run:
     run = made.run_of(text)
-    return with_parts(replace(run, trainer=OWN, device="cpu"), run)
+    return with_parts(replace(run, trainer=RUNNER, device="cpu"), run)
 
 
 def said(run: Run, model: ModelFolder) -> list[tuple[str, Finding]]:

@@ -15,8 +15,10 @@ from safetensors.torch import load_file, save_file
 from zdoctor.checks.model.contents import contents
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
+from zdoctor.doctor.families.zimage.tensors import zimage_original_name
 from zdoctor.doctor.memory.sizes import Sizes, sizes_of
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.flux import DEV, healthy_flux
@@ -86,9 +88,7 @@ def test_the_file_is_what_diffusers_takes_for_a_single_file(file: Path) -> None:
     right = diffusers_tensors()
     assert all(torch.equal(value, right[name]) for name, value in made.state_dict().items())
     needed = needed_tensors("ZImageTransformer2DModel", made.config) or {}
-    assert original_layout("ZImageTransformer2DModel", needed) == {
-        n: tuple(v.shape) for n, v in load_file(file).items()
-    }
+    assert original_layout(zimage_original_name, needed) == {n: tuple(v.shape) for n, v in load_file(file).items()}
 
 
 def untouched(tensors: Tensors) -> Tensors:
@@ -169,7 +169,7 @@ def text_encoder(tensors: Tensors) -> Tensors:
 
 def flux(tensors: Tensors) -> Tensors:
     needed = needed_tensors("FluxTransformer2DModel", DEV) or {}
-    return {n: torch.zeros(s) for n, s in original_layout("FluxTransformer2DModel", needed).items()}
+    return {n: torch.zeros(s) for n, s in original_layout(flux_original_name, needed).items()}
 
 
 def flux_of_comfy(tensors: Tensors) -> Tensors:

@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_refused
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linears
 from zdoctor.doctor.model import Finding, Run, Unknown
 from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start
 from zdoctor.doctor.rules import Unestablished
@@ -38,7 +38,7 @@ MODELS = {"zimage": healthy, "flux": healthy_flux}
 def run_with(architecture: str, output: Path, **network: Any) -> Run:
     network = {"type": "lora", "linear": RANK, **network}
     run = run_of(MODELS[architecture](), architecture, network=network)
-    return replace(run, trainer=OWN, output_folder=str(output))
+    return replace(run, trainer=RUNNER, output_folder=str(output))
 
 
 def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], Family, str]:

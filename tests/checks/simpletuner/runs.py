@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from zdoctor.doctor.examine.engine import examine
+from zdoctor.doctor.examine.engine import cures, examine
 from zdoctor.doctor.model import DatasetFolder, Facts, Image, Report, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
@@ -59,7 +59,7 @@ def looked_at(
     assert schema is not None
     facts = Facts(config=reading.config, run=run, schema=schema, datasets=folders)
     chosen = [rule for rule in all_rules() if rule.id.startswith(("SIM", "CFG")) and rule.suits("SimpleTuner")]
-    report = examine(facts, chosen, all_repairs(), config=path, trainer="SimpleTuner")
+    report = cures(examine(facts, chosen, config=path, trainer="SimpleTuner"), facts, all_repairs())
     assert not report.crashed, report.crashed
     return report
 

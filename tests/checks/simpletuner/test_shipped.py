@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.examine.engine import examine
-from zdoctor.doctor.examine.examination import beside
+from zdoctor.doctor.examine.config_file import beside
+from zdoctor.doctor.examine.engine import cures, examine
 from zdoctor.doctor.model import Facts, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
@@ -90,7 +90,7 @@ def test_what_the_trainer_ships_is_not_called_wrong(path: Path | None) -> None:
     run = reading.runs[0] if reading.runs else Unknown(reading.reason)
     facts = Facts(config=reading.config, run=run, schema=shipped("SimpleTuner") or Unknown("no table"))
     chosen = [rule for rule in all_rules() if rule.id.startswith(("SIM", "CFG", "TRN")) and rule.suits("SimpleTuner")]
-    report = examine(facts, chosen, all_repairs(), config=str(path), trainer="SimpleTuner")
+    report = cures(examine(facts, chosen, config=str(path), trainer="SimpleTuner"), facts, all_repairs())
     assert not report.crashed
     said = [finding for finding in report.findings if finding.severity != "note"]
     if path.parent.name == "hidream.peft-controlnet-lora" and path.name == "config.json":

@@ -268,7 +268,7 @@ BAD = [
     ("a: 1\n---\nb: 2\n", "c.yaml", "syntax", "one document"),
     ("? {a: 1}\n: 2\n", "c.yaml", "syntax", "cannot be a key"),
     ("job: ${NOT_SET}/x\nconfig: {}\n", "c.yaml", "environment", "NOT_SET"),
-    ("a: ${NOT_SET}/x\n", "c.yaml", "foreign", "it holds a."),
+    ("a: ${NOT_SET}/x\n", "c.yaml", "foreign", "it holds a. If it is one of"),
     ("a:\n\tb: 1\n", "c.yaml", "syntax", "cannot start any token"),
     ("a: 1\nconfig: {}\n", "c.yaml", "shape", "job"),
     ("job: extension\nconfig: 5\n", "c.yaml", "shape", "section"),

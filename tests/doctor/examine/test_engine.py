@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 
 import pytest
 
-from zdoctor.doctor.examine.engine import examine, merge, prescribe
+from zdoctor.doctor.examine.engine import Answers, cures, examine, merge, prescribe
 from zdoctor.doctor.model import Facts, Finding, Fix, Gpu, Report, SetValue, System, Unknown, Where, found
+from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.rules import Repair, Rule, RuleError, Unestablished, all_repairs, all_rules, repair, rule
 
 SYSTEM = System("linux", "Linux 6", "3.11", "/", "/root", 2, 8 << 30, 4 << 30)
@@ -35,8 +37,13 @@ def half_known(system: System) -> Iterator[Finding]:
     yield
 
 
+def ours(finding: Finding) -> Iterator[Fix]:
+    yield Fix("ours", (), "show")
+
+
 def run(*rules: Rule, facts: Facts | None = None, repairs: dict[str, tuple[Repair, ...]] | None = None) -> Report:
-    return examine(facts or Facts(system=SYSTEM), rules, repairs or {}, config="c.yaml", trainer="t")
+    known = facts or Facts(system=SYSTEM)
+    return cures(examine(known, rules, config="c.yaml", trainer="t"), known, repairs or {})
 
 
 def test_a_rule_gets_the_facts_its_parameters_name() -> None:
@@ -85,6 +92,81 @@ def test_a_crashing_repair_is_reported_and_the_finding_stays() -> None:
 
     report = run(made(complains), repairs={"TST001": (Repair("TST001", cure, ()),)})
     assert report.findings and "its repair" in report.crashed[0].reason
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (found(None, "{lost}"), "KeyError: 'lost'"),
+        (found(None, "m", otherwise="{lost}"), "KeyError: 'lost'"),
+        (found(None, "m", severity="fatal"), "'fatal' is no severity"),  # type: ignore[arg-type]
+        ("text", "it yields str, no Finding"),
+    ],
+)
+def test_a_finding_that_cannot_be_said_is_the_rule_s_crash(found: Finding, why: str) -> None:
+    def check(system: System) -> Iterator[Finding]:
+        yield found
+
+    report = run(made(check), made(complains, "TST002"))
+    assert [outcome.rule for outcome in report.crashed] == ["TST001"] and why in report.crashed[0].reason
+    assert [finding.rule for finding in report.findings] == ["TST002"]
+
+
+def test_a_plug_in_that_alters_a_record_is_named_and_alters_nothing() -> None:
+    def sets(system: System) -> Iterator[Finding]:
+        system.cpus = 99  # type: ignore[misc]
+        yield found(None, "never")
+
+    def fills(system: System) -> Iterator[Finding]:
+        system.environment["a"] = "b"  # type: ignore[index]
+        yield found(None, "never")
+
+    checks = (sets, fills, complains)
+    rules = [replace(made(check, f"LAB00{number}"), plugin="lab_rules") for number, check in enumerate(checks)]
+    facts = Facts(system=SYSTEM)
+    before = deepcopy(facts)
+    report = run(*rules, facts=facts)
+    assert facts == before
+    assert [(outcome.rule, outcome.reason) for outcome in report.crashed] == [
+        ("LAB000", "the plug-in lab_rules: FrozenInstanceError: cannot assign to field 'cpus'"),
+        ("LAB001", "the plug-in lab_rules: RuleError: it alters system"),
+    ]
+    assert [finding.rule for finding in report.findings] == ["LAB002"] and report.exit_code == 1
+
+
+def test_a_plug_in_s_cure_is_held_to_the_same() -> None:
+    def alters(finding: Finding) -> Iterator[Fix]:
+        finding.args["os"] = "windows"  # type: ignore[index]
+        yield Fix("never", ())
+
+    def yields(finding: Finding) -> Iterator[Fix]:
+        yield "a text"  # type: ignore[misc]
+
+    repairs = {"TST001": tuple(Repair("TST001", cure, (), "lab_rules") for cure in (alters, yields, ours))}
+    report = run(made(complains), repairs=repairs)
+    assert [outcome.reason for outcome in report.crashed] == [
+        "its repair: the plug-in lab_rules: RuleError: it alters the finding",
+        "its repair: the plug-in lab_rules: RuleError: it yields str, no Fix",
+    ]
+    assert [fix.title for fix in report.findings[0].fixes] == ["ours"]
+    assert report.findings[0].text() == "linux again"
+
+
+def test_no_rule_is_asked_twice_about_the_same_facts() -> None:
+    calls: list[object] = []
+
+    def counts(system: System) -> Iterator[Finding]:
+        calls.append(system)
+        yield found(None, "m")
+
+    answers = Answers()
+    facts = Facts(system=SYSTEM)
+    one, again, other = (
+        examine(known, [made(counts)], config="c", trainer=None, answers=answers)
+        for known in (facts, replace(facts, gpus=()), Facts(system=replace(SYSTEM)))
+    )
+    assert one == again == other and len(one.findings) == 1
+    assert len(calls) == 2
 
 
 def test_merge_says_the_same_once_and_keeps_the_worst() -> None:

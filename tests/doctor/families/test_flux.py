@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import in_the_dialect_of, needed_tensors, parameters, why_not
+from zdoctor.doctor.families.zimage.tensors import zimage_original_name
 
 from .test_tables import tree
 
@@ -64,7 +66,7 @@ def test_the_real_flux(config: dict[str, Any], tensors: int, numbers: int) -> No
     shapes = needed_tensors("FluxTransformer2DModel", config)
     assert shapes == tree(lambda: FluxTransformer2DModel(**config))
     assert shapes is not None and (len(shapes), parameters(shapes)) == (tensors, numbers)
-    assert len(original_layout("FluxTransformer2DModel", shapes)) == tensors - 380
+    assert len(original_layout(flux_original_name, shapes)) == tensors - 380
 
 
 @settings(max_examples=15, deadline=None)
@@ -151,7 +153,7 @@ def test_diffusers_makes_flux_of_exactly_the_tensors_of_the_original_layout(
 ) -> None:
     convert: Any = single_file_utils.convert_flux_transformer_checkpoint_to_diffusers
     needed = needed_tensors("FluxTransformer2DModel", config) or {}
-    original = original_layout("FluxTransformer2DModel", needed)
+    original = original_layout(flux_original_name, needed)
     tensors = meta({prefix + name: shape for name, shape in original.items()})
     assert shapes_of(convert(tensors)) == needed
     assert not tensors  # each is taken out as it is used: none is left
@@ -168,8 +170,8 @@ def test_diffusers_makes_zimage_of_exactly_the_tensors_of_the_original_layout(
 ) -> None:
     convert: Any = single_file_utils.convert_z_image_transformer_checkpoint_to_diffusers
     needed = needed_tensors("ZImageTransformer2DModel", config) or {}
-    original = original_layout("ZImageTransformer2DModel", needed)
+    original = original_layout(zimage_original_name, needed)
     assert len(original) < len(needed)
     assert shapes_of(convert(meta({prefix + name: shape for name, shape in original.items()}))) == needed
     # what is there under diffusers' own names stays
-    assert original_layout("ZImageTransformer2DModel", needed, needed) == needed
+    assert original_layout(zimage_original_name, needed, needed) == needed

@@ -12,8 +12,8 @@ from diffusers.models.autoencoders import autoencoder_kl
 from diffusers.models.transformers import transformer_z_image
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3Model
 
-from zdoctor.doctor.families.tensors import in_the_dialect_of, needed_tensors, parameters, why_not
-from zdoctor.doctor.families.zimage.tensors import lora_linears, quantizable
+from zdoctor.doctor.families.tensors import block_linears, in_the_dialect_of, needed_tensors, parameters, why_not
+from zdoctor.doctor.families.zimage.record import ZIMAGE
 
 ZImageTransformer2DModel: Any = transformer_z_image.ZImageTransformer2DModel
 AutoencoderKL: Any = autoencoder_kl.AutoencoderKL
@@ -66,10 +66,10 @@ def test_the_real_zimage() -> None:
     assert shapes is not None
     assert len(shapes) == 521
     assert parameters(shapes) == 6_154_908_736
-    assert len(lora_linears(shapes)) == 240
-    assert {name.split(".", 2)[2] for name in lora_linears(shapes)} == set(LORA_LINEARS)
-    assert len(quantizable(shapes)) == 270
-    assert sum(sum(sides) for sides in lora_linears(shapes).values()) * 32 == 85_032_960
+    assert len(block_linears(shapes, ZIMAGE.lora_blocks)) == 240
+    assert {name.split(".", 2)[2] for name in block_linears(shapes, ZIMAGE.lora_blocks)} == set(LORA_LINEARS)
+    assert len(block_linears(shapes, ZIMAGE.quantized_blocks)) == 270
+    assert sum(sum(sides) for sides in block_linears(shapes, ZIMAGE.lora_blocks).values()) * 32 == 85_032_960
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.network import lokr_shapes
-from zdoctor.doctor.families.zimage.tensors import lora_linears
+from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.memory.disk_space import Need, needs
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.train.output.checkpoint_files import write_state
@@ -43,7 +43,7 @@ def test_a_lora_is_at_least_as_large_as_computed(dtype: str, tmp_path: Path) -> 
     model = probed(asked)
     kind = {"float16": torch.float16, "fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
     tensors = {}
-    for name, (inputs, outputs) in lora_linears(model.components["transformer"].needed or {}).items():
+    for name, (outputs, inputs) in block_linears(model.components["transformer"].needed or {}, ("layers",)).items():
         tensors[f"diffusion_model.{name}.lora_A.weight"] = torch.zeros(8, inputs, dtype=kind)
         tensors[f"diffusion_model.{name}.lora_B.weight"] = torch.zeros(outputs, 8, dtype=kind)
     save_file(tensors, tmp_path / "a.safetensors")
@@ -56,7 +56,7 @@ def test_a_lora_is_at_least_as_large_as_computed(dtype: str, tmp_path: Path) -> 
 def test_the_state_of_the_optimizer_is_at_least_as_large(optimizer: str, tmp_path: Path) -> None:
     asked = run(rank=64, optimizer=optimizer)
     sizes = probed(asked).components["transformer"].needed or {}
-    shapes = [side for sides in lora_linears(sizes).values() for side in sides]
+    shapes = [side for sides in block_linears(sizes, ("layers",)).values() for side in sides]
     parameters = [torch.nn.Parameter(torch.zeros(64, side)) for side in shapes]
     stepped = torch.optim.AdamW(parameters)
     for parameter in parameters:
@@ -70,9 +70,9 @@ def test_the_state_of_the_optimizer_is_at_least_as_large(optimizer: str, tmp_pat
 def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside_the_old(
     ema: bool, tmp_path: Path
 ) -> None:
-    asked = run(trainer=OWN, rank=64, optimizer="adamw", use_ema=ema, steps=10, save_every=0)
+    asked = run(trainer=RUNNER, rank=64, optimizer="adamw", use_ema=ema, steps=10, save_every=0)
     sizes = probed(asked).components["transformer"].needed or {}
-    shapes = [side for sides in lora_linears(sizes).values() for side in sides]
+    shapes = [side for sides in block_linears(sizes, ("layers",)).values() for side in sides]
     lora = {str(n): torch.nn.Parameter(torch.zeros(64, side)) for n, side in enumerate(shapes)}
     stepped = torch.optim.AdamW(lora.values())
     for parameter in lora.values():
@@ -88,9 +88,9 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
 
 
 def test_a_lokr_of_the_runner() -> None:
-    asked = run(trainer=OWN, rank=4, network_type="lokr", save_dtype="fp32", steps=10, save_every=0)
-    linears = lora_linears(probed(asked).components["transformer"].needed or {})
-    numbers = sum(a * b for inputs, out in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
+    asked = run(trainer=RUNNER, rank=4, network_type="lokr", save_dtype="fp32", steps=10, save_every=0)
+    linears = block_linears(probed(asked).components["transformer"].needed or {}, ("layers",))
+    numbers = sum(a * b for out, inputs in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
     assert wanted(asked)["the LoKr"] == 4 * numbers
     split = changed(asked, settings={**asked.settings, "network/lokr_full_rank": Value(False, Where("c"), 0, 0)})
     assert wanted(changed(split, checkpoints={"every": 5}))["2 LoKr files of rank 4"] > 0

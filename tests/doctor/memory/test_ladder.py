@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from zdoctor.checks.memory import vram_over_budget
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import (
     Memory,
@@ -18,6 +17,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.fixes.memory import lower_the_peak
 from zdoctor.tests.changes import changed
@@ -38,7 +38,7 @@ def test_the_ladder_goes_down_and_names_the_harmless_first() -> None:
     assert {"model/quantize", "train/gradient_checkpointing"} <= set(keys)
 
 
-@pytest.mark.parametrize("trainer", ["ai-toolkit", OWN])
+@pytest.mark.parametrize("trainer", ["ai-toolkit", RUNNER])
 def test_what_the_ladder_promises_is_what_the_changed_run_needs(trainer: str) -> None:
     run = zimage(1024, cache_text_embeddings=False, gradient_checkpointing=False, batch_size=4, trainer=trainer)
     fields = {
@@ -65,13 +65,13 @@ def test_what_the_ladder_promises_is_what_the_changed_run_needs(trainer: str) ->
 @pytest.mark.parametrize(
     ("run", "free", "offered"),
     [
-        (zimage(1024, trainer=OWN, quantization="int8"), 28, True),
-        (zimage(1024, trainer=OWN, quantization="int8"), 6, False),  # host memory, in which the blocks would wait
+        (zimage(1024, trainer=RUNNER, quantization="int8"), 28, True),
+        (zimage(1024, trainer=RUNNER, quantization="int8"), 6, False),  # host memory, in which the blocks would wait
         (zimage(1024, quantization="qint8"), 28, True),
-        (zimage(1024, trainer=OWN, quantization="int8", settings={"model/compile": ON}), 28, False),
-        (zimage(1024, trainer=OWN, quantization="int8", settings={"model/layer_offloading": ON}), 28, False),
+        (zimage(1024, trainer=RUNNER, quantization="int8", settings={"model/compile": ON}), 28, False),
+        (zimage(1024, trainer=RUNNER, quantization="int8", settings={"model/layer_offloading": ON}), 28, False),
         (
-            zimage(1024, trainer=OWN, settings={"train/gradient_checkpointing_interval": replace(ON, value=2)}),
+            zimage(1024, trainer=RUNNER, settings={"train/gradient_checkpointing_interval": replace(ON, value=2)}),
             28,
             False,
         ),
@@ -88,7 +88,7 @@ def test_blocks_are_sent_to_host_memory_where_that_helps_and_goes(run: Run, free
 
 def test_layer_offloading_of_flux_is_nothing_to_ai_toolkit() -> None:
     """Its loader of Flux.1 never asks for it; zdoctor's runner does."""
-    for trainer, saved in (("ai-toolkit", 0), (OWN, 10 * GIB)):
+    for trainer, saved in (("ai-toolkit", 0), (RUNNER, 10 * GIB)):
         run = flux(512, trainer=trainer, quantization="qint8")
         away = changed(run, settings={**run.settings, "model/layer_offloading": ON})
         here, there = (predicted(each, ROOMY_T4).phases for each in (run, away))
@@ -97,7 +97,7 @@ def test_layer_offloading_of_flux_is_nothing_to_ai_toolkit() -> None:
         ]
         assert steps[0] - steps[1] >= saved and (saved or steps[0] == steps[1])
         keys = [key for step in predicted(run, T4).alternatives for key, _ in step.settings]
-        assert ("model/layer_offloading" in keys) is (trainer == OWN)
+        assert ("model/layer_offloading" in keys) is (trainer == RUNNER)
 
 
 def painting(size: int, **changes: Any) -> Run:
@@ -109,7 +109,7 @@ def painting(size: int, **changes: Any) -> Run:
     return changed(run, validation={"prompts": samples}, settings={**run.settings, **sides, **low})
 
 
-@pytest.mark.parametrize("trainer", ["ai-toolkit", OWN])
+@pytest.mark.parametrize("trainer", ["ai-toolkit", RUNNER])
 def test_samples_are_painted_smaller_where_they_are_the_peak(trainer: str) -> None:
     run = painting(1536, trainer=trainer)
     totals = [
@@ -168,7 +168,7 @@ def test_samples_of_simpletuner_are_painted_smaller_by_its_own_settings() -> Non
     assert not list(vram_over_budget(cured, predicted(cured, gpu)))
 
 
-@pytest.mark.parametrize("trainer", ["ai-toolkit", OWN])
+@pytest.mark.parametrize("trainer", ["ai-toolkit", RUNNER])
 def test_on_mps_nothing_becomes_float8(trainer: str) -> None:
     """PyTorch has none there, and the runner refuses it."""
     run = zimage(512, trainer=trainer, device="mps")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.memory import GIB, buckets, predict
 from zdoctor.doctor.model import (
     DatasetFolder,
@@ -21,6 +20,7 @@ from zdoctor.doctor.model import (
     Where,
 )
 from zdoctor.doctor.model.buckets import Buckets
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
@@ -118,9 +118,9 @@ def test_old_cards_hold_the_attention_scores() -> None:
 
 
 def test_the_card_that_the_run_takes_is_the_budget() -> None:
-    memory = predicted(zimage(trainer=OWN, device="cuda:1"), A6000, replace(A6000, index=7, memory_free=9 * GIB))
+    memory = predicted(zimage(trainer=RUNNER, device="cuda:1"), A6000, replace(A6000, index=7, memory_free=9 * GIB))
     assert (memory.device, memory.free, memory.budget_source) == ("GPU 7, RTX A6000", 9 * GIB, "recorded: an A6000")
-    here = predicted(zimage(trainer=OWN, device="cpu"), T4)
+    here = predicted(zimage(trainer=RUNNER, device="cpu"), T4)
     assert (here.device, here.free) == ("cpu", 28 * GIB)
     assert not any("CUDA" in item for phase in here.phases for item in phase.items)
     hidden = replace(SYSTEM, environment={"CUDA_VISIBLE_DEVICES": ""})
@@ -137,7 +137,7 @@ def test_of_unlike_cards_the_one_with_the_most_room_is_taken_for_the_first() -> 
 
 
 def test_a_card_that_is_not_there_is_no_card_with_room() -> None:
-    run = zimage(trainer=OWN, device="cuda:2")
+    run = zimage(trainer=RUNNER, device="cuda:2")
     seen = predict(run, probed(run), (), SYSTEM, (A6000, A6000))
     assert isinstance(seen, Unknown) and "there is no cuda:2" in seen.reason
 
@@ -157,7 +157,7 @@ def test_only_visible_cards_share_a_run() -> None:
 )
 def test_a_card_that_somebody_else_fills_takes_no_part(free: tuple[int, ...], fits: bool) -> None:
     """Two of 14 GiB hold the bf16 base together."""
-    run = zimage(trainer=OWN, quantization=None)
+    run = zimage(trainer=RUNNER, quantization=None)
     gpus = tuple(replace(A6000, index=index, memory_free=gib * GIB) for index, gib in enumerate(free))
     memory = predict(run, probed(run), (), SYSTEM, gpus)
     assert isinstance(memory, Memory) and memory.fits_all() is fits

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import (
@@ -19,6 +18,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.tests.changes import changed
 
 from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage
@@ -41,7 +41,9 @@ TRACED_HALF = [
 def test_a_step_in_float16_is_predicted_within_three_percent(
     made: Callable[..., Run], resolution: int, batch: int, checkpointing: bool, traced: float
 ) -> None:
-    run = made(resolution, trainer=OWN, quantization="int8", batch_size=batch, gradient_checkpointing=checkpointing)
+    run = made(
+        resolution, trainer=RUNNER, quantization="int8", batch_size=batch, gradient_checkpointing=checkpointing
+    )
     step = next(phase for phase in predicted(run, ROOMY_T4).phases if phase.name == "training step")
     tensors = (step.total - step.items["CUDA context (assumed)"]) / GIB
     assert tensors == pytest.approx(traced, rel=0.03)
@@ -51,7 +53,7 @@ def test_a_step_in_float16_is_predicted_within_three_percent(
 def test_a_step_of_the_runner_is_the_traced_one(
     quantization: str | None, resolution: int, checkpointing: bool, traced: float
 ) -> None:
-    run = zimage(resolution, trainer=OWN, quantization=quantization, gradient_checkpointing=checkpointing)
+    run = zimage(resolution, trainer=RUNNER, quantization=quantization, gradient_checkpointing=checkpointing)
     memory = predicted(run, A6000)
     step = next(phase for phase in memory.phases if phase.name == "training step")
     assert (step.total - step.items["CUDA context (assumed)"]) / GIB == pytest.approx(traced, rel=0.03)
@@ -60,7 +62,7 @@ def test_a_step_of_the_runner_is_the_traced_one(
 def test_the_runner_keeps_one_thing_at_a_time() -> None:
     """Flux on 16 GB: ai-toolkit holds the whole transformer beside what it quantizes, zdoctor's runner a tensor."""
     run = flux(512, quantization="nf4", text_encoder_quantization="qfloat8", samples=(SAMPLE,))
-    theirs, ours = (predicted(replace(run, trainer=trainer), T4) for trainer in ("ai-toolkit", OWN))
+    theirs, ours = (predicted(replace(run, trainer=trainer), T4) for trainer in ("ai-toolkit", RUNNER))
     assert theirs.peak.total > T4.memory_free > ours.peak.total + ours.margin
     early = [phase for phase in ours.phases if phase.name.startswith("encoding")]
     assert len(early) == 2 and not any("transformer" in phase.items for phase in early)
@@ -75,7 +77,7 @@ def test_loading_takes_what_was_measured() -> None:
     config = {"dim": 2304, "n_heads": 18, "n_kv_heads": 18, "n_layers": 12, "n_refiner_layers": 1}
     needed = needed_tensors("ZImageTransformer2DModel", config)
     part = Component("transformer", "/m/transformer", "ZImageTransformer2DModel", config, (), needed=needed)
-    run = zimage(trainer=OWN, quantization="int8", device="cpu")
+    run = zimage(trainer=RUNNER, quantization="int8", device="cpu")
     memory = predict(run, ModelFolder("/m", "diffusers", "/m", {"transformer": part}), (), SYSTEM, ())
     assert isinstance(memory, Memory)
     (loading,) = [phase for phase in memory.phases if phase.name == "loading the transformer"]
@@ -84,7 +86,7 @@ def test_loading_takes_what_was_measured() -> None:
 
 def test_what_does_not_fit_is_encoded_in_host_memory() -> None:
     small = replace(T4, memory_free=8 * GIB)
-    run = flux(512, trainer=OWN, quantization="nf4", text_encoder_quantization=None)
+    run = flux(512, trainer=RUNNER, quantization="nf4", text_encoder_quantization=None)
     memory = predicted(run, small)
     assert "encoding the captions" not in [phase.name for phase in memory.phases]
     # T5 and CLIP: 4.63 billion weights of Linears in float16, the rest in float32
@@ -94,14 +96,14 @@ def test_what_does_not_fit_is_encoded_in_host_memory() -> None:
 
 @pytest.mark.parametrize(("precision", "parts"), [("float8", 0.55), ("nf4", 0.35), ("none", 1.0)])
 def test_a_text_encoder_is_quantized_but_for_its_embeddings(precision: str, parts: float) -> None:
-    run = zimage(trainer=OWN, text_encoder_quantization=None if precision == "none" else precision)
+    run = zimage(trainer=RUNNER, text_encoder_quantization=None if precision == "none" else precision)
     (encoding,) = [phase for phase in predicted(run, A6000).phases if phase.name == "encoding the captions"]
     assert encoding.items["text encoder"] / (2 * 4.022e9) == pytest.approx(parts, abs=0.02)
 
 
 def test_blocks_that_wait_in_host_memory_are_made_there() -> None:
     on = {"model/layer_offloading": Value(True, Where("c"), 0, 4)}
-    plain = zimage(trainer=OWN, quantization="int8")
+    plain = zimage(trainer=RUNNER, quantization="int8")
     away, here = (predicted(run, T4) for run in (changed(plain, settings={**plain.settings, **on}), plain))
     assert away.host_peak - here.host_peak == pytest.approx(6.16e9, rel=0.03)
     steps = [next(p for p in memory.phases if p.name == "training step").total for memory in (away, here)]
@@ -110,7 +112,7 @@ def test_blocks_that_wait_in_host_memory_are_made_there() -> None:
 
 def test_an_adapter_waits_in_host_memory_until_it_is_merged() -> None:
     for gpus in ((A6000,), ()):
-        plain = zimage(512, trainer=OWN, quantization="int8", adapter=None)
+        plain = zimage(512, trainer=RUNNER, quantization="int8", adapter=None)
         without, with_it = (predicted(run, *gpus) for run in (plain, changed(plain, adapter="a")))
         more = {b.name: b.total - a.total for a, b in zip(without.phases, with_it.phases, strict=True)}
         early = [more[name] for name in more if name.startswith(("encoding", "loading"))]
@@ -125,14 +127,14 @@ def test_an_adapter_waits_in_host_memory_until_it_is_merged() -> None:
 
 def test_two_processes_are_there_while_captions_are_encoded_on_a_processor() -> None:
     """5.4 to 5.5 GiB resident in both, for the full-size text encoder in int8 (benchmarks/gpu.py --cpu's model)."""
-    memory = predicted(zimage(256, trainer=OWN, quantization="int8", text_encoder_quantization="int8"), *())
+    memory = predicted(zimage(256, trainer=RUNNER, quantization="int8", text_encoder_quantization="int8"), *())
     (encoding,) = [phase for phase in memory.phases if phase.name == "encoding the captions"]
     assert encoding.total / GIB == pytest.approx(5.45, rel=0.03)
 
 
 def test_a_processor_may_have_to_compute_in_float32() -> None:
     """bfloat16 arithmetic is not asked for here: unquantized weights may take twice as much."""
-    memory = predicted(zimage(512, trainer=OWN, quantization=None), *())
+    memory = predicted(zimage(512, trainer=RUNNER, quantization=None), *())
     assert memory.margin > 10 * GIB
 
 
@@ -150,7 +152,7 @@ def test_a_processor_may_have_to_compute_in_float32() -> None:
 def test_quantized_weights_are_pages_of_a_file_on_a_processor(
     changes: dict[str, Any], mapped: bool, matrices: bool
 ) -> None:
-    run = zimage(512, **{"trainer": OWN, "device": "cpu", **changes})
+    run = zimage(512, **{"trainer": RUNNER, "device": "cpu", **changes})
     phases = {phase.name: phase for phase in predicted(run, A6000).phases}
     step = phases["training step"]
     assert step.mapped == (step.items["transformer"] if mapped else 0)
@@ -160,16 +162,16 @@ def test_quantized_weights_are_pages_of_a_file_on_a_processor(
 
 def test_mps_holds_the_attention_scores() -> None:
     """PyTorch has no fused attention with a backward pass there: it computes plain products, in float32."""
-    for trainer in (OWN, "ai-toolkit"):
+    for trainer in (RUNNER, "ai-toolkit"):
         phases = {phase.name: phase for phase in predicted(zimage(1024, trainer=trainer, device="mps")).phases}
         assert phases["training step"].items["attention scores"] / GIB == pytest.approx(2.1, rel=0.03)
-    run = zimage(1024, trainer=OWN, device="cpu")
+    run = zimage(1024, trainer=RUNNER, device="cpu")
     assert not any("attention scores" in phase.items for phase in predicted(run).phases)
 
 
 def test_of_two_places_for_blocks_each_holds_the_largest() -> None:
     """Flux has blocks of two sizes: 19 of 339.7 million numbers, 38 of 141.6."""
-    run = flux(512, trainer=OWN, quantization="int8", settings={"model/layer_offloading": ON})
+    run = flux(512, trainer=RUNNER, quantization="int8", settings={"model/layer_offloading": ON})
     plain = changed(run, settings={})
     with_them, without = (predicted(each, ROOMY_T4).phases[-1].items["transformer"] for each in (plain, run))
     weights = 19 * 339.7e6 + 38 * 141.6e6

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch.cuda
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Gpu, Run, Unknown
 from zdoctor.doctor.model.cards import sharing, taken, visible
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.tests.models import run_of
 
 
@@ -116,7 +116,7 @@ def test_cards_whose_uuid_was_not_recorded_may_all_be_meant() -> None:
     assert visible(old[:1], {"CUDA_VISIBLE_DEVICES": "GPU-89aa"}) == (old[:1],)
 
 
-OURS, THEIRS = replace(run_of("m"), trainer=OWN), run_of("m")
+OURS, THEIRS = replace(run_of("m"), trainer=RUNNER), run_of("m")
 
 
 @pytest.mark.parametrize(

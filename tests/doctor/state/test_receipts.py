@@ -126,7 +126,7 @@ def test_when_a_receipt_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 NOW = time.time_ns()
 KEY = Key(1, 2, 3, 0, 0)
 GOOD = {"file": [1, 2, 3, 0, 0], "kind": "sha256", "digest": "sha256:aa", "at": NOW}
-HEAD = json.dumps({"schema": module.SCHEMA}) + "\n"
+HEAD = json.dumps({"schema": module.HEADER["schema"]}) + "\n"
 
 
 @pytest.mark.parametrize(

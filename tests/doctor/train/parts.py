@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import CLIPTextConfig, CLIPTextModel, Qwen3Config, Qwen3ForCausalLM, T5Config, T5EncoderModel
 
-from zdoctor.doctor.families.components.autoencoder_kl import original_names
-from zdoctor.doctor.families.part_files import VAE
-from zdoctor.doctor.families.single_file import is_swapped, original_parts
+from zdoctor.doctor.families import classes
+from zdoctor.doctor.families.components.autoencoder_kl import VAE, original_names
+from zdoctor.doctor.families.record.single_file import original_parts
 from zdoctor.tests.flux import FluxTransformer2DModel
 
 WORDS = 8  # of the tiny tokenizers of Flux
@@ -112,9 +112,12 @@ def transformer_tensors(folder: Path, class_name: str, prefix: str = "") -> dict
 
     def value(name: str) -> Tensor:
         tensor = held[name]
-        return torch.cat(tensor.chunk(2)[::-1]) if is_swapped(class_name, name) else tensor
+        return torch.cat(tensor.chunk(2)[::-1]) if name in classes()[class_name].swapped else tensor
 
-    return {prefix + o: torch.cat([value(n) for n in ns]) for o, ns in original_parts(class_name, held).items()}
+    return {
+        prefix + o: torch.cat([value(n) for n in ns])
+        for o, ns in original_parts(classes()[class_name].original, held).items()
+    }
 
 
 def vae_tensors(folder: Path) -> dict[str, Tensor]:

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.examined import examined
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.families.start import network_shapes, target_linears
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.models import run_of
 from zdoctor.tests.modes import modes_apply
@@ -190,7 +190,7 @@ def test_of_the_kaggle_notebook_only_the_missing_files_remain() -> None:
 
 def test_which_rules_do_not_concern_the_runner() -> None:
     """They speak of what the other trainers' own code does."""
-    ours = {rule.id for rule in all_rules() if rule.suits(OWN)}
+    ours = {rule.id for rule in all_rules() if rule.suits(RUNNER)}
     others = {rule.id for rule in all_rules() if rule.suits("ai-toolkit") or rule.suits("SimpleTuner")} - ours
     own_code = {"CFG003", "HUB005", "HUB006", "HUB007", "MDL006", "TRN001", "TRN002", "TRN003", "TRN006"}
     of_simpletuner = {rule.id for rule in all_rules() if rule.id.startswith("SIM")}

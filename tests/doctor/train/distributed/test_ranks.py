@@ -233,7 +233,7 @@ def test_what_several_processes_say_alike_is_said_once() -> None:
 
 
 NCCL = "NCCL error in: NCCLUtils.cpp:94, {}, NCCL version 2.27.5\n{}\nLast error:\n{}"
-OWN = (
+RUNNER = (
     "unhandled cuda error",
     "ncclUnhandledCudaError: Call to CUDA function failed.",
     "Cuda failure 2 'out of memory'",
@@ -243,7 +243,7 @@ OTHER = ("remote process exited", "ncclRemoteError: A call failed possibly due t
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [(OWN, r"NCCL fails in process 1 of 2 \(Cuda failure 2 'out of memory'\)\."), (OTHER, "is gone")],
+    [(RUNNER, r"NCCL fails in process 1 of 2 \(Cuda failure 2 'out of memory'\)\."), (OTHER, "is gone")],
 )
 def test_a_failure_of_this_process_is_not_called_a_lost_one(said: tuple[str, ...], told: str) -> None:
     with pytest.raises(Lost, match=told), Ranks(1, 2).noticing():

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from zdoctor.doctor.families.single_file import original_parts
+from zdoctor.doctor.families import classes
+from zdoctor.doctor.families.record.single_file import original_parts
 from zdoctor.doctor.families.start import sources
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.network.lora import targets
@@ -24,7 +25,9 @@ def kohya(shapes: dict[str, tuple[int, int]], class_name: str) -> dict[str, Tens
     """A file as the trainers write it: an A, a B and an alpha for each Linear of their own model."""
     generator = torch.Generator().manual_seed(4)
     made: dict[str, Tensor] = {"lora_te1_text_model_encoder_layers_0_mlp_fc1.alpha": torch.tensor(4.0)}
-    for original, names in original_parts(class_name, [f"{name}.weight" for name in shapes]).items():
+    for original, names in original_parts(
+        classes()[class_name].original, [f"{name}.weight" for name in shapes]
+    ).items():
         own = [shapes[name.removesuffix(".weight")] for name in names]
         key = "lora_unet_" + original.removesuffix(".weight").replace(".", "_")
         made[f"{key}.lora_down.weight"] = torch.randn(RANK, own[0][1], generator=generator)

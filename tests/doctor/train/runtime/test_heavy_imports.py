@@ -55,7 +55,7 @@ def test_a_package_that_needs_what_is_hidden_is_imported_as_ever(tmp_path: Path)
     assert left == "" and found.endswith("__init__.py")
 
 
-OWN = """
+RUNNER = """
 from zdoctor.doctor.train.runtime.heavy_imports import explained_imports
 with explained_imports():
     from zdoctor.doctor.train.runtime.train_error import NoSuchName
@@ -63,5 +63,5 @@ with explained_imports():
 
 
 def test_a_mistake_of_its_own_is_no_missing_package() -> None:
-    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", RUNNER], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].startswith("ImportError: cannot import name 'NoSuchName'")

@@ -11,7 +11,8 @@ from diffusers.loaders.single_file_utils import convert_flux_transformer_checkpo
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from zdoctor.doctor.families.single_file import original_layout
+from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model.weights import COMFYUI_PREFIX
 from zdoctor.doctor.train import TrainError
@@ -37,7 +38,10 @@ def test_flux_is_converted_as_diffusers_does_it(tmp_path: Path) -> None:
     config = {"num_layers": 2, "num_single_layers": 2, "guidance_embeds": True}
     needed = {name: (*shape[:1], 1)[: len(shape)] for name, shape in (needed_tensors(FLUX, config) or {}).items()}
     file = tmp_path / "flux.safetensors"
-    save_file({COMFYUI_PREFIX + n: torch.randn(shape) for n, shape in original_layout(FLUX, needed).items()}, file)
+    save_file(
+        {COMFYUI_PREFIX + n: torch.randn(shape) for n, shape in original_layout(flux_original_name, needed).items()},
+        file,
+    )
     convert: Any = convert_flux_transformer_checkpoint_to_diffusers
     theirs: dict[str, Tensor] = convert(load_file(file))
     entries = single_file_entries(file, FLUX, needed)

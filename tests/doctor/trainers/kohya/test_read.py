@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.families.loading import OWN
 from zdoctor.doctor.model import Gpu, Run, SamplePrompt, Unknown
 from zdoctor.doctor.model.cards import ALL, CHOSEN, taken
+from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.trainers.read import Found, Reading, read_config
 from zdoctor.tests.changes import value_of
 
@@ -347,7 +347,7 @@ def test_the_cards_that_a_script_chooses(path: str, text: str, cards: list[str |
             isinstance(found, Unknown) if first in "$`!" else found == ((gpus[int(first)],) if chosen != "" else ())
         )
         # zdoctor's own runner is not started by that script
-        assert taken(replace(run, trainer=OWN), gpus, {}) == (gpus[0],)
+        assert taken(replace(run, trainer=RUNNER), gpus, {}) == (gpus[0],)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.examine.examination import beside
+from zdoctor.doctor.examine.config_file import beside
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Found, Reading, read_config
 from zdoctor.tests.changes import value_of

@@ -1,19 +1,17 @@
-"""CFG004: values that the trainer refuses, late, or replaces without a word."""
+"""The part of CFG004 about ai-toolkit's own words: what it refuses late, or replaces without saying so."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
-from ...doctor.model import Config, Finding, Run, Schema, Severity
-from ...doctor.rules import rule
-from ..ai_toolkit.combinations import exclusive, missing
-from . import keys
-from .kinds import kinds
-from .near import likeness, meant
-from .refused import refused
-from .values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
+from ...doctor.model import Finding, Run, Schema, Severity
+from ...doctor.trainers import trainer_of
+from ..keys.misspelled import likeness, meant
+from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
+from . import known_keys as keys
+from .combinations import exclusive, missing
+from .value_kinds import kinds
 
 # what has a look of its own here
 _LOOKED_AT = keys.words("""
@@ -23,50 +21,8 @@ _LOOKED_AT = keys.words("""
     """)
 
 
-@rule(
-    "CFG004",
-    "error",
-    "invalid-value",
-    prevents=(
-        ("ArgumentError", r"invalid choice: |invalid \w+ value: |following arguments are required"),
-        ("ValueError", r"Unknown optimizer type |Scheduler must be cosine, |Invalid timestep type: "),
-        ("ValueError", r"Unknown content_or_style |Unknown job type |Unknown process type: |invalid dataset type: "),
-        ("ValueError", r"name_or_path must be specified|poi is deprecated and is no longer supported"),
-        ("ValueError", r"Cannot use accuracy recovery adapter and assistant lora at the same time"),
-        ("ValueError", r"Cannot unload text encoder if training text encoder"),
-        ("ValueError", r"gradient_accumulation and gradient_accumulation_steps are mutually exclusive"),
-        ("ValueError", r"There are not any lora modules in this network"),
-        ("ValueError", r"Pipeline <class \S*StableDiffusion\w*Pipeline'?> expected .*, but only .* were passed"),
-        ("ValueError", r"Control image is required for Flux Kontext model generation"),
-        ("TypeError", r"__init__\(\) got an unexpected keyword argument 'total_iters'"),
-        ("TypeError", r"can't multiply sequence by non-int of type 'float'"),
-        ("TypeError", r"'<=' not supported between instances of 'float' and 'str'"),
-    ),
-)
-def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
-    """A value that the trainer refuses or replaces.
-
-    What: A spelling that the trainer does not know, a number in quotes or left empty, two settings that exclude each
-    other, or a required setting that is missing.
-    Why: ai-toolkit looks at most values only when it needs them: an unknown optimizer after the model was loaded
-    and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
-    an unknown loss_type is mse, an unknown arch is Stable Diffusion 1. SimpleTuner, sd-scripts and musubi-tuner let
-    argparse refuse what is none of an option's choices, at the start; a TOML config file goes past it.
-    `zdoctor train` says by itself which words it does not know, and takes some that ai-toolkit stops on.
-    Repair: A misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
-    have refused the old value, so no training changes.
-    Upstream: toolkit/optimizer.py, toolkit/scheduler.py, toolkit/config_modules.py, toolkit/util/quantize.py
-    (ai-toolkit); the parsers of the others
-    Signature: ValueError: Unknown optimizer type; KeyError: 'nf4'; ValueError: Invalid timestep type;
-    TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified;
-    ValueError: Control image is required for Flux Kontext model generation
-    """
-    if run.trainer == OWN:
-        yield from _unread(run, schema)
-        return
-    if run.trainer != "ai-toolkit":
-        yield from refused(config, run, schema)
-        return
+def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
+    """Values of an ai-toolkit config that the trainer refuses or replaces."""
     if f"{run.process_type}:" not in schema.sections:
         return  # it trains nothing, or what it reads is not known
     yield from _spellings(run, schema)
@@ -82,9 +38,9 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     yield from exclusive(run)
 
 
-def _unread(run: Run, schema: Schema) -> Iterator[Finding]:
+def unread_by_runner(run: Run, schema: Schema) -> Iterator[Finding]:
     """What would read as a default for zdoctor's runner; what it does not know otherwise, it refuses by itself."""
-    if schema.trainer != "ai-toolkit":
+    if not trainer_of(schema.trainer).has_processes:
         return
     yield from kinds(run, schema)
     yield from missing(run)

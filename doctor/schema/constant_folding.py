@@ -1,4 +1,4 @@
-"""Literal values out of syntax trees: constants, and what a few harmless operations make of them."""
+"""Expressions of a syntax tree become values where they are literals, or made of such by a few operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..model.schema import Kind
 
-MOST_TURNS = 400
+MOST_ITERATIONS = 400
 NOT_LITERAL = object()
 KINDS: Mapping[str, Kind] = {
     "int": "int", "float": "float", "int_or_float": "float", "_int_or_float": "float", "bool": "bool", "str": "str",
@@ -36,30 +36,35 @@ def fold(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
         case ast.FormattedValue(value):
             return fold(value, names)
         case ast.UnaryOp(ast.USub(), operand):
-            value = fold(operand, names)
-            if isinstance(value, int | float):
-                return -value
+            return _computed(fold(operand, names), ast.Mult(), -1)
         case ast.BinOp(left, operator, right):
             return _computed(fold(left, names), operator, fold(right, names))
-        case ast.ListComp(element, [ast.comprehension(target, iterable, [], 0)]) | ast.GeneratorExp(
-            element, [ast.comprehension(target, iterable, [], 0)]
-        ):
-            return [fold(element, inner) for inner in turns(target, iterable, names)]
-        case ast.DictComp(key, value, [ast.comprehension(target, iterable, [], 0)]):
-            return {fold(key, inner): fold(value, inner) for inner in turns(target, iterable, names)}
+        case ast.ListComp(element, [loop]) | ast.GeneratorExp(element, [loop]):
+            return [fold(element, inner) for inner in _comprehension(loop, names)]
+        case ast.DictComp(key, value, [loop]):
+            return {fold(key, inner): fold(value, inner) for inner in _comprehension(loop, names)}
         case ast.Call(function, arguments, []):
             return _called(function, arguments, names)
-        case ast.Subscript(ast.Name("Literal"), index):
-            listed = fold(index, names)
-            return listed if isinstance(listed, list) else [listed]
         case ast.Subscript(owner, index):
-            try:
-                return fold(owner, names)[fold(index, names)]
-            except (LookupError, TypeError):
-                raise NotLiteral from None
+            return _indexed(owner, fold(index, names), names)
         case _:
             pass
     raise NotLiteral
+
+
+def _indexed(owner: ast.expr, index: Any, names: Mapping[str, Any]) -> Any:
+    if isinstance(owner, ast.Name) and owner.id == "Literal":
+        return index if isinstance(index, list) else [index]
+    try:
+        return fold(owner, names)[index]
+    except (LookupError, TypeError):
+        raise NotLiteral from None
+
+
+def _comprehension(loop: ast.comprehension, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    if loop.ifs:
+        raise NotLiteral
+    return iterations(loop.target, loop.iter, names)
 
 
 def _computed(left: Any, operator: ast.operator, right: Any) -> Any:
@@ -73,7 +78,7 @@ def _computed(left: Any, operator: ast.operator, right: Any) -> Any:
 def _called(function: ast.expr, arguments: list[ast.expr], names: Mapping[str, Any]) -> Any:
     match function, [fold(argument, names) for argument in arguments]:
         case ast.Name("range"), [_, *_] as limits:
-            return list(range(*limits)[:MOST_TURNS])
+            return list(range(*limits)[:MOST_ITERATIONS])
         case ast.Name("list" | "tuple" | "sorted" | "set" | "frozenset"), [argument]:
             return list(argument)
         case ast.Attribute(owner, "keys"), []:
@@ -87,12 +92,12 @@ def _spread(entry: ast.expr, names: Mapping[str, Any]) -> list[Any]:
     return list(fold(entry.value, names)) if isinstance(entry, ast.Starred) else [fold(entry, names)]
 
 
-def turns(target: ast.expr, iterable: ast.expr, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The names in each turn of a loop over literals. Raises NotLiteral where it is over something else."""
+def iterations(target: ast.expr, iterable: ast.expr, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The names in each iteration of a loop over literals. Raises NotLiteral where it is over something else."""
     values = folded(iterable, names)
     if not isinstance(values, list | tuple | dict):
         raise NotLiteral
-    for value in list(values)[:MOST_TURNS]:
+    for value in list(values)[:MOST_ITERATIONS]:
         match target:
             case ast.Name(name):
                 yield {**names, name: value}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Finding, Run, Schema
-from . import keys
-from .values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from ..keys.values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from . import known_keys as keys
 
 # numbers for which the trainer takes null as it is: for others it has a default, or does without
 _NEVER_EMPTY = {
@@ -80,7 +79,7 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
             others = any(run.setting(f"{other.key}/resolution") != [] for other in run.recipe.datasets)
             why = "{key} is an empty list, and the trainer takes each picture once for every size in it. Name one."
             when = "the pictures of this dataset are not trained" if others else STEP
-            yield bad(run, key, why, when, severity="warning" if others and run.trainer != OWN else None)
+            yield bad(run, key, why, when, severity="warning" if others and not run.by_runner else None)
 
     yield from _repeats(run)
 
@@ -106,7 +105,7 @@ def _repeats(run: Run) -> Iterator[Finding]:
         if value < 1:
             why = "{key} is {value!r}, but every picture is taken once all the same."
             yield bad(run, key, why, "its pictures are trained until the dataset is taken out", severity="warning")
-        elif isinstance(value, float) and value > 1 and not (run.trainer == OWN and value.is_integer()):
+        elif isinstance(value, float) and value > 1 and not (run.by_runner and value.is_integer()):
             yield bad(run, key, _WHOLE, LORA, new=whole(value))
 
 

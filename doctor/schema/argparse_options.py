@@ -1,4 +1,4 @@
-"""argparse's idiom: the options that a script's parser takes, through every function that adds some."""
+"""The options that a script's parser takes by argparse, through every function that adds some."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from ..model.schema import Key
-from .fold import KINDS, NOT_LITERAL, NotLiteral, folded, kind_of, turns
+from .constant_folding import KINDS, NOT_LITERAL, NotLiteral, folded, iterations, kind_of
 from .sources import Sources
 
 
-class Options:
+class ParserOptions:
     """The options of the parsers of a checkout, function by function."""
 
     def __init__(self, sources: Sources) -> None:
@@ -58,7 +58,7 @@ def _calls(node: ast.AST) -> Iterator[tuple[ast.Call, Mapping[str, Any]]]:
             yield inner, {}
         elif isinstance(inner, ast.For):
             with suppress(NotLiteral):
-                for names in turns(inner.target, inner.iter, {}):
+                for names in iterations(inner.target, inner.iter, {}):
                     yield from ((call, names) for call in ast.walk(inner) if isinstance(call, ast.Call))
 
 

@@ -1,4 +1,4 @@
-"""Which keys a class reads from its mappings: `kwargs.get('x', default)`, `get_conf('x')`, `Section(**x)`."""
+"""The keys that a class reads from its mappings: `kwargs.get('x', default)`, `get_conf('x')`, `Section(**x)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 from ..configs.python_tree import dotted
 from ..model.record import replace
 from ..model.schema import Key, Kind
-from .fold import KINDS, NOT_LITERAL, folded, kind_of, texts
+from .constant_folding import KINDS, NOT_LITERAL, folded, kind_of, texts
 from .sources import Sources
 
 Sections = dict[str, dict[str, Key]]
@@ -65,8 +65,8 @@ class Reads:
                 made = self._asked[file, definition.name] = {}
                 for function in definition.body:
                     if isinstance(function, ast.FunctionDef):
-                        places = {"self.config": "", **({"config": ""} if function.name == "__init__" else {})}
-                        _Reader(self, file, places, made).read(function)
+                        paths = {"self.config": "", **({"config": ""} if function.name == "__init__" else {})}
+                        _Reader(self, file, paths, made).read(function)
             for at, keys in self._asked[file, definition.name].items():
                 into[at] = {**keys, **into.get(at, {})}
 
@@ -89,16 +89,19 @@ class Reads:
 
 
 class _Reader(ast.NodeVisitor):
-    """One function, in the order in which it is written. `places` are the names bound to parts of the config."""
+    """One function is read in the order in which it is written.
 
-    def __init__(self, reads: Reads, file: str, places: dict[str, str], into: Sections) -> None:
-        self.reads, self.file, self.places, self.into = reads, file, places, into
+    `paths` holds what its names stand for: parts of the config, each by its path.
+    """
+
+    def __init__(self, reads: Reads, file: str, paths: dict[str, str], into: Sections) -> None:
+        self.reads, self.file, self.paths, self.into = reads, file, paths, into
 
     def read(self, function: ast.FunctionDef) -> None:
         for statement in function.body:
             self.visit(statement)
 
-    def place(self, node: ast.expr | None) -> str | None:
+    def path_of(self, node: ast.expr | None) -> str | None:
         """Which part of the config an expression is, None where it is something else."""
         match node:
             case ast.Call(ast.Attribute(ast.Name("self"), "get_conf"), [ast.Constant(str() as key), *_]):
@@ -106,14 +109,14 @@ class _Reader(ast.NodeVisitor):
             case ast.Call(ast.Attribute(owner, "get" | "pop"), [ast.Constant(str() as key), *_]) | ast.Subscript(
                 owner, ast.Constant(str() as key)
             ):
-                at = self.place(owner)
+                at = self.path_of(owner)
                 return None if at is None else f"{at}/{key}".lstrip("/")
             case ast.BoolOp(_, [first, *_]) | ast.IfExp(_, first, _):
-                return self.place(first)
+                return self.path_of(first)
             case ast.Call(ast.Name(), [ast.Name(name), *_], []):  # a copy, or the same with its defaults filled in
-                return self.places.get(name)
+                return self.paths.get(name)
             case ast.Name() | ast.Attribute():
-                return self.places.get(dotted(node))
+                return self.paths.get(dotted(node))
         return None
 
     def note(self, path: str, default: ast.expr | None = None, annotation: ast.expr | None = None) -> None:
@@ -129,10 +132,10 @@ class _Reader(ast.NodeVisitor):
 
     def bind(self, target: ast.expr, value: ast.expr, inside: str = "") -> str | None:
         """Remember what part of the config a name stands for from now on."""
-        at = self.place(value)
+        at = self.path_of(value)
         if at is None or not dotted(target):
             return None
-        self.places[dotted(target)] = at + inside
+        self.paths[dotted(target)] = at + inside
         return at
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -158,18 +161,18 @@ class _Reader(ast.NodeVisitor):
         self.visit(node.elt)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        at = self.place(node)
+        at = self.path_of(node)
         if at is not None and isinstance(node.ctx, ast.Load):
             self.note(at)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        at = self.place(node)
+        at = self.path_of(node)
         if at is not None and isinstance(node.func, ast.Attribute):
             self.note(at, _default(node))
         if isinstance(node.func, ast.Name):
             for keyword in node.keywords:
-                given = self.place(keyword.value) if keyword.arg is None else None
+                given = self.path_of(keyword.value) if keyword.arg is None else None
                 if given is not None:
                     self.reads.section(self.file, node.func.id, given, len(node.args), self.into)
         self.generic_visit(node)

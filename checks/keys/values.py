@@ -1,12 +1,13 @@
-"""What CFG004 says about one value: which, why, and when the trainer would have said so."""
+"""What is said of one value: why it is refused and when the trainer would have said so, or that it has no effect."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from ...doctor.families.loading import OWN
 from ...doctor.model import Config, Finding, Run, Severity, found
 from ..paths import VARIABLE
+from .places import key_where
 
 START = "at the start, before anything is loaded"
 LOAD = "after the model files were read"
@@ -66,12 +67,25 @@ def bad(
         run.where(key),
         why + (" Did you mean {meant}?" if meant is not None else ""),
         otherwise="The runner does not start on such a value."
-        if run.trainer == OWN and not silent
+        if run.by_runner and not silent
         else ("No message says so: " if silent else "The trainer stops ") + when + ".",
         evidence=evidence,
         severity=severity,
         key=key,
         value=run.setting(key),
         meant=meant,
+        **args,
+    )
+
+
+def without_effect(config: Config, run: Run, key: str, why: str, **args: Any) -> Finding:
+    """A finding about a written key. `why` goes on behind a colon, over `args`."""
+    written = run.settings[key]
+    return found(
+        key_where(config, written),
+        "{key} has no effect: " + why + ".",
+        otherwise="The run trains as if the key were absent.",
+        evidence={"key": key, "value": written.value},
+        key=key,
         **args,
     )

@@ -1,0 +1,57 @@
+"""CFG004: values that the trainer refuses, late, or replaces without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...doctor.model import Config, Finding, Run, Schema
+from ...doctor.rules import rule
+from ...doctor.trainers import trainer_of
+from ..ai_toolkit.value_words import invalid, unread_by_runner
+from .refused import refused
+
+
+@rule(
+    "CFG004",
+    "error",
+    "invalid-value",
+    prevents=(
+        ("ArgumentError", r"invalid choice: |invalid \w+ value: |following arguments are required"),
+        ("ValueError", r"Unknown optimizer type |Scheduler must be cosine, |Invalid timestep type: "),
+        ("ValueError", r"Unknown content_or_style |Unknown job type |Unknown process type: |invalid dataset type: "),
+        ("ValueError", r"name_or_path must be specified|poi is deprecated and is no longer supported"),
+        ("ValueError", r"Cannot use accuracy recovery adapter and assistant lora at the same time"),
+        ("ValueError", r"Cannot unload text encoder if training text encoder"),
+        ("ValueError", r"gradient_accumulation and gradient_accumulation_steps are mutually exclusive"),
+        ("ValueError", r"There are not any lora modules in this network"),
+        ("ValueError", r"Pipeline <class \S*StableDiffusion\w*Pipeline'?> expected .*, but only .* were passed"),
+        ("ValueError", r"Control image is required for Flux Kontext model generation"),
+        ("TypeError", r"__init__\(\) got an unexpected keyword argument 'total_iters'"),
+        ("TypeError", r"can't multiply sequence by non-int of type 'float'"),
+        ("TypeError", r"'<=' not supported between instances of 'float' and 'str'"),
+    ),
+)
+def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
+    """A value that the trainer refuses or replaces.
+
+    What: A spelling that the trainer does not know, a number in quotes or left empty, two settings that exclude each
+    other, or a required setting that is missing.
+    Why: ai-toolkit looks at most values only when it needs them: an unknown optimizer after the model was loaded
+    and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
+    an unknown loss_type is mse, an unknown arch is Stable Diffusion 1. SimpleTuner, sd-scripts and musubi-tuner let
+    argparse refuse what is none of an option's choices, at the start; a TOML config file goes past it.
+    `zdoctor train` says by itself which words it does not know, and takes some that ai-toolkit stops on.
+    Repair: A misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
+    have refused the old value, so no training changes.
+    Upstream: toolkit/optimizer.py, toolkit/scheduler.py, toolkit/config_modules.py, toolkit/util/quantize.py
+    (ai-toolkit); the parsers of the others
+    Signature: ValueError: Unknown optimizer type; KeyError: 'nf4'; ValueError: Invalid timestep type;
+    TypeError: StepLR.__init__() got an unexpected keyword argument 'total_iters'; name_or_path must be specified;
+    ValueError: Control image is required for Flux Kontext model generation
+    """
+    if run.by_runner:
+        yield from unread_by_runner(run, schema)
+    elif trainer_of(run.trainer).has_processes:
+        yield from invalid(run, schema)
+    else:
+        yield from refused(config, run, schema)

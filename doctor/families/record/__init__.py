@@ -1,0 +1,251 @@
+"""The record of a model family: everything known of it, once. Each field is asked for, so that none is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from ...model.recipe import PartFile
+from ...model.record import dataclass
+from .reading import Tensors
+from .shapes import Shapes
+
+ModelConfig = Mapping[str, Any]  # a model's config.json
+
+
+@dataclass(frozen=True)
+class ModelClass:
+    """A class of diffusers or transformers: the tensors that it builds, and how files hold them.
+
+    `title` is its name for people, with its article; `model_type` is what a config.json without a class says.
+    `tensors` gives name -> shape for a config (raises BadConfig), `dialect` the same under the names of files with
+    these tensors, where the class's own loader accepts others; `in_file` under the names of any file that zdoctor's
+    runner opens, and `by_kohya` those that sd-scripts and musubi-tuner fill from a file with these tensors (`either`:
+    in diffusers' layout, too). `marks` are names that only its files have, `told_as` is the class that such a file is
+    told to hold, `infer` reads the config.json out of its tensors. `depth` is for models that are published in one
+    depth: a key and its value there, and the numbers of blocks that go with it. `original` is the name of a tensor in
+    single files (those that share one are fused, in the order of their rows), `swapped` are the tensors whose halves
+    change places there.
+    """
+
+    name: str
+    title: str
+    model_type: str
+    tensors: Callable[[ModelConfig], Shapes]
+    dialect: Callable[[Shapes, frozenset[str]], Shapes]
+    in_file: Callable[[Shapes, Collection[str]], Shapes]
+    by_kohya: Callable[[ModelConfig, Collection[str], bool], Shapes]
+    marks: tuple[str, ...]
+    told_as: str
+    infer: Callable[[Tensors], dict[str, Any]]
+    depth: tuple[str, int, Mapping[str, int]] | None
+    original: Callable[[str], str]
+    swapped: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Two numbers that must agree: `key` of a component's config.json, times `factor`, and the first set one of `own`
+    in the transformer's, `default` where none is.
+    """
+
+    component: str
+    key: str
+    own: tuple[str, ...]
+    default: int
+    factor: int = 1
+
+
+@dataclass(frozen=True)
+class Loader:
+    """What a trainer opens of a model folder or file.
+
+    `components` maps each component, in the order of a diffusers folder, to the classes its config.json may name, the
+    one that is built first. `single_file` is the repository that serves a single file with its other components and
+    its config, None where no single file is opened. `bare` says whether a folder may be the transformer itself,
+    `extras` whether `extras_model` names the source of the other components. `adapter_key` is the tensor from which
+    the rank of a training adapter is read, None where no adapter is taken. `vae_path` says whether that key names the
+    source of the VAE.
+    """
+
+    components: Mapping[str, tuple[str, ...]]
+    single_file: str | None = None
+    bare: bool = False
+    extras: bool = False
+    adapter_key: str | None = None
+    vae_path: bool = False
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The components beside the transformer."""
+        return tuple(name for name in self.components if name != "transformer")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a prediction of memory rests on.
+
+    `published` is a word in the names of published models, whose config is taken as `config` of that name says where
+    it is not here; `encoders` are component -> class and config of theirs. `sides` reads width, heads, layers and
+    refiners out of a transformer's config. `kept` is what a block keeps for its backward, `moment` what it needs for
+    a moment beside that: bytes per token and unit of width in 16-bit training; `half_kept` and `half_moment` are the
+    same where zdoctor's runner multiplies in float16 (doctor/train/kernels/float16.py). All were fitted to traces of
+    the full-size model (benchmarks/trace.py). A prompt has `text` tokens, and sequences are padded to a multiple of
+    `padding`. `beside` says that ai-toolkit loads the text encoders while the transformer is on the card, and
+    quantizes the transformer there; `caches` that the size of its caches is known.
+    """
+
+    published: str
+    config: Callable[[str], dict[str, Any]]
+    encoders: Mapping[str, tuple[str, ModelConfig]]
+    sides: Callable[[ModelConfig], dict[str, int]]
+    kept: float
+    moment: float
+    half_kept: float
+    half_moment: float
+    text: int
+    padding: int
+    beside: bool
+    caches: bool
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """A distilled model of a family, known by a word in its name, and the adapter that it is trained with.
+
+    `restored` are words of models that are no longer distilled.
+    """
+
+    word: str
+    restored: tuple[str, ...]
+    adapter: str
+
+    def is_meant(self, name: str, variant: str | None = None) -> bool:
+        """Whether a model of this name or path, or a variant, is the distilled one."""
+        plain = name.lower().replace("_", "-")
+        if variant in self.restored or any(word in plain for word in self.restored):
+            return False
+        return variant == self.word or self.word in plain
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A tokenizer of a model in files: its repositories, each with the folder in it, the trainers' own first.
+
+    `command` fetches what of it is loaded; `chats` says that it must know how a chat is written.
+    """
+
+    name: str
+    repos: tuple[tuple[str, str], ...]
+    command: str
+    chats: bool = False
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """What a model_flavour of SimpleTuner stands for: a variant, its repository, that of the transformer alone where
+    that is another, and the adapter that is fetched with it.
+    """
+
+    repo: str
+    variant: str | None = None
+    transformer: str | None = None
+    adapter: str | None = None
+
+
+@dataclass(frozen=True)
+class SimpleTuner:
+    """A family in SimpleTuner: its model_family, its flavours, and the one that is taken where none is written.
+
+    `targets` says that flux_lora_target chooses the Linears, `any_step` that sizes may step by other than 64 pixels.
+    """
+
+    family: str
+    flavours: Mapping[str, Flavour]
+    default: str
+    targets: bool
+    any_step: bool
+
+
+@dataclass(frozen=True)
+class Kohya:
+    """A family in sd-scripts or musubi-tuner: its script for a LoRA, the network_module, the files it is made of.
+
+    `blocks` is how many blocks_to_swap counts. A prompt that says none is drawn with `guidance`. `cache` is the
+    ending of musubi-tuner's cache files. `strict` says that a tensor too many stops the run.
+    """
+
+    script: str
+    network_module: str
+    files: tuple[PartFile, ...]
+    blocks: int
+    guidance: float
+    cache: str
+    strict: bool
+
+
+@dataclass(frozen=True)
+class AiToolkit:
+    """What ai-toolkit (27a03a91) does with a family in its own way.
+
+    `offloads` says that its loader looks at layer_offloading, `adapter_repo` that an adapter may be a repository's
+    name. With low_vram only adapters that touch nothing but `fused` are merged, where that is not empty. `switches`
+    are settings of this family alone that change what is learnt, with words for them. `more_cells` says that
+    timestep_type shift counts four times a picture's cells.
+    """
+
+    offloads: bool
+    adapter_repo: bool
+    fused: tuple[str, ...]
+    switches: Mapping[str, str]
+    more_cells: bool
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model family, or a member of one that is trained in its own way.
+
+    `name` is how ai-toolkit spells it (`Recipe.architecture`), `aliases` how others do. `loader` is what ai-toolkit
+    and SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
+    `lora_names` is a pattern of the names in a LoRA that is read back, `lora_prefix` what a LoRA's file writes before
+    the name of a Linear, `base_version` what other programs find in its ss_base_model_version; `lokr` says that
+    diffusers opens a LoKr. `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their
+    order; a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`, too), and those of
+    `quantized_blocks` are quantized. `edits` says that a control image is given, `guided` that guidance is a number
+    the model takes, so that no second pass with the negative prompt is needed, `overflows` that its activations are
+    too large for float16. `scheduler` is the config of diffusers' scheduler for a transformer's config.
+    `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in
+    a folder's name, `files` the published files of a class by a word in a path ("" for any); `alike` says that the
+    components beside the transformer are the same in all of them. `runner` is its module in doctor/train/families.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    title: str
+    transformer: ModelClass | None
+    loader: Loader | None
+    own: Loader | None
+    fits: tuple[Fit, ...]
+    lora_names: str
+    lora_prefix: str
+    base_version: str
+    lokr: bool
+    blocks: tuple[str, ...]
+    lora_blocks: tuple[str, ...]
+    refiners: tuple[str, ...]
+    quantized_blocks: tuple[str, ...]
+    edits: bool
+    guided: bool
+    overflows: bool
+    scheduler: Callable[[ModelConfig], dict[str, Any]]
+    distilled: Distilled | None
+    memory: Memory | None
+    packages: tuple[tuple[str, tuple[int, ...], str], ...]
+    repos: Mapping[str, str]
+    files: Mapping[str, tuple[tuple[str, str], ...]]
+    alike: bool
+    tokenizers: tuple[Tokenizer, ...]
+    ai_toolkit: AiToolkit
+    simpletuner: SimpleTuner | None
+    kohya: Mapping[str, Kohya]
+    runner: str

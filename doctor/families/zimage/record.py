@@ -1,0 +1,149 @@
+"""Z-Image, and what is like it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.recipe import PartFile
+from ...model.record import replace
+from ..components.autoencoder_kl import VAE
+from ..components.qwen3 import QWEN3_4B
+from ..record import AiToolkit, Distilled, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
+from .tensors import TRANSFORMER
+
+_TURBO = "Tongyi-MAI/Z-Image-Turbo"
+_FILES = "Comfy-Org/z_image_turbo"
+_ADAPTER = "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v{}.safetensors"
+_LOADER = Loader(
+    components={
+        "transformer": ("ZImageTransformer2DModel",),
+        "text_encoder": ("Qwen3ForCausalLM", "Qwen3Model"),
+        "tokenizer": (),
+        "vae": ("AutoencoderKL",),
+    },
+    single_file=_TURBO,
+    bare=True,
+    extras=True,
+    adapter_key="diffusion_model.layers.0.attention.to_k.lora_A.weight",
+)
+
+
+def _sides(config: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        "width": int(config.get("dim", 3840)),
+        "heads": int(config.get("n_heads", 30)),
+        "layers": int(config.get("n_layers", 30)),
+        "refiners": int(config.get("n_refiner_layers", 2)),
+    }
+
+
+ZIMAGE = Family(
+    name="zimage",
+    aliases=("z_image",),
+    title="Z-Image",
+    transformer=TRANSFORMER,
+    loader=_LOADER,
+    own=_LOADER,
+    fits=(
+        Fit("text_encoder", "hidden_size", ("cap_feat_dim",), 2560),
+        Fit("vae", "latent_channels", ("in_channels",), 16),
+    ),
+    lora_names=r"(diffusion_model|transformer)\.layers\.\d+\..+\.lora_(A|B|down|up)\.weight$",
+    lora_prefix="diffusion_model.",
+    base_version="zimage",
+    lokr=True,
+    blocks=("noise_refiner", "context_refiner", "layers"),
+    lora_blocks=("layers",),
+    refiners=("noise_refiner", "context_refiner"),
+    quantized_blocks=("noise_refiner", "context_refiner", "layers", "siglip_refiner"),
+    edits=False,
+    guided=False,
+    overflows=True,
+    scheduler=lambda config: {"num_train_timesteps": 1000, "shift": 3.0, "use_dynamic_shifting": False},
+    distilled=Distilled("turbo", ("de-turbo", "deturbo"), _ADAPTER.format(2)),
+    # RMSNorm and RoPE of diffusers keep 32-bit copies, hence the sizes.
+    memory=Memory(
+        published="z-image",
+        config=lambda name: {},
+        encoders={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B)},
+        sides=_sides,
+        kept=69.5,
+        moment=14.0,
+        half_kept=96.6,
+        half_moment=14.4,
+        text=256,
+        padding=32,
+        beside=False,
+        caches=True,
+    ),
+    # diffusers' src/diffusers/__init__.py by tag; transformers: Qwen3's model cards
+    packages=(("diffusers", (0, 36), "ZImagePipeline"), ("transformers", (4, 51), "Qwen3ForCausalLM")),
+    repos={"turbo": _TURBO},
+    files={
+        "Qwen3ForCausalLM": (("", f"{_FILES} split_files/text_encoders/qwen_3_4b.safetensors"),),
+        "ZImageTransformer2DModel": (
+            ("turbo", f"{_FILES} split_files/diffusion_models/z_image_turbo_bf16.safetensors"),
+        ),
+        "AutoencoderKL": (("", f"{_FILES} split_files/vae/ae.safetensors"),),
+    },
+    alike=True,
+    tokenizers=(
+        Tokenizer(
+            "tokenizer",
+            (("Tongyi-MAI/Z-Image", "tokenizer"), (_TURBO, "tokenizer")),
+            'hf download Tongyi-MAI/Z-Image --include "tokenizer/*"',
+            chats=True,
+        ),
+    ),
+    ai_toolkit=AiToolkit(offloads=True, adapter_repo=False, fused=(), switches={}, more_cells=False),
+    simpletuner=SimpleTuner(
+        family="z_image",
+        flavours={
+            "base": Flavour("TONGYI-MAI/Z-Image"),
+            "turbo": Flavour("TONGYI-MAI/Z-Image-Turbo", "turbo", adapter=_ADAPTER.format(1)),
+            "turbo-ostris-v2": Flavour("TONGYI-MAI/Z-Image-Turbo", "turbo", adapter=_ADAPTER.format(2)),
+            "ostris-de-turbo": Flavour("TONGYI-MAI/Z-Image-Turbo", "deturbo", "ostris/Z-Image-De-Turbo"),
+        },
+        default="turbo-ostris-v2",
+        targets=False,
+        any_step=True,
+    ),
+    kohya={
+        # the caches hold latents and text embeddings; the encoders are opened for samples only
+        "musubi-tuner": Kohya(
+            script="zimage_train_network",
+            network_module="networks.lora_zimage",
+            files=(
+                PartFile("transformer", "dit", "ZImageTransformer2DModel", {}),
+                PartFile("text_encoder", "text_encoder", "Qwen3ForCausalLM", QWEN3_4B, when="sample_prompts"),
+                PartFile("vae", "vae", "AutoencoderKL", VAE, when="sample_prompts", either=True),
+            ),
+            blocks=30,
+            guidance=4.0,
+            cache="zi",
+            strict=True,
+        ),
+    },
+    runner="zimage",
+)
+# In pixels, of which no more is known than that it is computed alike.
+L2P = replace(
+    ZIMAGE,
+    name="zimage_l2p",
+    aliases=(),
+    title="Z-Image L2P",
+    transformer=None,
+    loader=None,
+    own=None,
+    memory=None,
+    distilled=None,
+    repos={},
+    files={},
+    alike=False,
+    tokenizers=(),
+    simpletuner=None,
+    kohya={},
+    ai_toolkit=replace(ZIMAGE.ai_toolkit, adapter_repo=True),
+)
+FAMILIES = (ZIMAGE, L2P)

@@ -1,0 +1,63 @@
+"""Bytes, names and JSON Lines that are on the disk when the call returns, and what a kill left of such lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def write_durably(path: Path, data: bytes, mode: str = "xb") -> None:
+    with path.open(mode) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def append_rows(path: Path, *rows: Row, mode: int = 0o666) -> None:
+    """Add lines to a file, which is made with this mode; a torn last line, left by a kill, is closed first."""
+    with open(path, "a+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        torn = False
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            torn = file.read() != b"\n"
+        file.write(b"\n" * torn + json_lines(*rows))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def json_lines(*rows: Row) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode("ascii")
+
+
+def rows_of(data: bytes) -> list[Row]:
+    """The records of JSON Lines; what a kill tore is none."""
+    found = []
+    for line in data.split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return [row for row in found if isinstance(row, dict)]
+
+
+def sync_both(source: Path, target: Path) -> None:
+    """Force to disk that something was renamed."""
+    sync_folder(target.parent)
+    if source.parent != target.parent:
+        sync_folder(source.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to disk, where the system can: Windows cannot, some file systems refuse."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
