@@ -41,7 +41,8 @@ def changed(run: Run, **changes: Any) -> Run:
 
 
 def _reread(recipe: Recipe, old: Mapping[str, Value], new: Mapping[str, Value]) -> Recipe:
-    """The recipe with what `new` settings say and `old` ones did not."""
+    """The recipe with what `new` settings say and `old` ones did not; no new ones at all take the old ones back."""
+    new = {**old, **new} if new else new
     before, after = (recipe_of(w, keys_of(w)) for w in (Written(old), Written(new)))
     for name, value in vars(after).items():
         if name != "datasets" and hasattr(value, "__match_args__"):

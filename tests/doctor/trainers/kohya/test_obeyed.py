@@ -35,7 +35,7 @@ def test_a_plain_config_is_obeyed(script: str) -> None:
         run.recipe.loss.type,
     ) == (0, "float", 0, "mse")
     flux_only = script == "flux_train_network"
-    assert run.setting("train/cfg_scale") == (3.5 if flux_only else 1.0)
+    assert run.recipe.loss.embedded_guidance == (3.5 if flux_only else 1.0)
     density = run.recipe.timestep_sampling.density
     assert density is not None and density.shift == (3.0 if flux_only else 1.0)
 
@@ -117,7 +117,7 @@ def test_samples_are_painted_when_the_config_says_so(options: dict[str, Any], pa
     run = trained(run_of(options={"sample_prompts": "a cat --w 512", **options}))
     assert [(one.prompt, one.width) for one in run.recipe.validation.prompts] == [("a cat", 512)]
     assert (not run.recipe.validation.disabled, not run.recipe.validation.skip_first) == (painted, first)
-    assert run.setting("sample/sample_every_epochs") == options.get("sample_every_n_epochs")
+    assert run.recipe.validation.every_epochs == options.get("sample_every_n_epochs", 0)
 
 
 def test_the_older_names_of_optimizers_and_ratios() -> None:

@@ -42,8 +42,8 @@ def test_datasets_of_musubi() -> None:
 
 
 def test_which_pictures_share_batches() -> None:
-    for script, at in (("flux_train_network", "datasets/0/subsets/0"), ("zimage_train_network", "datasets/0")):
-        assert trained(run_of(script)).setting(f"{at}/apart") == "datasets/0"
+    for script in ("flux_train_network", "zimage_train_network"):
+        assert trained(run_of(script)).recipe.datasets[0].batches_of == "datasets/0"
 
 
 def test_random_crops_without_buckets_are_of_the_picture_as_it_is() -> None:
