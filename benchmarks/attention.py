@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
-from zdoctor.doctor.train.kernels.attention import KEPT, products
+from zdoctor.doctor.train.kernels.attention import KEPT, matmul_attention
 
 SHAPES = ((8, 96), (8, 288), (8, 1024), (30, 288), (30, 512), (30, 1056))
 WIDTH = 128
@@ -47,7 +47,7 @@ def main() -> None:
     print(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads; milliseconds forward + backward, and errors"
     )
-    ways = {"kernel": scaled_dot_product_attention, "products": products}
+    ways = {"kernel": scaled_dot_product_attention, "products": matmul_attention}
     for heads, tokens in SHAPES:
         exact = run(scaled_dot_product_attention, operands(heads, tokens, torch.float64))[2]
         given = operands(heads, tokens, torch.bfloat16)

@@ -1,16 +1,19 @@
 """CPU seconds of a whole `zdoctor check --format json` on the Kaggle-shaped config with a 20-shard model folder.
 
-    python benchmarks/check_cpu.py [RUNS]
+    python benchmarks/check_cpu.py [RUNS] [--vs COMMAND]
 
-The model is the full-size Z-Image: real headers, sparse data (12 GB by size, kilobytes on disk).
-Bar: 0.25 CPU-seconds, median of five.
+The model is the full-size Z-Image: real headers, sparse data (12 GB by size, kilobytes on disk). `--help` is timed
+beside it, and another program in turn with both. Bars: 0.20 CPU-seconds, 0.10 for `--help`, and 0.95 times
+`mlenvdoctor diagnose` (of PyPI, in an environment of its own).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
+import shlex
 import statistics
 import struct
 import subprocess
@@ -90,22 +93,40 @@ def build(root: Path) -> Path:
     return config
 
 
+def seconds_of(command: list[str], folder: str) -> tuple[float, str]:
+    """User and system seconds of one run of a command, and what it printed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+
+
 def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    parser = argparse.ArgumentParser()
+    parser.add_argument("runs", nargs="?", type=int, default=9)
+    parser.add_argument("--vs", metavar="COMMAND", type=shlex.split, help="in turn with this one")
+    options = parser.parse_args()
+    zdoctor = [sys.executable, "-m", "zdoctor"]
     with tempfile.TemporaryDirectory() as name:
-        config = build(Path(name))
-        command = [sys.executable, "-m", "zdoctor", "check", str(config), "--format", "json"]
-        environment = {**os.environ, "ZDOCTOR_STATE": str(Path(name) / "state")}
-        seconds = []
-        for turn in range(runs + 1):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=name)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            if turn:  # the first run fills the page cache and the bytecode cache
-                seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        report = json.loads(done.stdout)
+        os.environ["ZDOCTOR_STATE"] = str(Path(name) / "state")
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(name) / "bytecode")  # as installed, wherever the checkout lies
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        check = [*zdoctor, "check", str(build(Path(name))), "--format", "json"]
+        commands = {"check": check, "help": [*zdoctor, "--help"], **({"other": options.vs} if options.vs else {})}
+        seconds: dict[str, list[float]] = {what: [] for what in commands}
+        for turn in range(options.runs + 1):
+            for what, command in commands.items():
+                took, printed = seconds_of(command, name)
+                if turn:  # the first run fills the page cache and the bytecode cache
+                    seconds[what].append(took)
+                if what == "check":
+                    report = json.loads(printed)
         print("findings:", [f["rule"] for f in report["findings"]], "unknown:", report["unknown"])
-        print("CPU seconds:", " ".join(f"{s:.3f}" for s in seconds), f"median {statistics.median(seconds):.3f}")
+        for what, took in seconds.items():
+            print(f"{what}: CPU seconds", " ".join(f"{s:.3f}" for s in took), f"median {statistics.median(took):.3f}")
+        if options.vs:
+            ratios = [own / other for own, other in zip(seconds["check"], seconds["other"], strict=True)]
+            print(f"check / other, pair by pair: median {statistics.median(ratios):.2f}")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.network.lora import add_network, targets
-from zdoctor.doctor.train.transformer.transformer_blocks import blocks_of, checkpointing, compile_blocks
+from zdoctor.doctor.train.network.lora import add_network, lora_targets
+from zdoctor.doctor.train.transformer.transformer_blocks import checkpoint_blocks, compile_blocks, transformer_blocks
 from zdoctor.tests.doctor.train.patient import run_with
 
 
@@ -38,12 +38,12 @@ def main(count: int, backend: str) -> None:
         axes_dims=[8, 12, 12],
         axes_lens=[1536, 512, 512],
     ).requires_grad_(False)
-    network = add_network(model, targets(model), run_with(rank=4), 1)
-    model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))
+    network = add_network(model, lora_targets(model), run_with(rank=4), 1)
+    model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))
     whole = nn.Module.compile
     nn.Module.compile = lambda block: whole(block, backend=backend)  # type: ignore[method-assign, misc, assignment]
     compile_blocks(model)
-    print(f"{len(blocks_of(model))} blocks, limit {torch._dynamo.config.recompile_limit}")
+    print(f"{len(transformer_blocks(model))} blocks, limit {torch._dynamo.config.recompile_limit}")
     sizes = [(8 + 2 * number, 40 - 2 * number) for number in range(count)]
 
     def call(what: str, batch: int, *, gradients: bool = False) -> None:

@@ -49,13 +49,15 @@ def build(folder: Path, config: Mapping[str, Any] = CONFIG, shard: int = SHARD) 
     import torch
 
     from zdoctor.doctor.train.families import zimage
-    from zdoctor.doctor.train.transformer.load_transformer import build_empty
-    from zdoctor.doctor.train.weights.materialize import linears
+    from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
+    from zdoctor.doctor.train.weights.materialize import linear_shapes
 
     (folder / "config.json").write_text(json.dumps(config))
-    model = build_empty(folder)
+    model = build_empty_transformer(folder)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    blocks = {f"{name}.weight": shape for name, shape in linears(model).items() if zimage.is_quantized(name)}
+    blocks = {
+        f"{name}.weight": shape for name, shape in linear_shapes(model).items() if zimage.RECORD.is_quantized(name)
+    }
     write_shards(folder, "diffusion_pytorch_model", shapes, shard)
     count = {key: torch.Size(shape).numel() for key, shape in shapes.items()}
     quantized = 2 * sum(count.values()) + sum(4 * shape[0] - count[key] for key, shape in blocks.items())
@@ -94,17 +96,17 @@ def ours(folder: Path, kept: str, kind: str, touch: bool) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
-    from zdoctor.doctor.train.runtime.allocator import return_memory
-    from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+    from zdoctor.doctor.train.runtime.allocator import return_freed_memory
+    from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
     from zdoctor.doctor.train.weights.weight_cache import WeightCache
 
     wait()
     began, cpu = time.perf_counter(), time.process_time()
-    return_memory()
-    model = build_empty(folder)
+    return_freed_memory()
+    model = build_empty_transformer(folder)
     cache = WeightCache(Path(kept), "none", lambda text: None) if kept else None
     options = {"quantization": kind, "adapter": {}, "dtype": torch.bfloat16, "device": torch.device("cpu")}
-    fill(model, folder, cache=cache, **options)
+    fill_transformer(model, folder, cache=cache, **options)
     report(began, cpu)
     if touch:
         began, cpu = time.perf_counter(), time.process_time()
@@ -119,7 +121,7 @@ def diffusers(folder: Path, quantizer: str) -> None:
 
     from zdoctor.doctor.train.families import zimage
     from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear, quantize_rows
-    from zdoctor.doctor.train.weights.materialize import linears, replace
+    from zdoctor.doctor.train.weights.materialize import linear_shapes, replace_module
 
     if quantizer == "torchao":
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
@@ -129,14 +131,16 @@ def diffusers(folder: Path, quantizer: str) -> None:
     model = ZImageTransformer2DModel.from_pretrained(str(folder), torch_dtype=torch.bfloat16)
     if quantizer == "torchao":
         quantize_(
-            model, Int8WeightOnlyConfig(), lambda m, n: isinstance(m, torch.nn.Linear) and zimage.is_quantized(n)
+            model,
+            Int8WeightOnlyConfig(),
+            lambda m, n: isinstance(m, torch.nn.Linear) and zimage.RECORD.is_quantized(n),
         )
     else:
-        for name in filter(zimage.is_quantized, linears(model)):
+        for name in filter(zimage.RECORD.is_quantized, linear_shapes(model)):
             linear = model.get_submodule(name)
             codes, scale = quantize_rows(linear.weight.detach().float(), "int8")
             bias = None if linear.bias is None else linear.bias.detach()
-            replace(model, name, QuantizedLinear(codes, scale, bias, linear.in_features))
+            replace_module(model, name, QuantizedLinear(codes, scale, bias, linear.in_features))
     report(began, cpu)
 
 

@@ -30,10 +30,11 @@ from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import training_run as loop
 from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.step.trainer import Trainer
-from zdoctor.doctor.train.step.validation import evaluate
-from zdoctor.doctor.train.training_loop import Steps
+from zdoctor.doctor.train.step.validation import validation_loss
+from zdoctor.doctor.train.training_loop import TrainingLoop
 
 SIDE, SAMPLE_STEPS = 64, 10
 NOISES = (1, 2, 3)
@@ -78,15 +79,15 @@ class Seen:
 
 
 def look(trainer: Trainer, model: Path) -> Seen:
-    items = sorted(trainer.order.plain.items, key=lambda item: item.caption)
+    items = sorted(trainer.batches.plain.items, key=lambda item: item.caption)
     targets = torch.stack([trainer.objective.latents.get(item) for item in items])
-    loss = evaluate(trainer, items, lambda: False)
+    loss = validation_loss(trainer, items, lambda: False)
     assert loss is not None and len(items) == len(PICTURES)
 
     def painted(caption: str, noise: int) -> Tensor:
         latent = denoise(
             trainer.objective.model,
-            trainer.objective.family.scheduler(model, trainer.objective.model),
+            scheduler_of(trainer.objective.family.RECORD, model, trainer.objective.model),
             SamplePrompt(caption, SIDE, SIDE, noise, SAMPLE_STEPS, 1.0),
             trainer.objective.texts.get(caption),
             trainer.objective.texts.get(caption),
@@ -106,10 +107,10 @@ def trained(folder: Path, steps: int, rate: float) -> tuple[Seen, Seen]:
     seen: list[Seen] = []
     model = folder / "model"
 
-    class Watched(Steps):
-        def go(self) -> Literal["finished", "interrupted"]:
+    class Watched(TrainingLoop):
+        def train(self) -> Literal["finished", "interrupted"]:
             seen.append(look(self.trainer, model))
-            stopped = super().go()
+            stopped = super().train()
             seen.append(look(self.trainer, model))
             return stopped
 
@@ -118,11 +119,11 @@ def trained(folder: Path, steps: int, rate: float) -> tuple[Seen, Seen]:
     config.write_text(
         CONFIG.format(output=output, data=folder / "data", model=model, side=SIDE, steps=steps, rate=rate)
     )
-    before, loop.Steps = loop.Steps, Watched  # type: ignore[misc]
+    before, loop.TrainingLoop = loop.TrainingLoop, Watched  # type: ignore[misc]
     try:
         hand_over(examined(str(config), as_runner=True))
     finally:
-        loop.Steps = before  # type: ignore[misc]
+        loop.TrainingLoop = before  # type: ignore[misc]
     return seen[0], seen[1]
 
 

@@ -54,40 +54,40 @@ def child(folder: Path) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel  # noqa: F401
 
-    from zdoctor.doctor.train.distributed.ranks import joined, leave
+    from zdoctor.doctor.train.distributed.ranks import join_process_group, leave_process_group
     from zdoctor.doctor.train.families import zimage
-    from zdoctor.doctor.train.network.lora import add_network, targets
-    from zdoctor.doctor.train.runtime.allocator import return_memory
-    from zdoctor.doctor.train.transformer.fsdp import Shares, part
-    from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-    from zdoctor.doctor.train.transformer.transformer_blocks import checkpointing
+    from zdoctor.doctor.train.network.lora import add_network, lora_targets
+    from zdoctor.doctor.train.runtime.allocator import return_freed_memory
+    from zdoctor.doctor.train.transformer.fsdp import ShardPlan, local_shard
+    from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+    from zdoctor.doctor.train.transformer.transformer_blocks import checkpoint_blocks
     from zdoctor.tests.doctor.train.patient import run_with
 
     torch.set_num_threads(1)
-    ranks = joined(cuda=False)
-    shares = None if ranks.size == 1 else Shares(replace(ranks, sharded=True), zimage.BLOCKS)
+    ranks = join_process_group(cuda=False)
+    shares = None if ranks.size == 1 else ShardPlan(replace(ranks, sharded=True), zimage.RECORD.blocks)
     if shares is not None:
         import torch.distributed.fsdp
-    ranks.exchange(None)
+    ranks.all_gather(None)
     peak = Peak()
-    return_memory()
+    return_freed_memory()
     options = {"quantization": "int8", "adapter": {}, "dtype": torch.bfloat16, "device": torch.device("cpu")}
     with peak.measured() as loading:
-        model = build_empty(folder)
-        fill(model, folder, shares=shares, **options)
-        ranks.exchange(None)
-    held = sum(part(value).nbytes for value in model.parameters())
-    network = add_network(model, targets(model), run_with(rank=16), 0)
-    model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))
+        model = build_empty_transformer(folder)
+        fill_transformer(model, folder, shares=shares, **options)
+        ranks.all_gather(None)
+    held = sum(local_shard(value).nbytes for value in model.parameters())
+    network = add_network(model, lora_targets(model), run_with(rank=16), 0)
+    model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))
     noisy = torch.randn(1, 16, SIDE, SIDE).bfloat16()
     text = {"states": torch.randn(32, model.config.cap_feat_dim)}
     with peak.measured() as step:
         zimage.predict(model, noisy, torch.tensor([0.5]), [text]).square().mean().backward()
-        ranks.exchange(None)
+        ranks.all_gather(None)
     peak.over = True
-    if ranks.first:
+    if ranks.is_first:
         print(json.dumps({"held": held, "loading": loading, "step": step}), flush=True)
-    leave()
+    leave_process_group()
 
 
 def run(folder: Path, count: int) -> Any:

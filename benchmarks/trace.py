@@ -27,10 +27,10 @@ from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.train.families import flux, zimage
 from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.transformer.transformer_blocks import checkpointing, use_half
-from zdoctor.doctor.train.weights.materialize import linears
-from zdoctor.doctor.train.weights.materialize import replace as put
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.transformer.transformer_blocks import checkpoint_blocks, use_float16
+from zdoctor.doctor.train.weights.materialize import linear_shapes
+from zdoctor.doctor.train.weights.materialize import replace_module as put
 from zdoctor.doctor.trainers.read import read_config
 
 RANK = 16
@@ -79,8 +79,8 @@ class Alive(TorchDispatchMode):
 
 def quantize(model: Any, family: Any) -> None:
     """Put int8 Linears without data in the place of those that the runner quantizes."""
-    for name, (rows, columns) in linears(model).items():
-        if family.is_quantized(name):
+    for name, (rows, columns) in linear_shapes(model).items():
+        if family.RECORD.is_quantized(name):
             codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
             bias = model.get_submodule(name).bias
             put(model, name, QuantizedLinear(codes, scale, None if bias is None else bias.data, columns))
@@ -102,11 +102,11 @@ def traced(run: Run, size: int, half: bool) -> int:
         torch.set_default_dtype(torch.float32)
         if half:
             quantize(model, family)
-            use_half(model)
-        network = add_network(model, targets(model), run, 0)
-        parameters = list(trainable(network, "").values())
+            use_float16(model)
+        network = add_network(model, lora_targets(model), run, 0)
+        parameters = list(trainable_parameters(network, "").values())
         if run.gradient_checkpointing:
-            model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))
+            model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))
         optimizer = torch.optim.AdamW(parameters, foreach=False)
         latent = torch.zeros(run.batch_size, 16, size // 8, size // 8, dtype=kind)
         control = torch.zeros_like(latent) if run.architecture == "flux_kontext" else None

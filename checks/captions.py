@@ -99,23 +99,8 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             one for one in _TEXTS if one != extension.lower() and 2 * folder.captions.get(one, 0) > max(total, 1)
         ]
         alone = not (run.recipe.trigger_word or run.written(f"{folder.key}/trigger_word"))
-        if total and len(missing) == total and instead:
-            message = "No picture in {folder} has a caption that ends in {extension}, but there are {instead} files."
-        elif total and len(missing) + folder.blank == total:
-            if not alone:
-                continue
-            message = "No picture in {folder} has a caption, and there is no trigger_word and no default_caption."
-        elif missing or folder.blank:
-            message = (
-                "{count} of {total} pictures in {folder} have no caption, {first} among them."
-                if len(missing) > 1
-                else "One of {total} pictures in {folder} has no caption: {first}."
-                if missing
-                else "{blank} captions in {folder} are empty files."
-                if folder.blank > 1
-                else "One caption in {folder} is an empty file."
-            )
-        else:
+        message = _uncaptioned(folder, len(missing), bool(instead), alone)
+        if message is None:
             continue
         new = instead[0] if instead and len(missing) == total else None
         yield found(
@@ -135,6 +120,23 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             first=missing[0].path if missing else None,
             blank=folder.blank,
         )
+
+
+def _uncaptioned(folder: DatasetFolder, missing: int, is_elsewhere: bool, alone: bool) -> str | None:
+    """What is said of `missing` pictures without a caption; None where that is a way to train."""
+    total = len(folder.images)
+    if total and missing == total and is_elsewhere:
+        return "No picture in {folder} has a caption that ends in {extension}, but there are {instead} files."
+    if total and missing + folder.blank == total:
+        words = "No picture in {folder} has a caption, and there is no trigger_word and no default_caption."
+        return words if alone else None
+    if missing:
+        few = "One of {total} pictures in {folder} has no caption: {first}."
+        return "{count} of {total} pictures in {folder} have no caption, {first} among them." if missing > 1 else few
+    if folder.blank:
+        many = "{blank} captions in {folder} are empty files."
+        return many if folder.blank > 1 else "One caption in {folder} is an empty file."
+    return None
 
 
 def _ending(run: Run, folder: DatasetFolder) -> str:

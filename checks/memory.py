@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from ..doctor.families.tensors import published_size
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
 from ..doctor.model.cards import VISIBLE, listed, taken
 from ..doctor.rules import Unestablished, rule
 
 _GIB = 1 << 30
 _FULL_SIZE = 1_000_000_000
-_ZIMAGE = 6_154_908_736
 
 
 TOO_MUCH = (
@@ -61,10 +61,12 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training
     """
+    if memory.peak.total + memory.margin > memory.free:
+        yield _over_budget(run, memory)
+
+
+def _over_budget(run: Run, memory: Memory) -> Finding:
     peak, held = memory.peak, memory.hardest.total - memory.hardest.mapped
-    high = peak.total + memory.margin
-    if high <= memory.free:
-        return
     is_certain = held - memory.below > memory.total if memory.is_host else peak.total - memory.below > memory.free
     is_read_again = not is_certain and held + memory.margin <= memory.free
     if is_certain:
@@ -74,7 +76,7 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     cards = min(memory.cards, run.recipe.batch_size * run.recipe.gradient_accumulation)
     shared = memory.only_fits_sharded(cards)
     other = memory.elsewhere
-    yield found(
+    return found(
         run.where("base_model"),
         (TOO_MUCH if is_certain else AGAIN if is_read_again else PERHAPS)
         + (ELSEWHERE if other else "")
@@ -167,9 +169,9 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         return
     parameters = max((_parameters(part) for part in model.components.values()), default=0)
     if not model.components:
-        if run.recipe.architecture not in ("zimage", "z_image") or "z-image" not in model.source.lower():
+        parameters = published_size(run.recipe.architecture, model.source)
+        if not parameters:
             raise Unestablished(f"nothing of {model.source} is on this machine")
-        parameters = _ZIMAGE
     if parameters < _FULL_SIZE:
         return
     yield found(

@@ -176,9 +176,8 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/490
     Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
     """
-    for package, minimum, name in _SINCE.get(
-        run.recipe.architecture or "", family_of(run.recipe.architecture).packages
-    ):
+    architecture = run.recipe.architecture or ""
+    for package, minimum, name in family_of(architecture).packages or _SINCE.get(architecture, ()):
         if trainer_of(run.trainer).own_classes and package == "diffusers":
             continue  # it brings its own transformers
         version = environment.versions.get(package)

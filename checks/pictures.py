@@ -37,25 +37,7 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
     for folder in datasets:
         if run.kind not in ("lora", "finetune"):
             return
-        for key, written in run.settings.items():
-            parent, _, name = key.rpartition("/")
-            if not parent.startswith("datasets/") or name not in _AIDS:
-                continue
-            for path in written.value if isinstance(written.value, list) else [written.value]:
-                count = _pictures_in(folder, path, system)
-                if count:
-                    yield found(
-                        written.where,
-                        "{key} is {path}, inside the dataset folder {folder}: its {count} pictures are trained, too."
-                        if count > 1
-                        else "{key} is {path}, inside the dataset folder {folder}: its picture is trained, too.",
-                        otherwise="They are learned as if they were pictures of the dataset, without a message.",
-                        evidence={"key": key, "count": count},
-                        key=name,
-                        path=path,
-                        folder=folder.path,
-                        count=count,
-                    )
+        yield from _aids_in(folder, run, system)
         for other in recipe.datasets:
             count = _pictures_in(folder, other.folder, system)
             if count and other.key != folder.key:
@@ -82,6 +64,28 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                 path=run.output_folder,
                 folder=folder.path,
             )
+
+
+def _aids_in(folder: DatasetFolder, run: Run, system: System) -> Iterator[Finding]:
+    for key, written in run.settings.items():
+        parent, _, name = key.rpartition("/")
+        if not parent.startswith("datasets/") or name not in _AIDS:
+            continue
+        for path in written.value if isinstance(written.value, list) else [written.value]:
+            count = _pictures_in(folder, path, system)
+            if count:
+                yield found(
+                    written.where,
+                    "{key} is {path}, inside the dataset folder {folder}: its {count} pictures are trained, too."
+                    if count > 1
+                    else "{key} is {path}, inside the dataset folder {folder}: its picture is trained, too.",
+                    otherwise="They are learned as if they were pictures of the dataset, without a message.",
+                    evidence={"key": key, "count": count},
+                    key=name,
+                    path=path,
+                    folder=folder.path,
+                    count=count,
+                )
 
 
 def _inside(folder: DatasetFolder, path: object, system: System) -> str | None:

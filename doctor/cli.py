@@ -110,6 +110,8 @@ def parser(name: str = "") -> argparse.ArgumentParser:
         prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser
     )
     for command, help in COMMANDS.items():
+        if name in COMMANDS and name != command:
+            continue
         made = commands.add_parser(command, help=help, description=help)
         if name in ("", command):
             module = import_module(f".commands.{command}", __package__)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -137,6 +138,30 @@ def test_no_two_folders_import_each_other() -> None:
     assert not both
 
 
+OWN_ROOMS = (
+    *("doctor/families/", "doctor/trainers/", "doctor/schema/"),
+    *("checks/ai_toolkit/", "checks/simpletuner/", "checks/kohya/"),
+)
+
+
+def comparisons(file: Path, names: set[str]) -> Iterator[str]:
+    """The places where an attribute or variable of one of these names is compared with something."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+            sides = [node.left, *node.comparators]
+            if {getattr(side, "attr", None) or getattr(side, "id", None) for side in sides} & names:
+                yield f"{file.relative_to(ROOT)}:{node.lineno}"
+
+
+def test_a_family_is_a_record_and_no_if() -> None:
+    """Outside the rooms of families and trainers hardly anything asks for an architecture by name."""
+    files = [f for f in modules("doctor", *PURE) if not f.relative_to(ROOT).as_posix().startswith(OWN_ROOMS)]
+    asked = [place for file in files for place in comparisons(file, {"architecture", "arch"})]
+    assert len(asked) <= 5, asked
+    named = re.compile(r'"(flux|flux_kontext|z_image)"')
+    assert not [file for file in files if named.search(file.read_text(encoding="utf-8"))]
+
+
 def test_tests_are_imported_as_part_of_the_package() -> None:
     """Under two names a module would be two: its caches made twice, its classes not equal."""
     assert not {
@@ -179,12 +204,15 @@ def test_every_repair_belongs_to_a_rule() -> None:
 
 
 def test_check_imports_nothing_heavy() -> None:
-    """In a process of its own: a JSON check of the example imports no torch, numpy or rich, no other format and
-    no other command."""
+    """In a process of its own: a JSON check of the example imports no torch, numpy or rich, no other format, no
+    other command, and of the standard library not what takes long to import."""
     script = textwrap.dedent(
         """
         import sys
         from zdoctor.doctor.cli import COMMANDS, main
+        main(["check", "examples/kaggle_zimage.yaml", "--format", "json", "-o", sys.argv[1]])
+        slow = {"inspect", "ast", "dataclasses", "platformdirs", "concurrent.futures"} & set(sys.modules)
+        assert not slow, slow
         code = main(["check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json",
                      "--format", "json", "-o", sys.argv[1]])
         heavy = {"torch", "numpy", "diffusers", "transformers", "rich", "huggingface_hub"} & set(sys.modules)

@@ -16,8 +16,10 @@ from zdoctor.doctor.trainers.ai_toolkit.recipe import keys_of
 ROOT = Path(__file__).parents[1]
 KEY_PATH = re.compile(r"(train|network|model|save|sample|datasets|logging)/[\w*/]+")
 # Grows until only doctor/trainers, doctor/schema and the trainers' rooms of checks are left out.
-CLEANED = ("doctor/train", "doctor/memory", "doctor/families", "doctor/model", "doctor/probe", "doctor/examine")
-CLEANED += ("doctor/crash", "doctor/commands", "doctor/apply", "doctor/configs", "reports")
+CLEANED = (
+    *("doctor/train", "doctor/memory", "doctor/families", "doctor/model", "doctor/probe", "doctor/examine"),
+    *("doctor/crash", "doctor/commands", "doctor/apply", "doctor/configs", "reports"),
+)
 # A family's record says which settings its loader in ai-toolkit looks at.
 KNOWN = {"doctor/families": re.compile(r"(model|train)/")}
 

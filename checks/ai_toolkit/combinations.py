@@ -105,6 +105,16 @@ def exclusive(run: Run) -> Iterator[Finding]:
     if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
         why = "bypass_guidance_embedding and do_guidance_loss exclude each other."
         yield bad(run, "train/bypass_guidance_embedding", why, START)
+    yield from _of_other_models(run)
+
+
+def _of_other_models(run: Run) -> Iterator[Finding]:
+    """Settings that this architecture has no place for, or cannot sample with."""
+    recipe = run.recipe
+
+    def on(key: str) -> bool:
+        return bool(run.setting(key))
+
     for key in ("model/attn_masking", "model/split_model_over_gpus"):
         # asked before arch is looked at, so arch: flux does not help
         if on(key) and not on("model/is_flux"):

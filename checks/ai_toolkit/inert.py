@@ -107,6 +107,14 @@ def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
                 "with its own static timesteps, mostly at high noise",
                 scheduler=recipe.timestep_sampling.noise_scheduler,
             )
+    yield from _unread(config, run)
+
+
+def _unread(config: Config, run: Run) -> Iterator[Finding]:
+    """Settings that the trainer, or the loader of this architecture, passes over."""
+    recipe = run.recipe
+    inert = partial(without_effect, config, run)
+    architecture = recipe.architecture or ""
     for key in ("train/unet_lr", "train/text_encoder_lr"):
         if run.setting(key) is not None and run.setting(key) != run.setting("train/lr"):
             yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=recipe.learning_rate)
@@ -199,17 +207,22 @@ def _left_over(run: Run) -> Iterator[str]:
     if recipe.precision.text_encoder_quantization is None:
         yield from written("model/qtype_te")
     if architecture and not architecture.startswith(_VIDEO):
-        for key, value in run.settings.items():
-            parent, _, name = key.rpartition("/")
-            if value.value is None:
-                continue
-            if parent.startswith("datasets/") and parent.count("/") == 1:
-                if name in ("shrink_video_to_frames", "do_i2v", "do_audio", "fps"):
-                    yield key
-                if name == "num_frames" and value.value == 1:
-                    yield key
-            if parent == "sample" and (name == "fps" or (name == "num_frames" and value.value == 1)):
-                yield key
+        yield from _of_videos(run)
     for dataset in recipe.datasets:
         if run.setting(f"{dataset.key}/mask_path") is None and not run.setting(f"{dataset.key}/alpha_mask"):
             yield from written(f"{dataset.key}/mask_min_value", f"{dataset.key}/invert_mask")
+
+
+def _of_videos(run: Run) -> Iterator[str]:
+    """Written keys that only say something of videos."""
+    for key, value in run.settings.items():
+        parent, _, name = key.rpartition("/")
+        if value.value is None:
+            continue
+        if parent.startswith("datasets/") and parent.count("/") == 1:
+            if name in ("shrink_video_to_frames", "do_i2v", "do_audio", "fps"):
+                yield key
+            if name == "num_frames" and value.value == 1:
+                yield key
+        if parent == "sample" and (name == "fps" or (name == "num_frames" and value.value == 1)):
+            yield key

@@ -120,15 +120,7 @@ def starting_lora_of_another_size(
     needed = transformer.needed if transformer is not None else None
     taken = {name: tensor for name, tensor in starting_lora.tensors.items() if re.match(names, name)}
     rank = rank_of(taken)
-    widths: list[tuple[str, int, int]] = []
-    for name, tensor in taken.items():
-        part = _PART.match(name)
-        if part is None or len(tensor.shape) != 2:
-            continue
-        is_down = part[2] is not None
-        shape = (needed or {}).get(f"{part[1]}.weight", ())
-        if len(shape) == 2:
-            widths.append((name, tensor.shape[is_down], shape[is_down]))
+    widths = _widths(taken, needed or {})
     unfit = [one for one in widths if one[1] != one[2]]
     if unfit:
         yield found(
@@ -160,6 +152,20 @@ def starting_lora_of_another_size(
         )
     elif taken and not widths:
         raise Unestablished("how wide the layers of the transformer are is not known")
+
+
+def _widths(taken: Mapping[str, Tensor], needed: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int, int]]:
+    """The matrices whose layer is known, each with its width and that of the layer."""
+    widths: list[tuple[str, int, int]] = []
+    for name, tensor in taken.items():
+        part = _PART.match(name)
+        if part is None or len(tensor.shape) != 2:
+            continue
+        is_down = part[2] is not None
+        shape = needed.get(f"{part[1]}.weight", ())
+        if len(shape) == 2:
+            widths.append((name, tensor.shape[is_down], shape[is_down]))
+    return widths
 
 
 @rule("MDL009", "error", "starting-lora-refused", trainers=(RUNNER,))

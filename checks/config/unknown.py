@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 
@@ -135,7 +134,9 @@ def _outer(config: Config, schema: Schema) -> Iterator[Finding]:
         known = _TOP if parent == "" else _INNER if parent == "/config" else None
         if known is None or name in known:
             continue
-        slip = difflib.get_close_matches(name, sorted(known), 1, 0.7)
+        from difflib import get_close_matches
+
+        slip = get_close_matches(name, sorted(known), 1, 0.7)
         at = parent.strip("/")
         if slip:
             yield _finding(config, schema, value, name, at, slip[0], at, "", "warning", _SILENT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
+from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, Where, found
 from ...doctor.model.amounts import amount
 from ...doctor.rules import rule
 
@@ -77,33 +77,37 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
                 detail=file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "Other files of {repo} are damaged too, {count} in all: {names}.")
-        unread = [f for f in repo.files if f.unread]
-        if unread:
+        yield from _unverified(repo, where)
+
+
+def _unverified(repo: HubRepo, where: Where) -> Iterator[Finding]:
+    unread = [f for f in repo.files if f.unread]
+    if unread:
+        yield found(
+            where,
+            "The content of {file} of {repo} could not be verified: {detail}."
+            if len(unread) == 1
+            else "The contents of {count} files of {repo} could not be verified; {file}: {detail}.",
+            otherwise="They may be damaged all the same; check again when nothing writes to them.",
+            evidence={"unread": {f.path: f.unread for f in unread}},
+            severity="warning",
+            file=unread[0].name,
+            repo=repo.repo,
+            count=len(unread),
+            detail=unread[0].unread,
+        )
+    for file in repo.files:
+        if not file.needed and file.name == f"trees/{repo.commit}.json":
             yield found(
                 where,
-                "The content of {file} of {repo} could not be verified: {detail}."
-                if len(unread) == 1
-                else "The contents of {count} files of {repo} could not be verified; {file}: {detail}.",
-                otherwise="They may be damaged all the same; check again when nothing writes to them.",
-                evidence={"unread": {f.path: f.unread for f in unread}},
+                "The hub client's list of files for {repo} cannot be used: it {detail}.",
+                otherwise="Missing files go unnoticed without it; once it is gone, the client fetches a new one.",
+                evidence=_evidence(repo, file),
                 severity="warning",
-                file=unread[0].name,
+                file=file.name,
                 repo=repo.repo,
-                count=len(unread),
-                detail=unread[0].unread,
+                detail=file.detail,
             )
-        for file in repo.files:
-            if not file.needed and file.name == f"trees/{repo.commit}.json":
-                yield found(
-                    where,
-                    "The hub client's list of files for {repo} cannot be used: it {detail}.",
-                    otherwise="Missing files go unnoticed without it; once it is gone, the client fetches a new one.",
-                    evidence=_evidence(repo, file),
-                    severity="warning",
-                    file=file.name,
-                    repo=repo.repo,
-                    detail=file.detail,
-                )
 
 
 @rule(
@@ -159,27 +163,31 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         if heals:
             started = {folder_of(f) for f in repo.files if f.needed and f.state != "missing"}
             gaps = [f for f in gaps if folder_of(f) in started or f.prefix is not None]
-        otherwise = (
-            "The run stops while it loads the model."
-            if not heals
-            else "Online, each start first downloads what is missing; with the hub out of reach the run stops."
+        yield from _missing_files(run, repo, gaps, heals)
+
+
+def _missing_files(run: Run, repo: HubRepo, gaps: Sequence[HubFile], heals: bool) -> Iterator[Finding]:
+    otherwise = (
+        "The run stops while it loads the model."
+        if not heals
+        else "Online, each start first downloads what is missing; with the hub out of reach the run stops."
+    )
+    for file in gaps[:SHOWN]:
+        yield found(
+            run.where(repo.used_by[0]),
+            FOLDER_GAP if repo.is_folder else GAPS.get(file.state, HIDDEN),
+            severity="warning" if heals and file.state in GAPS else None,
+            otherwise=otherwise
+            if file.state in GAPS
+            else "The trainer goes on without it, or stops while it loads the model.",
+            evidence=_evidence(repo, file),
+            file=file.name,
+            repo=repo.repo,
+            commit=(repo.commit or "")[:8],
         )
-        for file in gaps[:SHOWN]:
-            yield found(
-                run.where(repo.used_by[0]),
-                FOLDER_GAP if repo.is_folder else GAPS.get(file.state, HIDDEN),
-                severity="warning" if heals and file.state in GAPS else None,
-                otherwise=otherwise
-                if file.state in GAPS
-                else "The trainer goes on without it, or stops while it loads the model.",
-                evidence=_evidence(repo, file),
-                file=file.name,
-                repo=repo.repo,
-                commit=repo.commit[:8],
-            )
-        rest = gaps[SHOWN:]
-        mild: Severity | None = "warning" if heals and all(file.state in GAPS for file in rest) else None
-        yield from _rest(run, repo, rest, "Other files of {repo} are missing too, {count} in all: {names}.", mild)
+    rest = gaps[SHOWN:]
+    mild: Severity | None = "warning" if heals and all(file.state in GAPS for file in rest) else None
+    yield from _rest(run, repo, rest, "Other files of {repo} are missing too, {count} in all: {names}.", mild)
 
 
 def _update(run: Run, repo: HubRepo, heals: bool) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -37,7 +36,9 @@ def likeness(one: str, other: str) -> float:
         # two letters swapped, one doubled or lost: likelier than one that became another
         same_letters = set(one) == set(other) or sorted(one) == sorted(other)
         return 1.0 + most - (0.0 if same_letters else 0.1)
-    matcher = difflib.SequenceMatcher(None, *lower)
+    from difflib import SequenceMatcher
+
+    matcher = SequenceMatcher(None, *lower)
     if matcher.real_quick_ratio() <= 0.6 or matcher.quick_ratio() <= 0.6:
         return 0.0
     return matcher.ratio() if _other_words_alike(*lower) else 0.0
@@ -50,7 +51,11 @@ def _other_words_alike(one: str, other: str) -> bool:
         "".join(word for word in words if word not in others),
         "".join(word for word in others if word not in words),
     )
-    return not all(rest) or difflib.SequenceMatcher(None, *rest).ratio() >= 0.5
+    if not all(rest):
+        return True
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, *rest).ratio() >= 0.5
 
 
 def meant(value: object, known: Iterable[str]) -> tuple[str | None, str | None]:

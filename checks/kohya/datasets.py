@@ -37,6 +37,29 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     Upstream: sd-scripts library/config_util.py, train_network.py (48d368fa); musubi-tuner dataset/datasources.py
     Signature: No data found. Please verify arguments (train_data_dir must be the parent of folders with images)
     """
+    yield from _outside_numbered(run, files)
+    for folder in datasets:
+        if folder.images or folder.more or folder.unlisted:
+            continue
+        reason = next(iter(folder.unreadable.values()), "")
+        yield found(
+            run.where(f"{folder.key}/folder_path"),
+            "None of the pictures in {folder} can be opened; the first {reason}."
+            if reason
+            else "{folder} holds no picture; folders inside it are not looked into.",
+            otherwise="The trainer passes over the folder; when no other has pictures it ends without an error, exit "
+            "code 0."
+            if run.trainer == "sd-scripts"
+            else "Nothing is cached, and the training ends with ValueError: No training items found in the dataset.",
+            evidence={"others": dict(folder.others)},
+            severity=None if len(datasets) == 1 or run.trainer != "sd-scripts" else "warning",
+            folder=folder.path,
+            reason=reason,
+        )
+
+
+def _outside_numbered(run: Run, files: Files) -> Iterator[Finding]:
+    """A folder without numbered folders, or with pictures beside them."""
     for dataset in run.recipe.datasets:
         if not dataset.key.endswith("_data_dir"):
             continue
@@ -69,24 +92,6 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
                 count=len(pictures),
                 example=pictures[0],
             )
-    for folder in datasets:
-        if folder.images or folder.more or folder.unlisted:
-            continue
-        reason = next(iter(folder.unreadable.values()), "")
-        yield found(
-            run.where(f"{folder.key}/folder_path"),
-            "None of the pictures in {folder} can be opened; the first {reason}."
-            if reason
-            else "{folder} holds no picture; folders inside it are not looked into.",
-            otherwise="The trainer passes over the folder; when no other has pictures it ends without an error, exit "
-            "code 0."
-            if run.trainer == "sd-scripts"
-            else "Nothing is cached, and the training ends with ValueError: No training items found in the dataset.",
-            evidence={"others": dict(folder.others)},
-            severity=None if len(datasets) == 1 or run.trainer != "sd-scripts" else "warning",
-            folder=folder.path,
-            reason=reason,
-        )
 
 
 @rule(
@@ -111,60 +116,62 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
     Signature: No caption file found for … images; FileNotFoundError: [Errno 2] No such file or directory: ''
     """
     for folder in datasets:
-        dataset = next(one for one in run.recipe.datasets if one.key == folder.key)
-        key = f"{folder.key}/caption_extension"
-        extension = dataset.caption_extension
-        if run.trainer == "musubi-tuner" and not extension:
-            if run.setting(f"{folder.key}/image_jsonl_file") is None:
-                yield _captions(
-                    run,
-                    key,
-                    folder,
-                    "No caption_extension is given for {folder}, and {trainer} has no default.",
-                    "Caching the text encoder outputs ends with FileNotFoundError: No such file or directory: ''.",
-                    severity="error",
-                )
-            continue
-        if not extension.startswith("."):
-            musubi = run.trainer == "musubi-tuner"
+        yield from _captions_in(run, folder)
+
+
+def _captions_in(run: Run, folder: DatasetFolder) -> Iterator[Finding]:
+    dataset = next(one for one in run.recipe.datasets if one.key == folder.key)
+    key = f"{folder.key}/caption_extension"
+    extension = dataset.caption_extension
+    if run.trainer == "musubi-tuner" and not extension:
+        if run.setting(f"{folder.key}/image_jsonl_file") is None:
             yield _captions(
                 run,
                 key,
                 folder,
-                "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
-                "cat{extension}.",
-                "Caching ends with FileNotFoundError: No such file or directory."
-                if musubi
-                else "No caption is found.",
-                severity="error" if musubi else None,
-                new=f".{extension}" if musubi else None,
-                extension=extension,
+                "No caption_extension is given for {folder}, and {trainer} has no default.",
+                "Caching the text encoder outputs ends with FileNotFoundError: No such file or directory: ''.",
+                severity="error",
             )
-            continue
-        missing = [image for image in folder.images if not image.caption]
-        instead = _other_ending(folder, extension)
-        named = bool(dataset.default_caption) or _class_of(folder) != ""
-        if not missing or (named and len(missing) == len(folder.images) and not instead):
-            continue  # a folder of pictures with one caption for all of them is a way to train
-        all_of_them = len(missing) == len(folder.images)
+        return
+    if not extension.startswith("."):
         musubi = run.trainer == "musubi-tuner"
         yield _captions(
             run,
             key,
             folder,
-            ("None of the {total}" if all_of_them else "{count} of the {total}")
-            + " pictures in {folder} "
-            + ("has" if all_of_them or len(missing) == 1 else "have")
-            + " a caption that ends in {extension}"
-            + (", but there are captions in {instead}." if instead else "."),
-            _WITHOUT if musubi else _BY_CLASS if named else _EMPTY,
-            severity="error" if musubi and all_of_them else "note" if named and not instead else None,
-            new=instead if all_of_them else None,
+            "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
+            "cat{extension}.",
+            "Caching ends with FileNotFoundError: No such file or directory." if musubi else "No caption is found.",
+            severity="error" if musubi else None,
+            new=f".{extension}" if musubi else None,
             extension=extension,
-            instead=instead,
-            count=len(missing),
-            total=len(folder.images),
         )
+        return
+    missing = [image for image in folder.images if not image.caption]
+    instead = _other_ending(folder, extension)
+    named = bool(dataset.default_caption) or _class_of(folder) != ""
+    if not missing or (named and len(missing) == len(folder.images) and not instead):
+        return  # a folder of pictures with one caption for all of them is a way to train
+    all_of_them = len(missing) == len(folder.images)
+    musubi = run.trainer == "musubi-tuner"
+    yield _captions(
+        run,
+        key,
+        folder,
+        ("None of the {total}" if all_of_them else "{count} of the {total}")
+        + " pictures in {folder} "
+        + ("has" if all_of_them or len(missing) == 1 else "have")
+        + " a caption that ends in {extension}"
+        + (", but there are captions in {instead}." if instead else "."),
+        _WITHOUT if musubi else _BY_CLASS if named else _EMPTY,
+        severity="error" if musubi and all_of_them else "note" if named and not instead else None,
+        new=instead if all_of_them else None,
+        extension=extension,
+        instead=instead,
+        count=len(missing),
+        total=len(folder.images),
+    )
 
 
 def _captions(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from ...doctor.families.part_files import other_files
@@ -162,7 +161,9 @@ def _known(name: str, own: frozenset[str]) -> bool:
 
 def _unknown(run: Run, key: str, name: str, known: frozenset[str], otherwise: str) -> Finding:
     plain = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), sorted(plain), 1, 0.6)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), sorted(plain), 1, 0.6)
     meant = plain[near[0]] if near else None
     return found(
         run.where(key),

@@ -145,14 +145,14 @@ def _blocks(names: object, pattern: str) -> int:
     return len(found_blocks)
 
 
-def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
-    recipe = run.recipe
+def _changed_though_cached(run: Run) -> Iterator[Finding]:
+    """What would change pictures or captions in every epoch, and these are encoded once."""
     if on(run, "cache_latents") or on(run, "cache_latents_to_disk"):
         for name in ("color_aug", "random_crop"):
             key = anywhere(run, name)
             if key is not None:
                 yield _refused(run, key, f"{name} needs pictures, and cached latents are none.", _DATA)
-    if recipe.cache_text_embeddings:
+    if run.recipe.cache_text_embeddings:
         for name in ("caption_dropout_rate", "shuffle_caption", "token_warmup_step", "caption_tag_dropout_rate"):
             key = anywhere(run, name)
             if key is not None:
@@ -167,6 +167,11 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
             yield _refused(
                 run, "network_args", "train_t5xxl trains T5, whose outputs are cached.", "after the model was loaded"
             )
+
+
+def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
+    recipe = run.recipe
+    yield from _changed_though_cached(run)
     if number(run, "blocks_to_swap") > 0 and on(run, "cpu_offload_checkpointing"):
         yield _refused(
             run, "blocks_to_swap", "blocks_to_swap and cpu_offload_checkpointing exclude each other.", _DATA

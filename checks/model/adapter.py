@@ -71,6 +71,12 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     if run.by_runner:
         yield from _merged_by_the_runner(run, adapter, model)
         return
+    yield from _merged_by_ai_toolkit(run, adapter, model)
+
+
+def _merged_by_ai_toolkit(run: Run, adapter: WeightFile, model: ModelFolder) -> Iterator[Finding]:
+    """The first thing that keeps ai-toolkit from merging the adapter."""
+    place = run.where("adapter")
     family, loader = family_of(run.recipe.architecture), loader_of(run)
     if loader is None or loader.adapter_key is None:
         raise Unestablished(f"the layout that {run.recipe.architecture} expects of an adapter is not known")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...doctor.families import family_of, family_with, loader_of
 from ...doctor.families.record import Loader
@@ -112,12 +112,15 @@ def _another_kind(
             count=len(scales),
             example=scales[0],
         )
-    if not foreign(part):
-        return None
+    return _foreign(run, model, part, strict) if foreign(part) else None
+
+
+def _foreign(run: Run, model: ModelFolder, part: Component, strict: bool) -> Finding:
     held = contents(part.tensors)
+    single = model.layout == "single-file" and part.name == "transformer"
     needed = part.needed or {}
     return found(
-        place,
+        run.where(part.key),
         "{files} of {component} holds {held}; its names are not those the trainer loads (such as {example})."
         if held and len(part.weights) == 1
         else "The files of {component} hold {held}; its names are not those the trainer loads (such as {example})."
@@ -131,7 +134,7 @@ def _another_kind(
         else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
         if part.name.startswith("text_encoder") and model.layout != "part-files"
         else "The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!",
-        evidence=evidence | (conversion(run, part) if single else {}),
+        evidence={"component": part.name, "folder": part.folder} | (conversion(run, part) if single else {}),
         component=part.name,
         files=files(part),
         held=held,
@@ -182,8 +185,15 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             trainer=run.trainer,
         )
         return
+    if not wrong:
+        yield from _passed_over(run, part, beyond, more)
+
+
+def _passed_over(run: Run, part: Component, beyond: Sequence[str], more: Sequence[str]) -> Iterator[Finding]:
+    """A guidance embedder, or whole blocks, that the files hold and config.json leaves out."""
+    evidence = {"component": part.name, "folder": part.folder}
     guidance = [name for name in beyond if ".guidance_embedder." in name or name.startswith("guidance_in.")]
-    if guidance and not wrong:
+    if guidance:
         yield found(
             run.where("base_model"),
             "The files of {component} hold a guidance embedder, as FLUX.1-dev has, but config.json says "
@@ -192,7 +202,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             evidence=evidence,
             component=part.name,
         )
-    if more and not wrong:
+    if more:
         yield found(
             run.where("base_model"),
             "The files of {component} hold blocks that config.json leaves out: {count}, from {example} on.",

@@ -68,17 +68,12 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     said = False
     unjudged: list[str] = []
     for part in model.components.values():
-        if not part.weights:
-            if part.problem is not None and not part.name.startswith("tokenizer"):
-                unjudged.append(f"{part.name}: {part.problem}")
+        reason = _unjudged(part)
+        if reason is not None:
+            unjudged += [reason] if reason else []
             continue
-        if part.needed is None:
-            unjudged.append(f"{part.name}: {part.needed_reason}")
-            continue
-        if any(weight.problem for weight in part.weights) or foreign(part):
-            unjudged.append(f"{part.name}: its weight files cannot be compared")
-            continue
-        missing = [name for name in part.needed if name not in part.tensors and name not in _UNREAD]
+        needed = part.needed or {}
+        missing = [name for name in needed if name not in part.tensors and name not in _UNREAD]
         if not missing:
             continue
         said = True
@@ -90,9 +85,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
             evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
             component=part.name,
             missing=len(missing),
-            needed=len(part.needed),
+            needed=len(needed),
             asker="its config.json" if model.layout != "part-files" else run.trainer,
-            which=_blocks(missing, part.needed),
+            which=_blocks(missing, needed),
             example=missing[0],
             files=files(part),
         )
@@ -101,6 +96,18 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
         raise Unestablished(f"nothing of {model.source} is on this machine")
     if unjudged and not said:
         raise Unestablished("; ".join(unjudged))
+
+
+def _unjudged(part: Component) -> str | None:
+    """Why the tensors of a part are not compared, "" where nothing has to be said of it; None where they are."""
+    if not part.weights:
+        is_said = part.problem is not None and not part.name.startswith("tokenizer")
+        return f"{part.name}: {part.problem}" if is_said else ""
+    if part.needed is None:
+        return f"{part.name}: {part.needed_reason}"
+    if any(weight.problem for weight in part.weights) or foreign(part):
+        return f"{part.name}: its weight files cannot be compared"
+    return None
 
 
 def _absent(run: Run, model: ModelFolder) -> list[str]:

@@ -13,7 +13,7 @@ from .. import state
 from ..examine.examination import Examination
 from ..model import Hub, Report
 from . import console
-from .config_argument import comma_separated, deep_argument, machine_arguments, named_or_found
+from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
 from .examined import examined
 
 
@@ -40,13 +40,9 @@ def _shown(options: argparse.Namespace) -> int:
     config = named_or_found(options.config)
     seen = examined(
         config,
-        machine=options.machine,
-        selected=options.select,
         ignored=options.ignore,
-        deep=options.deep,
-        trainer=options.trainer,
-        trainer_source=options.trainer_source,
         progress=console.reading() if options.deep else None,
+        **asked_for(options),
     )
     state.remember(config)
     text = render(

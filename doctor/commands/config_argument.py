@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from .. import state
 from ..errors import UserError
@@ -47,6 +48,12 @@ def deep_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also read the cached model files as a whole and compare their sha256 (goes on where it was stopped)",
     )
+
+
+def asked_for(options: argparse.Namespace) -> dict[str, Any]:
+    """What check and fix both take, by the names that `examined` gives it."""
+    names = ("machine", "deep", "trainer", "trainer_source")
+    return {"selected": options.select, **{name: getattr(options, name) for name in names}}
 
 
 def comma_separated(text: str) -> list[str]:

@@ -20,9 +20,7 @@ def progress() -> Callable[[int, int, str], None] | None:
 
     def show(done: int, total: int, name: str) -> None:
         part = done / total if total else 1.0
-        text = f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {printable(name)}"
-        end = "\n" if done >= total else ""
-        print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
+        _line(f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {printable(name)}", done >= total)
 
     return show
 
@@ -43,11 +41,14 @@ def reading() -> Callable[[int, int, str], None] | None:
         left = f"{(total - done) / rate:.0f} s left" if done else ""
         amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
         text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {printable('/'.join(Path(name).parts[-2:]))}"
-        text = text if total else printable(name)
-        end = "\n" if done >= total else ""
-        print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
+        _line(text if total else printable(name), done >= total)
 
     return show
+
+
+def _line(text: str, is_last: bool) -> None:
+    end = "\n" if is_last else ""
+    print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
 
 
 def emit(text: str, file: str | None = None, spare: str = "") -> None:

@@ -10,7 +10,7 @@ from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
 from . import console
-from .config_argument import comma_separated, deep_argument, machine_arguments, named_or_found
+from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
 from .examined import examined
 from .repair import Fixed, carry_out, recover
 
@@ -41,13 +41,9 @@ def run(options: argparse.Namespace) -> int:
         apply=options.apply,
         allow="changes-result" if "result" in options.allow else "none",
         asked="asked" in options.allow,
-        machine=options.machine,
-        selected=options.select,
-        deep=options.deep,
-        trainer=options.trainer,
-        trainer_source=options.trainer_source,
         progress=console.progress(),
         reading=console.reading() if options.deep else None,
+        **asked_for(options),
     )
     state.remember(config)
     width, color = console.width(), console.color()

@@ -14,7 +14,7 @@ from ..probe.world import Paths
 if TYPE_CHECKING:
     from ..train import TrainResult
     from ..train.distributed.ranks import Ranks
-    from ..train.encode.text_encoder_process import TextProcess
+    from ..train.encode.text_encoder_process import TextEncoderProcess
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:
@@ -44,7 +44,7 @@ def hand_over(
     held_out: int | None = None,
     skip_unreadable: bool = False,
     ranks: Ranks | None = None,
-    text_process: TextProcess | None = None,
+    text_process: TextEncoderProcess | None = None,
     progress: Any = None,
 ) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
@@ -75,7 +75,7 @@ def hand_over(
             run,
             model_folder=single.weights[0].path if single is not None else model.folder,
             extras_folder=paths.parent(component.folder) if component is not None and not in_parts else None,
-            parts=_places(model) if in_parts else None,
+            components=_places(model) if in_parts else None,
             adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
             dataset_folders=datasets,
             output_folder=paths.absolute(run.output_folder or "output"),

@@ -65,8 +65,12 @@ def _require_checkout(folder: str) -> None:
     from ..schema.checkouts import recognised
     from ..trainers import NAMES
 
-    if not Path(folder).is_dir():
-        raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
-    if recognised(Path(folder)) is None:
+    if recognised(existing_folder(folder)) is None:
         known = ", ".join(NAMES)
         raise UserError(f"{folder} is no checkout of a trainer that zdoctor knows ({known}).", "Name its top folder.")
+
+
+def existing_folder(checkout: str) -> Path:
+    if not Path(checkout).is_dir():
+        raise UserError(f"{checkout}: there is no such folder.", "Name the top folder of the checkout.")
+    return Path(checkout)

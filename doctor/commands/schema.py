@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import UserError, printable
 from ..model import Schema
 from . import console
+from .machine import existing_folder
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
@@ -47,9 +48,7 @@ def _mined(folder: str, trainer: str | None) -> Schema:
     from ..schema.checkouts import NoCheckout, recognised
     from ..schema.mining import mine
 
-    if not Path(folder).is_dir():
-        raise UserError(f"{folder}: there is no such folder.", "Name the top folder of the checkout.")
-    found = recognised(Path(folder))
+    found = recognised(existing_folder(folder))
     if trainer is not None and found is not None and found != trainer:
         raise UserError(f"{folder} is a checkout of {found}, not of {trainer}.")
     try:

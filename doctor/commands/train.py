@@ -87,9 +87,9 @@ def run(options: argparse.Namespace) -> int:
         return _train(options, config, seen)
     for one in seen.reading.runs:
         refuse_small_batch(one, count)
-    from ..train.distributed.launcher import launch
+    from ..train.distributed.launcher import launch_ranks
 
-    return launch(count, [config, *_given(options)])
+    return launch_ranks(count, [config, *_given(options)])
 
 
 def _refuse_words(environment: Mapping[str, str]) -> None:
@@ -127,7 +127,7 @@ def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | N
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
     from ..train import TrainError
-    from ..train.distributed.ranks import Said, gathered, joined, leave
+    from ..train.distributed.ranks import RankReport, gather_reports, join_process_group, leave_process_group
 
     try:
         seen: Examination | None = None
@@ -138,19 +138,21 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
             options.shard |= bool(shared)
         except UserError as error:
             said = [str(error)]
-        ranks = joined(cuda=seen is not None and any(one.device.startswith("cuda") for one in seen.reading.runs))
-        own = Said(ranks.node, platform.node(), ranks.rank, said, _versions())
-        lines = gathered(ranks.exchange(own))
+        ranks = join_process_group(
+            cuda=seen is not None and any(one.device.startswith("cuda") for one in seen.reading.runs)
+        )
+        own = RankReport(ranks.node, platform.node(), ranks.rank, said, _versions())
+        lines = gather_reports(ranks.all_gather(own))
         if lines or seen is None:
-            if ranks.first:
+            if ranks.is_first:
                 print("zdoctor: not training, because not every process is green:", file=sys.stderr)
                 for line in lines:
                     print(f"  {printable(line)}", file=sys.stderr)
             return 1
         for one in seen.reading.runs:
             refuse_small_batch(one, ranks.size)
-        ranks = replace(ranks, sharded=ranks.any(options.shard))
-        if ranks.first:
+        ranks = replace(ranks, sharded=ranks.any_rank(options.shard))
+        if ranks.is_first:
             state.remember(config)
             _say_green(seen, f" in {ranks.size} processes")
         return _train(options, config, seen, ranks)
@@ -158,15 +160,15 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
         print(f"zdoctor: {error}", file=sys.stderr)
         return 1
     finally:
-        leave()
+        leave_process_group()
 
 
 def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: Ranks | None = None) -> int:
     from ..train import TrainError
-    from ..train.encode.text_encoder_process import TextProcess
+    from ..train.encode.text_encoder_process import TextEncoderProcess
 
     try:
-        with closing(TextProcess()) as text_process:
+        with closing(TextEncoderProcess()) as text_process:
             result = hand_over(
                 seen,
                 max_minutes=options.max_minutes,
@@ -181,7 +183,7 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
         print(f"zdoctor: {process}{error}", file=sys.stderr)
         return 1
     stopped = result.stopped == "interrupted"
-    if ranks is None or ranks.first:
+    if ranks is None or ranks.is_first:
         count = f"{result.steps} step{'s' * (result.steps != 1)}"
         lead = "To go on from there"
         if not result.lora:

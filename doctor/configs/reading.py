@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from ..model import Config, Problem, Run, Value, Where
 from ..model.record import dataclass, replace
 from .node import MOST_VALUES, TOO_MANY, Node, escaped
-from .text import Expanded, Lines, decode, expand, format_of
+from .text import Expanded, Lines, expand, format_of, newline_of
 from .tree import parse
 
 MOST_RUNS = 32
+LARGEST = 500_000
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,54 @@ def nothing(name: str) -> Found | None:
 
 
 def text_of(path: str, data: bytes) -> Config:
-    """The file as text, not parsed yet; `problem` when it is none."""
-    source = decode(path, data)
-    mark, newline = source.byte_order_mark, source.newline
-    return Config(
-        path, source.text, None, source.problem, source.encoding, newline, mark, format_of(path, source.text)
-    )
+    """The file as text, not parsed yet. What is no text, or text that the trainer cannot decode, has a problem."""
+    if len(data) > LARGEST:
+        size = f"{LARGEST // 1000} kB"
+        message = f"The file has more than {size}, but a training config has a few kB: this is something else."
+        return _read(path, "", Problem(message, Where(path), "size"))
+    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
+        if data.startswith(mark):
+            text = data.decode(encoding, "surrogateescape" if len(data) % 2 == 0 else "replace")
+            message = (
+                'The file is saved as UTF-16 (Notepad\'s "Unicode"); the trainer reads UTF-8 only and would stop '
+                f"with: 'utf-8' codec can't decode byte 0x{data[0]:02x} in position 0: invalid start byte"
+            )
+            return _read(path, text, Problem(message, Where(path, 1, 1), "encoding"), encoding, mark=True)
+    text = data.decode("utf-8", "surrogateescape")
+    problem = None
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = Lines(path, text).where(len(data[: error.start].decode("utf-8", "surrogateescape")))
+        message = (
+            f"The byte 0x{data[error.start]:02x} is not UTF-8 (the file was probably saved as ANSI/Windows-1252); "
+            f"the trainer would stop with: {error}"
+        )
+        problem = Problem(message, where, "encoding")
+    if (wide := _unmarked(data)) and problem is None:
+        message = (
+            "The file is saved as UTF-16 (without a byte-order mark); the trainer reads UTF-8 only and would stop at "
+            "the zero byte beside each letter."
+        )
+        text = data.decode(wide, "surrogateescape")
+        return _read(path, text, Problem(message, Where(path, 1, 1), "encoding"), wide)
+    if "\0" in text:
+        where = Lines(path, text).where(text.index("\0"))
+        problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
+    return _read(path, text, problem, mark=text.startswith("\ufeff"))
+
+
+def _read(path: str, text: str, problem: Problem | None, encoding: str = "utf-8", *, mark: bool = False) -> Config:
+    return Config(path, text, None, problem, encoding, newline_of(text), mark, format_of(path, text))
+
+
+def _unmarked(data: bytes) -> str:
+    """The UTF-16 that a text without a mark is in, "" where it is in none: most of every other byte is zero."""
+    half = len(data) // 2
+    for encoding, first in (("utf-16-le", 1), ("utf-16-be", 0)):
+        if 0 < half == len(data) / 2 and 10 * data[first::2].count(0) > 9 * half and 0 not in data[1 - first :: 2]:
+            return encoding
+    return ""
 
 
 def tree_of(config: Config, variables: Mapping[str, str] | None = None) -> Node | Problem:

@@ -1,4 +1,4 @@
-"""A file's bytes become text, with the `${VARIABLE}` substitution that ai-toolkit does before it parses."""
+"""A text has lines, a format, and variables that ai-toolkit fills in before it parses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ..model import Problem, Where
-from ..model.record import dataclass
 
-LARGEST = 500_000
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _BREAK = re.compile(r"\r\n|\r|\n")
 Format = Literal["yaml", "json", "toml", "env", "shell", "python"]
@@ -26,18 +24,6 @@ def format_of(path: str, text: str = "") -> Format:
         return "shell"
     known: list[Format] = [format for end, format in _FORMATS.items() if name.endswith(end)]
     return known[0] if known else "yaml"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file as text. `text.encode(encoding, "surrogateescape")` gives its bytes again."""
-
-    path: str
-    text: str
-    encoding: str = "utf-8"
-    newline: str = "\n"
-    byte_order_mark: bool = False
-    problem: Problem | None = None
 
 
 class Lines:
@@ -60,56 +46,6 @@ class Lines:
         if line == 1 and self._mark:
             column = max(1, column - 1)
         return Where(self.path, line, column, pointer)
-
-
-def decode(path: str, data: bytes) -> Source:
-    """The text of a file. What is no text, or text that the trainer cannot decode, carries a problem."""
-    if len(data) > LARGEST:
-        size = f"{LARGEST // 1000} kB"
-        message = f"The file has more than {size}, but a training config has a few kB: this is something else."
-        return Source(path, "", problem=Problem(message, Where(path), "size"))
-    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
-        if data.startswith(mark):
-            text = data.decode(encoding, "surrogateescape" if len(data) % 2 == 0 else "replace")
-            message = (
-                'The file is saved as UTF-16 (Notepad\'s "Unicode"); the trainer reads UTF-8 only and would stop '
-                f"with: 'utf-8' codec can't decode byte 0x{data[0]:02x} in position 0: invalid start byte"
-            )
-            return Source(
-                path, text, encoding, newline_of(text), True, Problem(message, Where(path, 1, 1), "encoding")
-            )
-    text = data.decode("utf-8", "surrogateescape")
-    marked = text.startswith("\ufeff")
-    problem = None
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = Lines(path, text).where(len(data[: error.start].decode("utf-8", "surrogateescape")))
-        message = (
-            f"The byte 0x{data[error.start]:02x} is not UTF-8 (the file was probably saved as ANSI/Windows-1252); "
-            f"the trainer would stop with: {error}"
-        )
-        problem = Problem(message, where, "encoding")
-    if (wide := _unmarked(data)) and problem is None:
-        message = (
-            "The file is saved as UTF-16 (without a byte-order mark); the trainer reads UTF-8 only and would stop at "
-            "the zero byte beside each letter."
-        )
-        text = data.decode(wide, "surrogateescape")
-        return Source(path, text, wide, newline_of(text), False, Problem(message, Where(path, 1, 1), "encoding"))
-    if "\0" in text:
-        where = Lines(path, text).where(text.index("\0"))
-        problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
-    return Source(path, text, "utf-8", newline_of(text), marked, problem)
-
-
-def _unmarked(data: bytes) -> str:
-    """The UTF-16 that a text without a mark is in, "" where it is in none: most of every other byte is zero."""
-    half = len(data) // 2
-    for encoding, first in (("utf-16-le", 1), ("utf-16-be", 0)):
-        if 0 < half == len(data) / 2 and 10 * data[first::2].count(0) > 9 * half and 0 not in data[1 - first :: 2]:
-            return encoding
-    return ""
 
 
 def newline_of(text: str) -> str:

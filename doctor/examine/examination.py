@@ -58,6 +58,7 @@ def examine_config(
     zdoctor's own runner; the facts then hold what it is given. Raises UserError with what it would not obey.
     """
     started = time.perf_counter()
+    given = all_rules() if rules is None else rules  # before the config is read: plug-ins bring families, too
 
     def read(data: bytes) -> Reading:
         return read_config(path, data, world.variables, trainer=trainer, beside=beside(path))
@@ -66,7 +67,6 @@ def examine_config(
     written = reading.config
     of = written.trainer
     look = Look(world, deep=deep, microstep=microstep)
-    given = all_rules() if rules is None else rules
     offered = [rule for rule in given if microstep is not None or "microstep" not in rule.needs]
     on_text = [rule for rule in offered if _is_on_text(rule) and rule.suits(of)]
     of_runner = [rule for rule in offered if not _is_on_text(rule) and rule.suits(RUNNER)]

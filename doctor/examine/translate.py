@@ -54,10 +54,10 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
 
 def obeyed(run: Run) -> bool:
     """Whether the runner refuses nothing of a run that `for_runner` made."""
-    from ..train.output.trackers import refused
+    from ..train.output.trackers import tracker_refusal
     from ..train.settings.refuse import refuse
 
-    return not refuse(run) and not refused(run)
+    return not refuse(run) and not tracker_refusal(run)
 
 
 def differences(run: Run) -> list[str]:

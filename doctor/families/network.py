@@ -69,8 +69,9 @@ def lokr_shapes(out: int, inputs: int, factor: int, rank: int | None) -> dict[st
 
 def trained_weights(network: Network, linears: Mapping[str, tuple[int, int]]) -> int:
     """How many numbers are trained on those of these Linears, name -> (inputs, outputs), that are not left out."""
-    without = re.compile(network.excluded or r"(?!)")
-    covered = {name: sides for name, sides in linears.items() if not without.search(name)}
+    covered = linears
+    if network.excluded:
+        covered = {name: sides for name, sides in linears.items() if not re.search(network.excluded, name)}
     if network.type != "lokr":
         return network.rank * sum(sum(sides) for sides in covered.values())
     shapes = (

@@ -25,8 +25,7 @@ def target_linears(
     shapes = needed_tensors(class_name or "", config)
     if shapes is None:
         return None
-    family = family_with(class_name)
-    found = block_linears(shapes, (*family.lora_blocks, *(family.refiners if refiners else ())))
+    found = block_linears(shapes, family_with(class_name).targets(refiners=refiners))
     without = re.compile(left_out or r"(?!)")
     return {name: shape for name, shape in found.items() if not without.search(name)}
 

@@ -53,7 +53,8 @@ def predict(
     if isinstance(candidates, Unknown):
         return candidates
     shown = () if isinstance(seen, Unknown) else seen
-    known = () if isinstance(datasets, Unknown) else datasets
+    # only their sizes count, and a dataset was often cut to a few
+    known = () if isinstance(datasets, Unknown) else tuple(map(_with_one_picture_a_size, datasets))
 
     def left(gpu: Gpu) -> int:
         return gpu.memory_free - highest_of(run, sizes, known, gpu)
@@ -85,6 +86,10 @@ def predict(
         block=blocks * sizes.block // max(1, sizes.blocks),
         elsewhere=_elsewhere(run, gpus, candidates, system, left) if card and left(card) < 0 else None,
     )
+
+
+def _with_one_picture_a_size(folder: DatasetFolder) -> DatasetFolder:
+    return replace(folder, images=tuple({(image.width, image.height): image for image in folder.images}.values()))
 
 
 def _seen(system: System) -> str:

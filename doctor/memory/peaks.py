@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..model import DatasetFolder, Gpu, Phase, Run
-from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, on_mps, phases_of_trainer, sequence_of
+from .phases import CONTEXT_RANGE, HOST_BASE, LORA_COPIES, QUANTIZING, buckets, on_mps, phases_of_trainer, sequence_of
 from .runner import phases_of_runner, phases_without_bfloat16
 from .sizes import Sizes
 
@@ -39,7 +39,8 @@ def _highest(
     context = CONTEXT_RANGE if card else HOST_BASE // 2
     if run.by_runner:  # its LoRA was part of the traces
         return int(1.03 * max(phase.total for phase in phases)) + context
-    copies = int(LORA_COPIES * sizes.width * sum(sequence_of(run, sizes, datasets)) * run.recipe.batch_size)
+    tokens = sum(sequence_of(run, sizes, buckets(run, datasets)))
+    copies = int(LORA_COPIES * sizes.width * tokens * run.recipe.batch_size)
     return max(
         int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
         + context

@@ -62,9 +62,9 @@ def _up(tokens: int, padding: int) -> int:
     return -(-tokens // padding) * padding
 
 
-def sequence_of(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder]) -> tuple[int, int]:
-    """(image, text) tokens of the largest sample; a control image has as many as its picture."""
-    image = max(tokens_of(sizes, *picture) for picture in buckets(run, datasets))
+def sequence_of(run: Run, sizes: Sizes, pictures: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """(image, text) tokens of the largest of `pictures`; a control image has as many as its picture."""
+    image = max(tokens_of(sizes, *picture) for picture in pictures)
     edits = family_of(run.recipe.architecture).edits and any(
         dataset.control_folders for dataset in run.recipe.datasets
     )
@@ -139,7 +139,7 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     resident_vae = {} if cached else {"VAE": vae}
     pictures = buckets(run, datasets)
     pixels = max(prod(picture) for picture in pictures)
-    image, text = sequence_of(run, sizes, datasets)
+    image, text = sequence_of(run, sizes, pictures)
     vae_scale = (width / 2) * (sizes.vae_width / 128)
 
     whole = width * sizes.text_encoder

@@ -62,8 +62,9 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
         held["adapter kept for previews"] = width * recipe.network.rank * sizes.lora_sides
     vae = {"VAE": 4 * sizes.vae}
     vae_scale = sizes.vae_width / 128
-    pixels = max(prod(picture) for picture in buckets(run, datasets))
-    image, text = sequence_of(run, sizes, datasets)
+    sides = buckets(run, datasets)
+    pixels = max(prod(picture) for picture in sides)
+    image, text = sequence_of(run, sizes, sides)
 
     encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
     adapter = {"adapter": _adapter(run, sizes)} if recipe.adapter and not card else {}

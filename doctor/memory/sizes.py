@@ -67,8 +67,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
     shapes = needed_tensors(family.transformer.name, config) or {}
     blocks = block_linears(shapes, family.quantized_blocks)
-    refiners = family.refiners if run.recipe.network.refiners else ()
-    covered = block_linears(shapes, (*family.lora_blocks, *refiners))
+    covered = block_linears(shapes, family.targets(refiners=run.recipe.network.refiners))
     in_blocks = sum(prod(shape) for shape in blocks.values())
     encoders = {name: _shapes(model.components.get(name)) for name in figures.encoders}
     guessed = published or not all(encoders.values())

@@ -187,7 +187,7 @@ class TimestepSampling:
 
 
 @dataclass(frozen=True)
-class Guidance:
+class GuidanceTarget:
     """The guidance loss: the target lies `low` (to `high`, drawn for each sample) times as far from that of `prompt`.
 
     `zero` scales the answer to `prompt` to fit the target best, `fading` makes the guidance fall with the noise.
@@ -220,7 +220,7 @@ class Loss:
     max_loss: float | None = None
     regularisation_weight: float = 1.0
     embedded_guidance: float = 1.0
-    guidance: Guidance | None = None
+    guidance: GuidanceTarget | None = None
     differential_guidance: float | None = None
     preservation: OutputPreservation | None = None
     balanced_masks: bool = True

@@ -91,6 +91,12 @@ def _wrong(record: str, names: tuple[str, ...], optional: set[str], count: int, 
     return f"{record}: {'; '.join(said)}"
 
 
+def holes(record: Any) -> list[str]:
+    """The fields that hold None though their types, as they are written, have none."""
+    types = type(record).__annotations__
+    return [name for name, value in vars(record).items() if value is None and "None" not in str(types[name])]
+
+
 def _values(record: Any) -> list[Any]:
     values = vars(record)
     return [values[name] for name in record.__match_args__]

@@ -15,9 +15,10 @@ class Trainer:
     for `--trainer`. Of `marks`, any one set of keys is enough, in lower case and without leading dashes. `in_logs` is
     a pattern of the files in its tracebacks, `failures` the module with what its logs say.
 
-    Its code: `marker` is a file that only its checkout has, `miner` is "module:function" from a
-    checkout to a Schema, `table` the one that ships. `packages` are what it imports or installs as itself, and hardly
-    anything else: where they are, it can run.
+    Its code: `marker` is a file that only its checkout has, `miner` is "module:function" from a checkout to a Schema,
+    `table` the one that ships. `editor` is "module:function" from a Schema to what an editor is told of its files; ""
+    where they hold its options and no more. `packages` are what it imports or installs as itself, and hardly anything
+    else: where they are, it can run.
 
     `recipe` is the module that puts its runs into what zdoctor's runner takes (`refusals`, `as_trained`,
     `differences`); "" where the reader has done all. `writes` is the one that says what it writes beside pictures.
@@ -35,6 +36,7 @@ class Trainer:
     in_logs: str
     failures: str
     recipe: str = ""
+    editor: str = ""
     writes: str = ""
     called: tuple[str, ...] = ()
     # its config: processes, each with sections; a file whose options become words of a command line; a GUI's JSON

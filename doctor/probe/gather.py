@@ -5,7 +5,6 @@ A probe's parameters are `world`, `deep` (whether whole files are read) or names
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -67,9 +66,15 @@ def _writes(world: World, run: Run, files: Files, checkout: Checkout | Unknown |
 
 
 def _checkout(world: World, schema: Schema | Unknown) -> Checkout | Unknown | None:
-    from .source.checkout import probe_checkout
+    """The checkout that the config's schema was mined from; None where there is none at hand."""
+    if isinstance(schema, Unknown):
+        return schema
+    if schema.trainer != "ai-toolkit" or not schema.source:
+        return None
+    from .source.checkout import read_checkout
 
-    return probe_checkout(world, schema)
+    root = schema.source
+    return read_checkout(root, schema.commit, lambda path: world.source(root, path))
 
 
 def _script(world: World, config: Config) -> Script | Unknown:
@@ -149,9 +154,7 @@ def _probe(probe: Probe, establish: Callable[[str], Any]) -> Any:
 
 @cache
 def _parameters(probe: Probe) -> tuple[tuple[str, bool], ...]:
-    """(name, whether Unknown is accepted) of the parameters that a caller must give."""
-    return tuple(
-        (name, "Unknown" in str(parameter.annotation))
-        for name, parameter in inspect.signature(probe).parameters.items()
-        if parameter.default is inspect.Parameter.empty
-    )
+    """(name, whether Unknown is accepted) of the positional parameters that a caller must give."""
+    code = probe.__code__  # to import inspect takes longer than most probes
+    required = code.co_varnames[: code.co_argcount - len(probe.__defaults__ or ())]
+    return tuple((name, "Unknown" in str(probe.__annotations__.get(name))) for name in required)

@@ -1,13 +1,14 @@
 """Rules and repairs: plain functions that say what they need by their parameter names.
 
 A rule is a generator of findings, a repair a generator of fixes. Both are found by walking the folders
-`checks/` and `fixes/`; third-party packages add theirs through the entry-point group `zdoctor.plugins`.
+`checks/` and `fixes/`; third-party packages add theirs, and model families, through the entry-point group
+`zdoctor.plugins`.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -131,10 +132,15 @@ def _named(function: Callable[..., object]) -> str:
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
-    folder = importlib.import_module(package)
-    yield folder
-    for module in pkgutil.walk_packages(folder.__path__, prefix=f"{package}."):
-        yield importlib.import_module(module.name)
+    """A package with all that is in it, by its folders: pkgutil, which also looks into archives, imports inspect."""
+    module = importlib.import_module(package)
+    yield module
+    for folder in module.__path__:
+        for name in sorted(os.listdir(folder)):
+            if os.path.isfile(os.path.join(folder, name, "__init__.py")):
+                yield from _modules(f"{package}.{name}")
+            elif name.endswith(".py") and name != "__init__.py":
+                yield importlib.import_module(f"{package}.{name[:-3]}")
 
 
 def _declared(module: ModuleType, what: str) -> list[Any]:
@@ -173,10 +179,12 @@ def _accepted() -> tuple[Mapping[str, Rule], Sequence[ModuleType]]:
     for plugin in plugins.loaded():
         theirs = [replace(rule, plugin=plugin.__name__) for rule in _declared(plugin, "zdoctor_rules")]
         try:
-            rules |= _by_id(theirs, rules)
-        except RuleError as error:
+            new = _by_id(theirs, rules)
+            plugins.add_records(plugin)
+        except (RuleError, TypeError, ValueError) as error:
             plugins.left_out(plugin.__name__, str(error))
         else:
+            rules |= new
             accepted.append(plugin)
     return rules, accepted
 

@@ -1,4 +1,4 @@
-"""Which installed packages bring rules of their own.
+"""Which installed packages bring rules of their own, and the records of model families that they bring.
 
 Asking importlib.metadata for entry points parses every package's metadata (about 50 ms in a large environment), so
 only `entry_points.txt` files that mention the group are read, by listing the import path's folders.
@@ -12,6 +12,10 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
+
+from .. import families
+from ..families.record import Family
+from ..model.record import holes
 
 GROUP = "zdoctor.plugins"
 
@@ -30,6 +34,17 @@ def loaded() -> tuple[ModuleType, ...]:
 
 def left_out(name: str, why: str) -> None:
     print(f"zdoctor: the rules of {name} are left out: {why}", file=sys.stderr)
+
+
+def add_records(plugin: ModuleType) -> None:
+    """Make the families known that a plug-in holds as FAMILIES. Raises TypeError or ValueError for what is none."""
+    found = getattr(plugin, "FAMILIES", ())
+    for family in found:
+        if not isinstance(family, Family):
+            raise TypeError(f"its FAMILIES hold {family!r}, which is no Family")
+        if empty := holes(family):
+            raise ValueError(f"its family {family.name!r} has no {', '.join(empty)}")
+    families.add(found)
 
 
 def registered() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..model.record import replace
 from ..model.schema import Schema
-from ..trainers import NAMES, module, named
+from ..trainers import NAMES, loaded, named
 from .checkouts import NoCheckout, commit_of, recognised
 from .sources import Sources
 
@@ -22,13 +22,12 @@ def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, t
     known = named(name or "")
     if known is None:
         raise NoCheckout(f"{root} is no checkout of {', '.join(NAMES)}.")
-    place, _, miner = known.miner.partition(":")
-    of_checkout: Callable[[Sources], Schema] = getattr(module(place), miner)
+    miner: Callable[[Sources], Schema] = loaded(known.miner)
     sources = Sources(root)
     collecting = gc.isenabled()
     gc.disable()  # syntax trees are many small objects and all live to the end
     try:
-        schema = of_checkout(sources)
+        schema = miner(sources)
     finally:
         if collecting:
             gc.enable()

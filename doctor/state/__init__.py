@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,9 @@ def state_folder() -> Path:
     chosen = os.environ.get("ZDOCTOR_STATE")
     if chosen:
         return Path(os.path.expanduser(chosen)).absolute()
+    if sys.platform == "linux":  # as platformdirs says, whose import takes longer than all else here
+        chosen = os.environ.get("XDG_STATE_HOME", "").strip()
+        return Path(chosen or os.path.expanduser("~/.local/state")) / "zdoctor"
     from platformdirs import user_state_path
 
     return user_state_path("zdoctor", appauthor=False)

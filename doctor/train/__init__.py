@@ -1,4 +1,7 @@
-"""The quantized LoRA runner. Only the modules of this folder import torch and diffusers."""
+"""The quantized LoRA runner trains what a Run describes.
+
+Only the modules of this folder import torch and diffusers.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from pathlib import Path
 
 from ..model.run import Run
 from .distributed.ranks import Ranks
-from .encode.text_encoder_process import TextProcess
+from .encode.text_encoder_process import TextEncoderProcess
 from .job import Job, TrainResult
-from .output.trackers import refused
+from .output.trackers import tracker_refusal
 from .runtime.heavy_imports import explained_imports, import_lean
 from .runtime.progress import Progress, Silent, default_progress
-from .runtime.run_lock import alone
+from .runtime.run_lock import lock_run
 from .runtime.stop_signals import interruptible
 from .runtime.train_error import TrainError
 from .settings.names import CACHE
@@ -26,7 +29,7 @@ def train(
     *,
     model_folder: str,
     extras_folder: str | None = None,
-    parts: Mapping[str, str] | None = None,
+    components: Mapping[str, str] | None = None,
     adapter_file: str | None = None,
     dataset_folders: Mapping[str, str],
     output_folder: str,
@@ -35,41 +38,28 @@ def train(
     held_out: int | None = None,
     skip_unreadable: bool = False,
     ranks: Ranks | None = None,
-    text_process: TextProcess | None = None,
+    text_process: TextEncoderProcess | None = None,
     progress: Progress | None = None,
 ) -> TrainResult:
-    """Train the LoRA that `run` describes and write it to `output_folder`.
+    """Trains the LoRA that `run` describes and writes it to `output_folder`.
 
     All paths are absolute. `model_folder` is a diffusers folder with transformer/, or the transformer's own folder,
-    or a single file, whose config.json is then that of `extras_folder`, which comes first for the other parts, too.
-    `parts` maps names of parts to places of their own, a folder or a file each; beside them a transformer that is a
-    single file needs no config.json.
-    `dataset_folders` maps each Dataset.key to its folder. An output folder with the state of this run is gone on
-    with. With `max_minutes` it ends as if stopped before the process is that old; `held_out` pictures are evaluated
-    instead of trained on (None: as many as when the run began, else none); with `skip_unreadable` pictures that
-    cannot be read are left out and named, instead of ending the start. `ranks`: this is one of several processes,
-    which share every step; process 0 saves and speaks. `text_process` encodes the prompts; with one, this process is
-    the runner's own, and diffusers' pipelines will not work in it. It is closed by whoever made it.
-    Raises TrainError for what the user can mend, KeyboardInterrupt for Ctrl-C or SIGTERM before the first step.
+    or a single file, whose config.json is then that of `extras_folder`, where other components are looked for first.
+    `components` maps names of components to a folder or a file each; beside them a transformer that is a single file
+    needs no config.json. `dataset_folders` maps each Dataset.key to its folder. An output folder with the state of
+    this run is gone on with. With `max_minutes` it ends as if stopped before the process is that old; `held_out`
+    images are evaluated instead of trained on (None: as many as when the run began, else none); with
+    `skip_unreadable` images that cannot be read are left out and named, instead of ending the start. `ranks`: this is
+    one of several processes, which share every step. `text_process` encodes the prompts; with one, this process is
+    the runner's own, where diffusers' pipelines do not work. Raises TrainError, and KeyboardInterrupt for Ctrl-C or
+    SIGTERM before the first step.
     """
     together = ranks or Ranks()
-    shown = progress or (default_progress() if together.first else Silent())
+    shown = progress or (default_progress() if together.is_first else Silent())
     try:
-        reasons = refuse(run)
-        if reasons:
-            raise TrainError("This runner cannot train the config. " + " ".join(reasons))
-        if together.size > 1 and run.recipe.loss.max_loss is not None:
-            raise TrainError(
-                "The setting max_loss caps the loss of a whole step, which several processes share. Remove it."
-            )
-        if no_tracker := refused(run):
-            raise TrainError(no_tracker)
-        with interruptible(max_minutes) as stop, alone(Path(output_folder), run.name, held=together.first):
-            if (
-                text_process is not None
-                and together.local == 0
-                and not any(Path(output_folder, CACHE).glob("text-*"))
-            ):
+        _check_settings(run, together)
+        with interruptible(max_minutes) as stop, lock_run(Path(output_folder), run.name, held=together.is_first):
+            if text_process and together.local == 0 and not any(Path(output_folder, CACHE).glob("text-*")):
                 text_process.start()
             run_training = _loop(lean=text_process is not None and not run.recipe.offload.compile)
             stop.heed()
@@ -78,7 +68,7 @@ def train(
                     run=run,
                     model=Path(model_folder),
                     extras=None if extras_folder is None else Path(extras_folder),
-                    parts={name: Path(place) for name, place in (parts or {}).items()},
+                    components={name: Path(place) for name, place in (components or {}).items()},
                     adapter=None if adapter_file is None else Path(adapter_file),
                     datasets=dataset_folders,
                     output=Path(output_folder),
@@ -93,6 +83,18 @@ def train(
             )
     finally:
         shown.close()
+
+
+def _check_settings(run: Run, ranks: Ranks) -> None:
+    """Raise TrainError for settings that the runner does not follow."""
+    if reasons := refuse(run):
+        raise TrainError("This runner cannot train the config. " + " ".join(reasons))
+    if ranks.size > 1 and run.recipe.loss.max_loss is not None:
+        raise TrainError(
+            "The setting max_loss caps the loss of a whole step, which several processes share. Remove it."
+        )
+    if no_tracker := tracker_refusal(run):
+        raise TrainError(no_tracker)
 
 
 def _loop(lean: bool = False) -> Callable[[Job], TrainResult]:

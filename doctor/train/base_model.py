@@ -1,4 +1,4 @@
-"""The base model of a run: found and checked by its headers, later filled with its weights."""
+"""The base model of a run is opened by its headers first and filled with its weights later."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from torch import nn
 
 from ..families.network import described
 from ..files import fingerprints
-from .components.component_files import check_parts, component
+from .components.component_files import check_components, component_folder
 from .components.vae import vae_divisor
-from .device_placement import Place
-from .families import Family, family_of
+from .device_placement import DevicePlacement
+from .families import FamilyModule, family_of
 from .job import Job
-from .kernels.quantized_linear import Kind
+from .kernels.quantized_linear import Quantization
 from .settings.names import KINDS
-from .transformer.fsdp import Shares, told
-from .transformer.load_transformer import build_empty, fill, sources, transformer_entries
-from .weights.materialize import linears
-from .weights.safetensors_files import check_complete, weight_files
-from .weights.training_adapter import Delta, read_adapter
+from .transformer.fsdp import ShardPlan, shard_note
+from .transformer.load_transformer import (
+    build_empty_transformer,
+    fill_transformer,
+    transformer_entries,
+    transformer_sources,
+)
+from .weights.materialize import linear_shapes
+from .weights.safetensors_files import check_tensors, weight_files
+from .weights.training_adapter import LoraDelta, read_training_adapter
 from .weights.weight_cache import WeightCache, cache_folder
 
 
 @dataclass(frozen=True)
-class Base:
-    """The transformer, empty at first, with the places of its config, its weights and the other parts.
+class BaseModel:
+    """The transformer, empty at first, with the paths of its config, its weights and the other components.
 
     `adapter` is what is merged into the weights by the name of the Linear, on the CPU; `kind` how they are stored.
     """
@@ -36,36 +41,39 @@ class Base:
     model: nn.Module
     config: Path
     weights: Path
-    parts: Mapping[str, Path]
-    adapter: dict[str, Delta]
-    kind: Kind
+    components: Mapping[str, Path]
+    adapter: dict[str, LoraDelta]
+    kind: Quantization
 
     @property
-    def family(self) -> Family:
+    def family(self) -> FamilyModule:
+        """The family of the transformer."""
         return family_of(self.model)
 
     @property
     def divisor(self) -> int:
-        """What the sides of a picture must be divisible by."""
-        return vae_divisor(self.parts["vae"])
+        """The number of pixels that both sides of a training image must be divisible by."""
+        return vae_divisor(self.components["vae"])
 
 
-def open_base(job: Job) -> Base:
-    """The model of the job without its weights, every file checked as far as its header tells. Raises TrainError."""
-    config, weights = sources(job.model, job.extras, alone=bool(job.parts))
-    model = build_empty(config)
+def open_base_model(job: Job) -> BaseModel:
+    """Returns the model of the job without its weights, each file checked by its header. Raises TrainError."""
+    config, weights = transformer_sources(job.model, job.extras, alone=bool(job.components))
+    model = build_empty_transformer(config)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    check_complete(transformer_entries(model, weights), expected, weights)
-    adapter = {} if job.adapter is None else read_adapter(job.adapter, linears(model))
+    check_tensors(transformer_entries(model, weights), expected, weights)
+    adapter = {} if job.adapter is None else read_training_adapter(job.adapter, linear_shapes(model))
     texts = family_of(model).TEXT_PARTS
-    parts = {name: job.parts.get(name) or component(name, job.model, job.extras) for name in ("vae", *texts)}
-    check_parts(parts, texts)
+    parts = {
+        name: job.components.get(name) or component_folder(name, job.model, job.extras) for name in ("vae", *texts)
+    }
+    check_components(parts, texts)
     kind: Any = KINDS[job.run.recipe.precision.quantization]
-    return Base(model, config, weights, parts, adapter, kind)
+    return BaseModel(model, config, weights, parts, adapter, kind)
 
 
-def identity_of(job: Job, base: Base) -> dict[str, str]:
-    """What must be the same for a saved state of the run to fit."""
+def state_identity(job: Job, base: BaseModel) -> dict[str, str]:
+    """Returns what must be the same for a saved state of the run to fit."""
     described_by = [] if base.config.is_file() else [base.config / "config.json"]
     return {
         "rank": described(job.run.recipe.network),
@@ -75,19 +83,22 @@ def identity_of(job: Job, base: Base) -> dict[str, str]:
     }
 
 
-def load_weights(job: Job, place: Place, base: Base, adapter_digest: str) -> None:
-    """Fill the model. Of several processes that share it, each gets its part. Raises TrainError."""
-    job.progress.phase(f"Loading the transformer ({base.kind}, {place.arithmetic.name})")
-    shares = Shares(job.ranks, base.family.BLOCKS) if job.ranks.sharded else None
-    fill(
+def load_weights(job: Job, place: DevicePlacement, base: BaseModel, adapter_digest: str) -> None:
+    """Fills the transformer with its weights.
+
+    Of several processes that share it, each gets its part. Raises TrainError.
+    """
+    job.progress.phase(f"Loading the transformer ({base.kind}, {place.precision.name})")
+    shares = ShardPlan(job.ranks, base.family.RECORD.blocks) if job.ranks.sharded else None
+    fill_transformer(
         base.model,
         base.weights,
-        quantization="float16" if place.arithmetic.half and base.kind == "none" else base.kind,
+        quantization="float16" if place.precision.scaled_float16 and base.kind == "none" else base.kind,
         adapter=base.adapter,
         dtype=place.dtype,
-        device=place.home,
+        device=place.weights_device,
         cache=None if base.kind == "none" else WeightCache(cache_folder(), adapter_digest, job.progress.note),
         shares=shares,
     )
     if shares is not None:
-        job.progress.note(told(base.model, job.ranks))
+        job.progress.note(shard_note(base.model, job.ranks))

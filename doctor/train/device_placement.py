@@ -1,4 +1,4 @@
-"""Where a run computes, and how: the device, the types, compiled blocks, weights that wait in host memory."""
+"""The device placement of a run: device, precision, compiled blocks, weights that wait in host memory."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ import torch
 
 from ..families.network import offloaded_share
 from .job import Job
-from .runtime.precision import Numerics, numerics
+from .runtime.precision import ComputePrecision, choose_precision
 from .runtime.train_error import TrainError
 from .settings.names import KINDS
-from .transformer.transformer_blocks import cannot_compile
+from .transformer.transformer_blocks import why_not_compiled
 
 CUDA: Any = torch.cuda
 
 
 @dataclass(frozen=True)
-class Place:
-    """The device of the steps and the types there; `offloaded` is the share of the weights that waits elsewhere."""
+class DevicePlacement:
+    """The device of the steps and the precision there; `offloaded` is the share of the weights in host memory."""
 
     device: torch.device
-    arithmetic: Numerics
+    precision: ComputePrecision
     compiled: bool
     offloaded: float
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.arithmetic.dtype
+        """The dtype of all that is not quantized."""
+        return self.precision.dtype
 
     @property
-    def home(self) -> torch.device:
-        """Where the weights are loaded to."""
+    def weights_device(self) -> torch.device:
+        """The device that the weights are loaded to."""
         return torch.device("cpu") if self.offloaded else self.device
 
 
-def place_of(job: Job) -> Place:
-    """What the config asks for, as far as this machine has it; notes say what it has not. Raises TrainError.
+def choose_placement(job: Job) -> DevicePlacement:
+    """Returns what the config asks for as far as this machine has it; notes say what it has not. Raises TrainError.
 
     Of a card that is there and cannot be used it raises what PyTorch says, RuntimeError.
     """
@@ -50,13 +51,13 @@ def place_of(job: Job) -> Place:
             "PyTorch keeps no float8 weights on MPS. Write qtype: int8 (and qtype_te: int8), which is as large and "
             "more exact."
         )
-    arithmetic = numerics(recipe.precision.dtype, device)
-    if arithmetic.note:
-        note(arithmetic.note)
+    precision = choose_precision(recipe.precision.dtype, device)
+    if precision.note:
+        note(precision.note)
     compiled = job.run.recipe.offload.compile
-    if compiled and (reason := cannot_compile(device)):
+    if compiled and (reason := why_not_compiled(device)):
         raise TrainError(reason)
-    if compiled and (arithmetic.half or sharded):
+    if compiled and (precision.scaled_float16 or sharded):
         note("Blocks are not compiled: that goes neither with float16 nor with weights shared among GPUs.")
         compiled = False
     offloaded = offloaded_share(job.run)
@@ -65,7 +66,7 @@ def place_of(job: Job) -> Place:
         offloaded = 0.0
     if offloaded and sharded:
         raise TrainError("layer_offloading does not go with weights shared among GPUs. Take one of the two out.")
-    return Place(device, arithmetic, compiled, offloaded)
+    return DevicePlacement(device, precision, compiled, offloaded)
 
 
 def _device(job: Job) -> torch.device:

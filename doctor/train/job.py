@@ -1,4 +1,4 @@
-"""What `train` was asked for, and with whom it works."""
+"""A job is what `train` was asked for; a result is what it gives."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from typing import Literal
 
 from ..model.run import Run
 from .distributed.ranks import Ranks
-from .encode.text_encoder_process import TextProcess
+from .encode.text_encoder_process import TextEncoderProcess
 from .runtime.progress import Progress
 from .runtime.stop_signals import Stop
 
 
 @dataclass(frozen=True)
 class Job:
-    """The words of `zdoctor.doctor.train.train`. The output folder exists, and no other run writes to it."""
+    """The arguments of `zdoctor.doctor.train.train`, checked.
+
+    The output folder exists, and no other run writes to it.
+    """
 
     run: Run
     model: Path
     extras: Path | None
-    parts: Mapping[str, Path]
+    components: Mapping[str, Path]
     adapter: Path | None
     datasets: Mapping[str, str]
     output: Path
@@ -29,7 +32,7 @@ class Job:
     held_out: int | None
     skip_unreadable: bool
     ranks: Ranks
-    text_process: TextProcess | None
+    text_process: TextEncoderProcess | None
     progress: Progress
     stop: Stop
 

@@ -1,4 +1,4 @@
-"""What a run learns from: read, split, encoded."""
+"""The training data of a run is read, split and encoded."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ import psutil
 import torch
 
 from ..files import fingerprints
-from .base_model import Base
-from .dataset.dataset_changes import changes, pictures_of
-from .dataset.training_items import Item, read_items, uncaptioned
+from .base_model import BaseModel
+from .dataset.dataset_changes import dataset_changes, dataset_fingerprint
+from .dataset.training_items import TrainingItem, read_training_items, uncaptioned
 from .dataset.validation_split import hold_out
-from .device_placement import Place
-from .encode.encoding_cache import Cache, Sizes
+from .device_placement import DevicePlacement
+from .encode.encoding_cache import EncodingCache, ImageSizes
 from .encode.latents import Latents
-from .encode.loss_masks import Masks
-from .encode.text_embeddings import Texts
+from .encode.loss_masks import LossMasks
+from .encode.text_embeddings import TextEmbeddings
 from .job import Job
-from .runtime.allocator import keep_memory, return_memory
-from .sampling.sample_prompts import prompts, sample_controls
+from .runtime.allocator import keep_freed_memory, return_freed_memory
+from .sampling.sample_prompts import prompts_to_encode, sample_control_images
 from .settings.names import CACHE, KINDS
-from .step.training_state import State
+from .step.training_state import TrainingState
 
 # On the CPU the text encoder works beside the VAE and the loading where this many of it would fit in what is free.
 BESIDE = 4
 
 
 @dataclass(frozen=True)
-class Examples:
-    """The `items` to learn from, those `held` out for the evaluation, and what the previews edit, one a prompt."""
+class TrainingData:
+    """The `items` to train on, those `held` out for validation, and the control image of each preview sample."""
 
-    items: list[Item]
-    held: list[Item]
-    drawn: Sequence[Item | None]
+    items: list[TrainingItem]
+    held: list[TrainingItem]
+    sample_controls: Sequence[TrainingItem | None]
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """The examples as the model takes them, from the cache of the output folder."""
+class EncodedData:
+    """The training data as the model takes it, from the cache of the output folder."""
 
     latents: Latents
-    texts: Texts
-    masks: Masks
+    texts: TextEmbeddings
+    masks: LossMasks
 
 
-def read_examples(job: Job, divisor: int, state: State | None) -> Examples:
-    """The pictures of the job, in sizes divisible by `divisor`. Raises TrainError."""
-    sizes = Sizes(job.output / CACHE)
+def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> TrainingData:
+    """Returns the images of the job, in sizes divisible by `divisor`. Raises TrainError."""
+    sizes = ImageSizes(job.output / CACHE)
     sized = sizes.read()
     known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
-    items = read_items(job.run, job.datasets, divisor, known, skip, job.progress.note)
+    items = read_training_items(job.run, job.datasets, divisor, known, skip, job.progress.note)
     for note in uncaptioned(items):
         job.progress.note(note)
     if known != sized:
@@ -71,40 +71,50 @@ def read_examples(job: Job, divisor: int, state: State | None) -> Examples:
             f"{len(before) - len(held)} of the {len(before)} held-out pictures are no longer in the datasets; the "
             "evaluation loss is of the others and cannot be compared with the earlier one."
         )
-    if state and state.captions and (note := changes(state.captions, pictures_of([*items, *held]), state.step)):
+    if (
+        state
+        and state.captions
+        and (note := dataset_changes(state.captions, dataset_fingerprint([*items, *held]), state.step))
+    ):
         job.progress.note(note)
-    return Examples(items, held, sample_controls(job.run, divisor))
+    return TrainingData(items, held, sample_control_images(job.run, divisor))
 
 
-def encode_examples(job: Job, place: Place, base: Base, examples: Examples) -> Encoded:
-    """Encode what the cache lacks. A process of its own may go on with the prompts: `texts.finish` waits for it.
+def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, examples: TrainingData) -> EncodedData:
+    """Encodes what the cache lacks. A process of its own may go on with the prompts: `texts.finish` waits for it.
 
     Raises TrainError.
     """
-    cache, run, progress = Cache(job.output / CACHE), job.run, job.progress
+    cache, run, progress = EncodingCache(job.output / CACHE), job.run, job.progress
     kind: Any = KINDS.get(run.recipe.precision.text_encoder_quantization, "none")
-    latents = Latents(cache, base.parts["vae"], middle=run.recipe.latent_mean)
-    texts = Texts(
-        cache, base.family, base.parts, place.arithmetic.texts, kind, job.text_process, masked=run.recipe.mask_padding
+    latents = Latents(cache, base.components["vae"], middle=run.recipe.latent_mean)
+    texts = TextEmbeddings(
+        cache,
+        base.family,
+        base.components,
+        place.precision.text_encoder_dtype,
+        kind,
+        job.text_process,
+        masked=run.recipe.mask_padding,
     )
-    masks = Masks(cache, base.divisor // 2)
+    masks = LossMasks(cache, base.divisor // 2)
     room = BESIDE * texts.size() < psutil.virtual_memory().available
     beside = job.text_process is not None and place.device.type == "cpu" and job.ranks.size == 1 and room
     used = [*examples.items, *examples.held]
-    job.ranks.same({"dataset": _listing(examples.items)})
+    job.ranks.check_same({"dataset": _listing(examples.items)})
     for turn in (True, False):  # what the first process of a machine has encoded the others find in the cache
         if (job.ranks.local == 0) == turn:
             masks.prepare(used, progress.note)
             cores = torch.get_num_threads()
             half = max(1, cores // 2) if beside else cores
-            begun = texts.begin(prompts(run, used), place.device, progress.phase, half)
+            begun = texts.begin(prompts_to_encode(run, used), place.device, progress.phase, half)
             if not beside:
                 texts.finish(progress.phase)
-            pictures = [*used, *(item for item in examples.drawn if item is not None)]
+            pictures = [*used, *(item for item in examples.sample_controls if item is not None)]
             with _encoding(half if begun else cores):
                 latents.prepare(pictures, place.device, progress.phase)
-        job.ranks.exchange(None)
-    return Encoded(latents, texts, masks)
+        job.ranks.all_gather(None)
+    return EncodedData(latents, texts, masks)
 
 
 @contextmanager
@@ -112,15 +122,15 @@ def _encoding(threads: int) -> Iterator[None]:
     """With so many threads, and freed memory kept for the next picture."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    keep_memory()
+    keep_freed_memory()
     try:
         yield
     finally:
-        return_memory()
+        return_freed_memory()
         torch.set_num_threads(before)
 
 
-def _listing(items: Sequence[Item]) -> str:
+def _listing(items: Sequence[TrainingItem]) -> str:
     """Identifies what is trained on: pictures, captions, crops, and their order."""
     told = "\n".join(
         f"{item.picture.digest} {item.control and item.control.picture.digest} {item.crop} {item.caption}"

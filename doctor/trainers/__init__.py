@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from ..model.trainer import OF_RUNNER, RUNNER, Trainer
 from .ai_toolkit import AI_TOOLKIT
 from .kohya import MUSUBI_TUNER, SD_SCRIPTS
 from .simpletuner import SIMPLETUNER
 
-__all__ = ["NAMES", "TRAINERS", "Trainer", "module", "named", "trainer_called", "trainer_of"]
+__all__ = ["NAMES", "TRAINERS", "Trainer", "loaded", "module", "named", "trainer_called", "trainer_of"]
 
 # Whose config a text is: the first one whose marks fit counts.
 TRAINERS = (AI_TOOLKIT, MUSUBI_TUNER, SD_SCRIPTS, SIMPLETUNER)
@@ -45,6 +46,12 @@ def trainer_called(word: str) -> str:
     """The name of the trainer that somebody means by `word`; the word itself where there is none."""
     found = named(word)
     return word if found is None else found.name
+
+
+def loaded(name: str) -> Any:
+    """What a record names as "module:function", of a trainer's room."""
+    place, _, function = name.partition(":")
+    return getattr(module(place), function)
 
 
 def module(name: str) -> ModuleType:

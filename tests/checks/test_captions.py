@@ -23,7 +23,7 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
 from zdoctor.doctor.rules import all_rules
-from zdoctor.doctor.train.dataset.images import read_pictures
+from zdoctor.doctor.train.dataset.images import read_images
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.fixes.captions import name_the_ending, save_as_utf8
 from zdoctor.tests.changes import changed
@@ -204,7 +204,7 @@ def test_the_runner_takes_an_empty_caption_without_a_word_as_well(captionless: b
     own = changed(run, datasets=(dataset,), trainer=RUNNER)
     assert RUNNER in next(rule for rule in all_rules() if rule.id == "DAT004").trainers
     (found,) = captions_missing(own, folders)
-    taken = {picture.file.stem: picture.caption for picture in read_pictures(tmp_path, dataset, {}, None)}
+    taken = {picture.file.stem: picture.caption for picture in read_images(tmp_path, dataset, {}, None)}
     assert taken == ({"a": "x", "b": ""} if captionless else {"a": "x"})
     assert ("empty caption" if captionless else "left out") in found.consequence()
     for captions in ("names", "default"):
@@ -235,7 +235,7 @@ def test_captions_in_json_are_trained_as_they_stand(
         found = list(captions_in_json(replace(run, trainer=trainer), folders, None))
         assert [says.format(folder=tmp_path) in one.text() for one in found] == ([True] if says else [])
         assert [len(list(name_the_ending(one, read))) for one in found] == ([fixes] if says else [])
-    (picture,) = read_pictures(tmp_path, run.recipe.datasets[0], {}, None)
+    (picture,) = read_images(tmp_path, run.recipe.datasets[0], {}, None)
     assert ("{" in picture.caption) is bool(says)
 
 

@@ -321,3 +321,16 @@ def test_no_gpu() -> None:
         list(no_gpu_for_full_model(run, (), probed(run_of("acme/Z-Tiny")), SYSTEM))
     tiny = replace(model, components={"transformer": replace(part, needed={"w": (40, 40)})})
     assert list(no_gpu_for_full_model(run, (), tiny, SYSTEM)) == []
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model", "billions"),
+    [("flux", "black-forest-labs/FLUX.1-dev", 11.9), ("flux_kontext", "black-forest-labs/FLUX.1-Kontext-dev", 11.9)],
+)
+def test_no_gpu_for_a_published_model_of_every_family(architecture: str, model: str, billions: float) -> None:
+    """What a published model is made of is known before a file of it is here: of Flux as of Z-Image."""
+    run = changed(zimage(), architecture=architecture, base_model=model)
+    (finding,) = no_gpu_for_full_model(run, (), ModelFolder(model, "absent", None), SYSTEM)
+    assert finding.args["billions"] == f"{billions}" and finding.args["source"] == "as published"
+    with pytest.raises(Unestablished):
+        list(no_gpu_for_full_model(run, (), ModelFolder("somebody/another", "absent", None), SYSTEM))

@@ -22,7 +22,7 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.remains import probe_remains
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.runtime.run_lock import alone
+from zdoctor.doctor.train.runtime.run_lock import lock_run
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import go
 from zdoctor.tests.models import healthy, run_of
@@ -191,7 +191,7 @@ def test_a_state_whose_end_is_missing(earlier: Path, picture: Path) -> None:
 
 def test_a_run_that_is_at_work(output: Path, picture: Path) -> None:
     run = run_in(output)
-    with alone(output, NAME):
+    with lock_run(output, NAME):
         (finding,) = findings(run)
         assert finding.text() == trained(run, picture)
     assert (output / own_lock(NAME)).exists() and not findings(run)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...configs.edit import EditError, apply_edits
-from ...configs.text import decode
+from ...configs.reading import text_of
 from ...model import ReplaceText, SetValue
 from ..actions.edit import edit
 from ..actions.errors import ApplyError
@@ -35,7 +35,7 @@ def perform(steps: Sequence[SetValue | ReplaceText], path: Path, work: Work) -> 
 
 def read_text(path: Path) -> tuple[str, str]:
     """The text of a file as the repairs counted its characters, and the encoding that gives its bytes again."""
-    source = decode(str(path), path.read_bytes())
+    source = text_of(str(path), path.read_bytes())
     if source.problem is not None and source.problem.kind == "size":
         raise ApplyError(f"{path}: {source.problem.message}")
     return source.text, source.encoding

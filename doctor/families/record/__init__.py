@@ -216,7 +216,8 @@ class Family:
     too large for float16. `scheduler` is the config of diffusers' scheduler for a transformer's config.
     `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in
     a folder's name, `files` the published files of a class by a word in a path ("" for any); `alike` says that the
-    components beside the transformer are the same in all of them. `runner` is its module in doctor/train/families.
+    components beside the transformer are the same in all of them. `runner` is its module in
+    doctor/train/families (".name"), or another package's.
     """
 
     name: str
@@ -249,3 +250,16 @@ class Family:
     simpletuner: SimpleTuner | None
     kohya: Mapping[str, Kohya]
     runner: str
+
+    @property
+    def class_name(self) -> str:
+        """The class of its transformer; "" where that is not known here."""
+        return "" if self.transformer is None else self.transformer.name
+
+    def is_quantized(self, name: str) -> bool:
+        """Whether the Linear of this name is stored in a quantized format: never embedders or the head."""
+        return name.split(".", 1)[0] in self.quantized_blocks
+
+    def targets(self, *, refiners: bool = False) -> tuple[str, ...]:
+        """The lists of blocks whose Linears a LoRA covers."""
+        return (*self.lora_blocks, *self.refiners) if refiners else self.lora_blocks

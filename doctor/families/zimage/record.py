@@ -9,7 +9,18 @@ from ...model.recipe import PartFile
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B
-from ..record import AiToolkit, Distilled, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
+from ..record import (
+    AiToolkit,
+    Distilled,
+    Family,
+    Fit,
+    Flavour,
+    Kohya,
+    Loader,
+    Memory,
+    SimpleTuner,
+    Tokenizer,
+)
 from .tensors import TRANSFORMER
 
 _TURBO = "Tongyi-MAI/Z-Image-Turbo"
@@ -125,7 +136,7 @@ ZIMAGE = Family(
             strict=True,
         ),
     },
-    runner="zimage",
+    runner=".zimage",
 )
 # In pixels, of which no more is known than that it is computed alike.
 L2P = replace(

@@ -13,9 +13,9 @@ from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run, Unknown
 from ...model.record import dataclass, replace
 from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
-from .caches import COMMIT, Use, is_safe
-from .content import Expected, digest_of_blob, examine, is_json, known, manifest, structure
-from .listings import MOST_FILES, shards_of
+from .caches import COMMIT, Use
+from .content import Expected, digest_of_blob, examine, is_json, manifest, structure
+from .listings import shards_of, walk
 from .needs import needed
 from .repos import from_elsewhere, is_alive
 from .search import Search
@@ -99,11 +99,8 @@ def look_local(
         if file.state in ("wrong-size", "wrong-content") and _is_edited(world, paths, file, notes.get(name, all_at)):
             # People edit a config.json; weights that others wrote are worth a word.
             file = replace(file, changed=True, state=file.state if name.endswith(".safetensors") else "ok")
-        return (
-            with_beginning(world, paths, search.with_copy(file), partials)
-            if file.needed and file.state != "ok"
-            else file
-        )
+        is_sought = file.needed and file.state != "ok"
+        return with_beginning(world, paths, search.with_copy(file), partials) if is_sought else file
 
     return HubRepo(
         repo=folder,
@@ -166,22 +163,7 @@ def _lists(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, int]]
 
 
 def _below(world: World, paths: Paths, folder: str) -> Iterator[str]:
-    """Names of the files below a folder, at most MOST_FILES, links not followed."""
-    waiting, found = [""] if isinstance(world.stat(folder), Stat) else [], 0
-    while waiting:
-        inside = waiting.pop()
-        for base in known(world.names(paths.join(folder, *inside.split("/")) if inside else folder)):
-            name = f"{inside}/{base}" if inside else base
-            found += 1
-            if found > MOST_FILES:
-                return
-            if not is_safe(name):
-                continue
-            stat = world.stat(paths.join(folder, *name.split("/")))
-            if isinstance(stat, Stat) and stat.kind == "folder" and name.count("/") < 12:
-                waiting.append(name)
-            elif isinstance(stat, Stat) and stat.kind == "file":
-                yield name
+    return walk(world, paths, folder) if isinstance(world.stat(folder), Stat) else iter(())
 
 
 def _is_edited(world: World, paths: Paths, file: HubFile, note: Note | None) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from ...model import HubFile, HubRepo, Run, Unknown
-from ...model.record import replace
+from ...model.record import dataclass, replace
 from ..world import Paths, Stat, World, resolve
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, repo_folder
@@ -35,49 +35,19 @@ def look(
     """
     use = uses[0]
     folder = repo_folder(paths, use.cache, use.repo)
-    ref_path = paths.join(folder, "refs", "main")
     used_by = tuple(dict.fromkeys(u.key for u in uses))
     insides = tuple(dict.fromkeys(u.inside for u in uses))
-    state, content, asked = _ref(world, ref_path, use.commit)
-    listings = listings_of(world, paths, folder)
-    if state == "ok" and asked not in listings:
-        state = "dangling"
-    wanted = {
-        commit: needed(list(x.expected), x.present, x.shards, insides, from_elsewhere(used_by, run))
-        for commit, x in listings.items()
-    }
-    by_age = sorted(listings, key=lambda commit: listings[commit].modified_ns, reverse=True)
-    missing = {commit: _missing(world, paths, listings[commit], wanted[commit]) for commit in by_age}
-    complete = tuple(commit for commit in by_age if wanted[commit] and not missing[commit])
-    update = None
-    if asked is not None and state in ("ok", "dangling") and missing.get(asked, 1):
-        update = begun(world, paths, folder, asked, listings.get(asked), [listings[commit] for commit in complete])
-    rest: frozenset[str] = frozenset()
-    if update is not None:
-        new, older = update
-        rest, state, listings = taken_over(new, older), "ok", {**listings, new.commit: new}
-        present = new.present | (older.present & new.expected.keys())
-        wanted[new.commit] = needed(list(new.expected), present, new.shards, insides, from_elsewhere(used_by, run))
-    serving = asked
-    if serving not in listings:
-        serving = (
-            None if state == "pinned" else next(iter(complete), min(by_age, key=lambda c: missing[c], default=None))
-        )
-    listing = listings.get(serving) if serving is not None else None
-    files: tuple[HubFile, ...] = ()
+    found = _choose(world, paths, folder, use.commit, insides, from_elsewhere(used_by, run))
+    listing = found.listing
     partials = tuple(partials_of(world, paths, paths.join(folder, "blobs")))
+    files: tuple[HubFile, ...] = ()
     if listing is not None:
-        rest |= frozenset(listing.expected) if listing.is_lost else frozenset()
-        files = tuple(files_of(world, paths, use.cache, folder, listing, wanted[listing.commit], hashed or {}, rest))
-        others = {listings[c].folder: listings[c].expected for c in by_age if c != serving}
-        twins = [
-            paths.join(repo_folder(paths, cache, use.repo), "snapshots", listing.commit)
-            for cache in caches
-            if cache != use.cache
-        ]
+        seen = files_of(world, paths, use.cache, folder, listing, found.wanted, hashed or {}, found.rest)
+        others = {x.folder: x.expected for x in found.by_age if x.commit != listing.commit}
+        homes = [repo_folder(paths, cache, use.repo) for cache in caches if cache != use.cache]
+        twins = [paths.join(home, "snapshots", listing.commit) for home in homes]
         search = Search(world, paths, caches, folder, (*others, *twins, *plain), hashed is not None, others)
-        files = tuple(search.with_copy(f) if f.state != "ok" and (f.needed or f.name in rest) else f for f in files)
-        files = tuple(with_beginning(world, paths, f, partials) for f in files)
+        files = tuple(_with_remedies(search, seen, found.rest, partials))
         if listing.broken_manifest is not None:
             files = (*files, _bad_manifest(paths, folder, listing))
     return HubRepo(
@@ -85,20 +55,78 @@ def look(
         cache=use.cache,
         folder=folder,
         ref="main" if use.commit is None else use.commit,
-        ref_state=state,
-        ref_path=ref_path,
-        ref_content=content,
-        commit=serving if listing else None,
+        ref_state=found.state,
+        ref_path=paths.join(folder, "refs", "main"),
+        ref_content=found.content,
+        commit=listing.commit if listing else None,
         snapshot=listing.folder if listing else None,
         has_manifest=listing is not None and listing.has_manifest,
         manifest=_manifest(world, paths, folder, listing) if listing is not None and listing.has_manifest else None,
         files=files,
         partials=partials,
-        snapshots=tuple(by_age),
+        snapshots=tuple(x.commit for x in found.by_age),
         used_by=used_by,
-        complete=complete,
-        update_of=update[1].commit if update is not None else None,
+        complete=found.complete,
+        update_of=found.update_of,
     )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The snapshot that serves a run: its files that are `wanted`, and the `rest` that belongs to it as well.
+
+    `by_age` are the snapshots that lie there, the newest first; `complete` those with all that is wanted.
+    """
+
+    state: RefState
+    content: str
+    listing: Listing | None
+    wanted: Collection[str]
+    rest: Collection[str]
+    by_age: tuple[Listing, ...]
+    complete: tuple[str, ...]
+    update_of: str | None
+
+
+def _choose(
+    world: World, paths: Paths, folder: str, pinned: str | None, insides: Sequence[str], skip: str
+) -> _Chosen:
+    state, content, asked = _ref(world, paths.join(folder, "refs", "main"), pinned)
+    listings = dict(listings_of(world, paths, folder))
+    if state == "ok" and asked not in listings:
+        state = "dangling"
+    by_age = tuple(sorted(listings.values(), key=lambda listing: listing.modified_ns, reverse=True))
+    wanted = {x.commit: needed(list(x.expected), x.present, x.shards, insides, skip) for x in by_age}
+    missing = {x.commit: _missing(world, paths, x, wanted[x.commit]) for x in by_age}
+    complete = tuple(commit for commit in missing if wanted[commit] and not missing[commit])
+    update, rest = None, frozenset[str]()
+    if asked is not None and state in ("ok", "dangling") and missing.get(asked, 1):
+        update = begun(world, paths, folder, asked, listings.get(asked), [listings[commit] for commit in complete])
+    if update is not None:
+        new, older = update
+        rest, state, listings[new.commit] = taken_over(new, older), "ok", new
+        present = new.present | (older.present & new.expected.keys())
+        wanted[new.commit] = needed(list(new.expected), present, new.shards, insides, skip)
+    serving = asked
+    if serving not in listings and state == "pinned":
+        serving = None
+    elif serving not in listings:
+        serving = next(iter(complete), min(missing, key=lambda commit: missing[commit], default=None))
+    listing = listings.get(serving) if serving is not None else None
+    if listing is not None and listing.is_lost:
+        rest |= frozenset(listing.expected)
+    chosen = wanted[listing.commit] if listing is not None else ()
+    older_commit = update[1].commit if update is not None else None
+    return _Chosen(state, content, listing, chosen, rest, by_age, complete, older_commit)
+
+
+def _with_remedies(
+    search: Search, files: Iterable[HubFile], rest: Collection[str], partials: Sequence[tuple[str, int, bool]]
+) -> Iterator[HubFile]:
+    """The files, those that are not as they should be with where their content lies or was begun to be fetched."""
+    for file in files:
+        is_sought = file.state != "ok" and (file.needed or file.name in rest)
+        yield with_beginning(search.world, search.paths, search.with_copy(file) if is_sought else file, partials)
 
 
 def _manifest(world: World, paths: Paths, folder: str, listing: Listing) -> tuple[str, int, str] | None:

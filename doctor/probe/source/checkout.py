@@ -13,9 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 from ...configs.python_tree import Source, Unparsable, constant, dotted, keyword, parsed
-from ...model import Schema, Unknown
 from ...model.checkout import Checkout, Edit, SizeFile
-from ..world import World
 from .patches import patches
 
 Z_IMAGE = "extensions_built_in/diffusion_models/z_image/z_image.py"
@@ -47,16 +45,6 @@ _METHOD = re.compile(rb"^(?=(?:    )?(?:async )?def |class |@)", re.M)
 _GUARDS = ("OSError", "IOError", "PermissionError", "EnvironmentError", "Exception", "BaseException")
 
 Piece = tuple[Source, ast.AST]
-
-
-def probe_checkout(world: World, schema: Schema | Unknown) -> Checkout | Unknown | None:
-    """The checkout that the config's schema was mined from; None where there is none at hand."""
-    if isinstance(schema, Unknown):
-        return schema
-    if schema.trainer != "ai-toolkit" or not schema.source:
-        return None
-    root = schema.source
-    return read_checkout(root, schema.commit, lambda path: world.source(root, path))
 
 
 def read_checkout(root: str, commit: str, read: Callable[[str], bytes | None]) -> Checkout:

@@ -1,4 +1,4 @@
-"""A part of a model by its place: a folder with its config.json, or a file of its own, whose config is inferred.
+"""A component of a model lies in a folder with its config.json, or in a file whose config is inferred.
 
 The first file of a numbered set stands for all of them. Imports neither diffusers nor transformers.
 """
@@ -16,24 +16,24 @@ from ...families.part_file import as_in_file, class_in, inferred_config, title_o
 from ...families.record.shapes import BadConfig
 from ...families.tensors import Shapes, needed_tensors
 from ..runtime.train_error import TrainError
-from ..weights.safetensors_files import Entry, check_complete, collect, weight_files
+from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files
 from ..weights.single_file_checkpoint import single_file_entries
 
 _TRANSFORMERS = ("FluxTransformer2DModel", "ZImageTransformer2DModel")
 
 
-def all_files(place: Path) -> list[Path]:
-    """Everything that the part is made of: what lies in its folder, or its files."""
+def component_files(place: Path) -> list[Path]:
+    """Returns all files that a component is made of."""
     return sorted(file for file in place.iterdir() if file.is_file()) if place.is_dir() else weight_files(place)
 
 
-def class_of(file: Path) -> str | None:
-    """The class of what a file of its own holds. Raises TrainError."""
+def component_class(file: Path) -> str | None:
+    """Returns the class of the model that a single file holds. Raises TrainError."""
     return class_in(_shapes(file))
 
 
-def config_of(place: Path, class_name: str) -> dict[str, Any]:
-    """The config.json of a folder; of a file what it would be for the class. Raises TrainError."""
+def component_config(place: Path, class_name: str) -> dict[str, Any]:
+    """Returns the config.json of a folder, or what it would be for a single file of this class. Raises TrainError."""
     if place.is_file():
         try:
             return inferred_config(class_name, _shapes(place))
@@ -49,18 +49,18 @@ def config_of(place: Path, class_name: str) -> dict[str, Any]:
     return config
 
 
-def entries_of(place: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, Entry]:
-    """The tensors of a part by the names of its class, as far as they are there; what is beyond keeps its own name.
+def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, TensorEntry]:
+    """Returns the tensors of a component by the names of its class; what the class lacks keeps its own name.
 
     `needed` are name -> shape of what the class builds. Raises TrainError.
     """
     if class_name in _TRANSFORMERS and place.is_file():
         return single_file_entries(place, class_name, needed)
-    entries = collect(weight_files(place))
+    entries = tensor_entries(weight_files(place))
     written = as_in_file(class_name, dict(needed), entries)
     if len(written) != len(needed):
         return entries
-    found: dict[str, Entry] = {}
+    found: dict[str, TensorEntry] = {}
     for (name, shape), own in zip(needed.items(), written, strict=True):
         if own in entries:
             entry = entries.pop(own)
@@ -70,17 +70,17 @@ def entries_of(place: Path, class_name: str, needed: Mapping[str, tuple[int, ...
     return {**entries, **found}
 
 
-def check_part(place: Path, class_name: str) -> dict[str, Any]:
-    """The config of a part, once a file of its own is found to hold all of it. Raises TrainError."""
-    config = config_of(place, class_name)
+def check_component(place: Path, class_name: str) -> dict[str, Any]:
+    """Returns the config of a component; of a single file all tensors must be there. Raises TrainError."""
+    config = component_config(place, class_name)
     if place.is_file():
         needed: Shapes = needed_tensors(class_name, config) or {}
-        check_complete(entries_of(place, class_name, needed), needed, place)
+        check_tensors(component_tensors(place, class_name, needed), needed, place)
     return config
 
 
-def check_parts(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> None:
-    """Look at the headers of parts in files of their own, and at the tokenizers. Raises TrainError.
+def check_components(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> None:
+    """Checks the headers of components in single files, and whether the tokenizers can be read. Raises TrainError.
 
     `text_parts` are the classes of what encodes prompts, by the names of the parts, "" for a tokenizer.
     """
@@ -88,11 +88,11 @@ def check_parts(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> No
         if not class_name:
             check_tokenizer(places[name])
         elif places[name].is_file():
-            check_part(places[name], class_name)
+            check_component(places[name], class_name)
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Raise TrainError where the tokenizer needs a package to be read that is not here."""
+    """Raises TrainError where the tokenizer needs a package that is not installed."""
     if (folder / "tokenizer.json").is_file() or not (folder / "spiece.model").is_file():
         return
     lacks = [name for name, module in _FOR_PIECES.items() if not _is_here(module)]
@@ -114,11 +114,11 @@ def _is_here(module: str) -> bool:
 
 
 def _shapes(file: Path) -> Shapes:
-    return {entry.name: entry.shape for entry in collect(weight_files(file)).values()}
+    return {entry.name: entry.shape for entry in tensor_entries(weight_files(file)).values()}
 
 
-def component(name: str, model_folder: Path, extras_folder: Path | None) -> Path:
-    """The folder of a component: in the extras folder, else in the model folder. Raises TrainError."""
+def component_folder(name: str, model_folder: Path, extras_folder: Path | None) -> Path:
+    """Returns the folder of a component, first looked for in the extras folder. Raises TrainError."""
     for folder in (extras_folder, model_folder):
         if folder is not None and (folder / name).is_dir() and any((folder / name).iterdir()):
             return folder / name

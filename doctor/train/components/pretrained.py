@@ -1,4 +1,4 @@
-"""Loading the smaller parts of a model, so that nothing in them is left to chance."""
+"""The smaller components are loaded so that no tensor of them stays at random numbers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Any
 
 import torch
 
-from ..runtime.train_error import TrainError
-from ..weights.safetensors_files import check_complete
-from .component_files import config_of, entries_of
+from ..runtime.train_error import TrainError, first_line
+from ..weights.safetensors_files import check_tensors
+from .component_files import component_config, component_tensors
 
 _ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 
 
 def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
-    """`make.from_pretrained`, frozen. Raises TrainError when it fails or when a tensor is not in the files."""
+    """Calls `make.from_pretrained` and freezes the model.
+
+    Raises TrainError when it fails or when a tensor is not in the files.
+    """
     with _quiet() if make.__module__.startswith("transformers.") else nullcontext():
         try:
             model, info = make.from_pretrained(str(folder), output_loading_info=True, **options)
         except _ERRORS as error:
-            raise TrainError(f"The {what} of {folder} cannot be loaded: {_first_line(error)}") from error
+            raise TrainError(f"The {what} of {folder} cannot be loaded: {first_line(error)}") from error
     missing = sorted(info["missing_keys"]) or [str(item[0]) for item in info.get("mismatched_keys") or []]
     if missing:
         raise TrainError(
@@ -34,21 +37,21 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
 
 
 def load_file(make: Any, file: Path, dtype: torch.dtype) -> Any:
-    """The diffusers model of class `make` that a file of its own holds, frozen, on the CPU. Raises TrainError."""
+    """Returns the diffusers model of class `make` from a single file, frozen, on the CPU. Raises TrainError."""
     from ..weights.materialize import install_tensors, read_tensors
 
     with torch.device("meta"):
-        model = make.from_config(config_of(file, make.__name__))
+        model = make.from_config(component_config(file, make.__name__))
     needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = entries_of(file, make.__name__, needed)
-    check_complete(found, needed, file)
+    found = component_tensors(file, make.__name__, needed)
+    check_tensors(found, needed, file)
     read = read_tensors([found[name] for name in needed], {}, "none", {}, dtype, torch.device("cpu"))
     install_tensors(model, dict(read), {})
     return model.eval().requires_grad_(False)
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a folder. Raises TrainError."""
+    """Returns the tokenizer of a folder. Raises TrainError."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from transformers import AutoTokenizer
 
@@ -56,7 +59,7 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         return make.from_pretrained(str(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrainError(f"The tokenizer of {folder} cannot be loaded: {_first_line(error)}") from error
+        raise TrainError(f"The tokenizer of {folder} cannot be loaded: {first_line(error)}") from error
 
 
 @contextmanager
@@ -74,7 +77,3 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""Loading a text encoder: as transformers does it, or tensor by tensor with the Linears of its layers quantized.
+"""A text encoder is loaded as transformers does it, or tensor by tensor with its Linears quantized.
 
 In float16 too each Linear is one of ours, so that nothing overflows (see kernels/float16.py): T5's and Qwen3's
 activations are larger than float16 can hold.
@@ -14,47 +14,49 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..kernels.float16 import multiply_in_half
-from ..kernels.quantized_linear import Kind
+from ..kernels.float16 import multiply_in_float16
+from ..kernels.quantized_linear import Quantization
 from ..runtime.precision import has_float16
 from ..runtime.train_error import TrainError
-from ..weights.safetensors_files import check_complete
-from .component_files import config_of, entries_of
+from ..weights.safetensors_files import check_tensors
+from .component_files import component_config, component_tensors
 from .pretrained import load_pretrained
 
 
-def load_encoder(make: Any, place: Path, what: str, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
-    """The frozen model of class `make` on the device. Raises TrainError, torch.OutOfMemoryError."""
+def load_text_encoder(
+    make: Any, place: Path, what: str, kind: Quantization, dtype: torch.dtype, device: torch.device
+) -> Any:
+    """Returns the frozen text encoder of class `make` on the device. Raises TrainError, torch.OutOfMemoryError."""
     if dtype == torch.float16:
-        model = load_streamed(make, place, "float16" if kind == "none" else kind, torch.float32, device)
+        model = load_quantized(make, place, "float16" if kind == "none" else kind, torch.float32, device)
         if device.type != "cpu" or has_float16():
-            multiply_in_half(model)
+            multiply_in_float16(model)
         return model
     if kind == "none" and place.is_dir():
         return load_pretrained(make, place, what, dtype=dtype).to(device)
-    return load_streamed(make, place, kind, dtype, device)
+    return load_quantized(make, place, kind, dtype, device)
 
 
-def load_streamed(make: Any, place: Path, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
-    """The model with every Linear quantized as it arrives: never more than one whole weight is in memory.
+def load_quantized(make: Any, place: Path, kind: Quantization, dtype: torch.dtype, device: torch.device) -> Any:
+    """Returns the model with each Linear quantized as it arrives, so that one whole weight is in memory at a time.
 
     `place` is its folder, or the file that holds it.
     """
-    from ..weights.materialize import install_tensors, linears, read_tensors
+    from ..weights.materialize import install_tensors, linear_shapes, read_tensors
 
     if place.is_dir() and not any(place.glob("*.safetensors")) and any(place.glob("pytorch_model*.bin")):
         raise TrainError(_pickled(place, make.__name__))
     of = make.config_class
-    config = of(**config_of(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))
+    config = of(**component_config(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))
     with _empty_parameters():
         model = make(config).eval()
     model.tie_weights()
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     unique = {name for name, _ in model.named_parameters()}
     needed = {name: shape for name, shape in shapes.items() if name in unique or not _is_parameter(model, name)}
-    found = entries_of(place, make.__name__, needed)
-    check_complete(found, needed, place)
-    quantized = {} if kind == "none" else linears(model)
+    found = component_tensors(place, make.__name__, needed)
+    check_tensors(found, needed, place)
+    quantized = {} if kind == "none" else linear_shapes(model)
     wanted = [found[name] for name in needed]
     install_tensors(model, dict(read_tensors(wanted, quantized, kind, {}, dtype, device)), quantized)
     model.tie_weights()
@@ -63,7 +65,7 @@ def load_streamed(make: Any, place: Path, kind: Kind, dtype: torch.dtype, device
 
 def _pickled(folder: Path, class_name: str) -> str:
     """What to do about weights in files that cannot be read tensor by tensor."""
-    name = (config_of(folder, class_name).get("architectures") or [class_name])[0]
+    name = (component_config(folder, class_name).get("architectures") or [class_name])[0]
     write = f"from transformers import {name} as M; M.from_pretrained({str(folder)!r}, dtype='auto')"
     return (
         f"{folder} holds its weights as pytorch_model.bin, which is read as a whole only, and this run quantizes the "

@@ -1,4 +1,4 @@
-"""The VAE on large pictures in less memory: its wide layers go through a picture in strips of rows.
+"""The VAE takes large images in less memory: its wide layers go through them in strips of rows.
 
 Tiles, as diffusers has them, normalize each tile by itself and give other latents (with random weights by a quarter
 and more). Here the norms are those of the whole picture and each strip sees its neighbours' rows, so that only
@@ -24,7 +24,7 @@ Step = Callable[[Tensor], Tensor]
 
 @contextmanager
 def in_strips(network: nn.Module, wanted: bool = True) -> Iterator[None]:
-    """An AutoencoderKL's encoder or decoder in strips; without gradients, and its input may be overwritten."""
+    """Lets an AutoencoderKL's encoder or decoder work in strips; without gradients, its input may be overwritten."""
     changed: dict[Any, Callable[..., Tensor]] = dict(_changes(network)) if wanted else {}
     for module, forward in changed.items():
         module.forward = forward

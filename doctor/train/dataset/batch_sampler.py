@@ -1,17 +1,20 @@
-"""Which items each batch holds: a pure function of the seed and the batch's number, so that a resumed run agrees."""
+"""The batch sampler is a pure function of the seed and the batch's number, so that a resumed run agrees."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ...model.run import Run
-from .training_items import Item, batches
+from .training_items import TrainingItem, epoch_batches
 
 
-class Order:
-    """The batches of a run. With regularisation items every other step is theirs, as in ai-toolkit."""
+class BatchSampler:
+    """The batches of a run, drawn without replacement epoch by epoch.
 
-    def __init__(self, run: Run, items: Sequence[Item], seed: int) -> None:
+    With regularisation items every other step is theirs, as in ai-toolkit.
+    """
+
+    def __init__(self, run: Run, items: Sequence[TrainingItem], seed: int) -> None:
         self.run = run
         self.seed = seed
         self.plain = _Turns([item for item in items if not item.regular], run.recipe.batch_size, seed)
@@ -21,11 +24,11 @@ class Order:
         self.before = [0]
 
     def epoch(self, step: int) -> int:
-        """How often the items were gone through before `step`, regularisation items apart."""
+        """Returns how often the items were gone through before `step`, regularisation items apart."""
         return (step - self._before(step)) * self.run.recipe.gradient_accumulation // self.plain.length
 
-    def batch(self, index: int) -> list[Item]:
-        """The items of batch `index`, counted from 0 over the whole run."""
+    def batch(self, index: int) -> list[TrainingItem]:
+        """Returns the items of batch `index`, counted from 0 over the whole run."""
         recipe = self.run.recipe
         step, part = divmod(index, recipe.gradient_accumulation)
         theirs = self._before(step)
@@ -52,16 +55,16 @@ class Order:
 class _Turns:
     """Batches of `items`, epoch after epoch."""
 
-    def __init__(self, items: Sequence[Item], size: int, seed: int) -> None:
+    def __init__(self, items: Sequence[TrainingItem], size: int, seed: int) -> None:
         self.items = items
         self.size = size
         self.seed = seed
         self.epoch = 0
-        self.order = batches(items, size, seed, 0)
+        self.order = epoch_batches(items, size, seed, 0)
         self.length = len(self.order)
 
-    def get(self, number: int) -> list[Item]:
+    def get(self, number: int) -> list[TrainingItem]:
         epoch, place = divmod(number, self.length)
         if epoch != self.epoch:
-            self.order, self.epoch = batches(self.items, self.size, self.seed, epoch), epoch
+            self.order, self.epoch = epoch_batches(self.items, self.size, self.seed, epoch), epoch
         return [self.items[i] for i in self.order[place]]

@@ -1,29 +1,29 @@
-"""What of the datasets is no longer as it was when the run was saved."""
+"""A resumed run says what of its datasets has changed since it was saved."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from ...files import fingerprints
-from .training_items import Item
+from .training_items import TrainingItem
 
 OFTEN = "shown more or less often"
 PARTS = ("with another caption", "with another control image", "with another mask", OFTEN)
 
 
-def pictures_of(items: Iterable[Item]) -> dict[str, str]:
-    """Of each picture in its order, by the sha256 of its bytes, what tells it from itself with other PARTS.
+def dataset_fingerprint(items: Iterable[TrainingItem]) -> dict[str, str]:
+    """Returns what tells each image from itself with other PARTS, by the sha256 of its bytes, in order.
 
     The parts stand with blanks between them, the last one the number of its items.
     """
-    found: dict[str, list[Item]] = {}
+    found: dict[str, list[TrainingItem]] = {}
     for item in items:
         found.setdefault(item.picture.digest, []).append(item)
     return {digest: " ".join([*map(_digest, _parts(same)), str(len(same))]) for digest, same in found.items()}
 
 
-def changes(before: Mapping[str, str], now: Mapping[str, str], step: int) -> str:
-    """What to say of pictures (as `pictures_of`) that changed since the run was saved after `step`.
+def dataset_changes(before: Mapping[str, str], now: Mapping[str, str], step: int) -> str:
+    """Returns what to say of images that changed since the run was saved after `step`, or "".
 
     Parts that an older state does not have count as unchanged.
     """
@@ -40,7 +40,7 @@ def changes(before: Mapping[str, str], now: Mapping[str, str], step: int) -> str
     return f"The datasets have changed since the run was saved at step {step} ({said}).{order}"
 
 
-def _parts(items: Iterable[Item]) -> tuple[set[str], ...]:
+def _parts(items: Iterable[TrainingItem]) -> tuple[set[str], ...]:
     """The captions, control images and masks of these items."""
     captions, controls, masks = set(), set(), set()
     for item in items:

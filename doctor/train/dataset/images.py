@@ -1,4 +1,4 @@
-"""The pictures of a dataset and their captions, from a folder or from a list in a JSON file."""
+"""The images of a dataset and their captions come from a folder or from a list in a JSON file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
-class Picture:
+class DatasetImage:
     """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption.
 
     `control` is the image that is edited into this one; its own width and height are those of this one, to which it
@@ -32,12 +32,12 @@ class Picture:
     height: int
     digest: str
     caption: str
-    control: Picture | None = None
+    control: DatasetImage | None = None
     is_control: bool = False
 
 
-def opened(file: Path) -> Image:
-    """A decoded picture as it is shown. Raises TrainError."""
+def open_image(file: Path) -> Image:
+    """Returns the decoded image as it is shown. Raises TrainError."""
     from PIL import Image, ImageOps
 
     try:
@@ -48,7 +48,7 @@ def opened(file: Path) -> Image:
 
 
 def check_unchanged(file: Path, digest: str) -> None:
-    """Raise TrainError when a file is no longer that of this sha256, by which the cache knows what is made of it."""
+    """Raises TrainError when the file no longer has this sha256, which the cache knows it by."""
     try:
         same = fingerprints.of_file(file) == digest
     except OSError:
@@ -58,21 +58,22 @@ def check_unchanged(file: Path, digest: str) -> None:
 
 
 def has_alpha(image: Image) -> bool:
+    """Tells whether an image has an alpha channel or a transparent colour."""
     return "A" in image.getbands() or "transparency" in image.info
 
 
 def is_opaque(file: Path) -> bool:
-    """Whether a picture that can be read has no alpha channel, by its header."""
+    """Tells by its header whether an image that can be read has no alpha channel."""
     from PIL import Image
 
     with Image.open(file) as image:
         return not has_alpha(image)
 
 
-def read_pictures(
+def read_images(
     place: Path, dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
-) -> list[Picture]:
-    """The pictures of a folder or of a JSON file `{path: {"caption": …}}`, in the order of their paths.
+) -> list[DatasetImage]:
+    """Returns the images of a folder or of a JSON file `{path: {"caption": …}}`, in the order of their paths.
 
     Those that cannot be read end the run, or are left out and told to `skip`. Raises TrainError.
     """
@@ -88,7 +89,7 @@ def read_pictures(
     if not files:
         with_text = "" if dataset.captionless else f" with a {dataset.caption_extension} file beside them"
         raise TrainError(f"The dataset {place} has no images ({', '.join(dataset.suffixes)}){with_text}.")
-    pictures: list[Picture] = []
+    pictures: list[DatasetImage] = []
     broken: list[str] = []
     for file in files:
         try:
@@ -96,7 +97,7 @@ def read_pictures(
         except (OSError, ValueError, SyntaxError) as error:
             broken.append(f"{file} ({error})")
             continue
-        pictures.append(Picture(file, width, height, digest, _caption(file, dataset, listed)))
+        pictures.append(DatasetImage(file, width, height, digest, _caption(file, dataset, listed)))
     if broken:
         names = _some(broken)
         if skip is None:
@@ -110,10 +111,13 @@ def read_pictures(
     return pictures
 
 
-def large_enough(
-    pictures: list[Picture], place: Path, dataset: Dataset, tell: Callable[[str], None] | None
-) -> list[Picture]:
-    """Those that are not too small for their dataset; the others are told. Raises TrainError where none is left."""
+def large_enough_images(
+    pictures: list[DatasetImage], place: Path, dataset: Dataset, tell: Callable[[str], None] | None
+) -> list[DatasetImage]:
+    """Returns the images that are not too small for their dataset, and tells of the others.
+
+    Raises TrainError where none is left.
+    """
     left = [picture for picture in pictures if dataset.takes(picture.width, picture.height)]
     if len(left) == len(pictures):
         return left
@@ -126,10 +130,13 @@ def large_enough(
     return left
 
 
-def with_controls(
-    pictures: list[Picture], dataset: Dataset, known: dict[str, tuple[int, int]], skip: Callable[[str], None] | None
-) -> list[Picture]:
-    """The pictures with their control images, which have their names but for the ending. Raises TrainError.
+def with_control_images(
+    pictures: list[DatasetImage],
+    dataset: Dataset,
+    known: dict[str, tuple[int, int]],
+    skip: Callable[[str], None] | None,
+) -> list[DatasetImage]:
+    """Returns the images with their control images, which have their names but for the ending. Raises TrainError.
 
     A picture whose control image cannot be read is left out where `skip` is told so.
     """
@@ -139,7 +146,7 @@ def with_controls(
     if not folder.is_dir():
         raise TrainError(f"The folder of control images {folder} does not exist or is not a folder.")
     there = {path.name: path for path in folder.iterdir() if path.suffix in SUFFIXES}
-    pairs: list[Picture] = []
+    pairs: list[DatasetImage] = []
     missing: list[str] = []
     broken: list[str] = []
     for picture in pictures:
@@ -153,7 +160,7 @@ def with_controls(
         except (OSError, ValueError, SyntaxError) as error:
             broken.append(f"{file} ({error})")
             continue
-        control = Picture(file, picture.width, picture.height, digest, "", is_control=True)
+        control = DatasetImage(file, picture.width, picture.height, digest, "", is_control=True)
         pairs.append(replace(picture, control=control))
     if missing:
         raise TrainError(

@@ -1,4 +1,4 @@
-"""The dataset: which images with which captions, cut to which size, in which order.
+"""A training item is an image with a caption, cut to a size; batches are made of items.
 
 Everything here is a pure function of the folders and the seed, so a resumed run sees the same batches.
 """
@@ -18,12 +18,12 @@ from ...model.run import Run
 from ..runtime.train_error import TrainError
 from .images import (
     SUFFIXES,
-    Picture,
+    DatasetImage,
     is_opaque,
-    large_enough,
-    opened,
-    read_pictures,
-    with_controls,
+    large_enough_images,
+    open_image,
+    read_images,
+    with_control_images,
 )
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ TRIGGER_PLACES = ("[trigger]", "[name]")
 
 
 @dataclass(frozen=True)
-class Mask:
-    """What of a picture counts: the gray values (or the alpha) of a file, `least` where it is black."""
+class LossMask:
+    """The mask of an image weighs its loss: the gray values (or the alpha) of a file, `least` where it is black."""
 
     file: Path
     digest: str
@@ -44,8 +44,8 @@ class Mask:
 
 
 @dataclass(frozen=True)
-class Item:
-    """One thing to learn: a picture, resized and cropped to width x height pixels, maybe mirrored.
+class TrainingItem:
+    """One image, resized and cropped to width x height pixels, maybe mirrored, with its caption.
 
     `scaled` is the size that the picture has before it is cropped, None where that just covers width x height.
     `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead. `place` is where in
@@ -56,7 +56,7 @@ class Item:
     others.
     """
 
-    picture: Picture
+    picture: DatasetImage
     width: int
     height: int
     caption: str
@@ -71,41 +71,44 @@ class Item:
     prior: bool = False
     trigger: str = ""
     masked: bool = False
-    mask: Mask | None = None
+    mask: LossMask | None = None
     apart: str = ""
 
     @property
-    def control(self) -> Item | None:
-        """What is edited into this item, cut and mirrored as it."""
+    def control(self) -> TrainingItem | None:
+        """The control image of this item, cut and mirrored as it."""
         return None if self.picture.control is None else replace(self, picture=self.picture.control)
 
     @property
     def crop(self) -> str:
+        """The size, the mirroring and the place of the crop in one word, by which caches know it."""
         place = "" if self.place is None else f"@{self.place[0]:.4f},{self.place[1]:.4f}"
         place += "" if self.scaled is None else f"<{self.scaled[0]}x{self.scaled[1]}"
         return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{place}"
 
 
-def read_items(
+def read_training_items(
     run: Run,
     folders: Mapping[str, str],
     divisor: int,
     known: dict[str, tuple[int, int]] | None = None,
     skip: Callable[[str], None] | None = None,
     tell: Callable[[str], None] | None = None,
-) -> list[Item]:
-    """All items of all datasets in a fixed order. Raises TrainError for empty folders, bad images, bad captions.
+) -> list[TrainingItem]:
+    """Returns all items of all datasets in a fixed order.
+
+    Raises TrainError for empty folders, bad images, bad captions.
 
     With `skip` pictures that cannot be read are left out, and it is told which. `tell` is told of those that are too
     small for their dataset. `known` holds the shown size of
     pictures that were decoded before, by the sha256 of their bytes; new ones are decoded and added to it.
     """
     known = {} if known is None else known
-    items: list[Item] = []
+    items: list[TrainingItem] = []
     for dataset in run.recipe.datasets:
         place = Path(folders[dataset.key])
-        pictures = large_enough(read_pictures(place, dataset, known, skip), place, dataset, tell)
-        pictures = with_controls(pictures, dataset, known, skip)
+        pictures = large_enough_images(read_images(place, dataset, known, skip), place, dataset, tell)
+        pictures = with_control_images(pictures, dataset, known, skip)
         for resolution in dataset.resolutions or (512,):
             for flip_x, flip_y in _flips(dataset):
                 for picture in pictures:
@@ -118,8 +121,8 @@ def read_items(
     return items
 
 
-def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
-    """What to say of pictures that are trained with an empty prompt because nobody wrote one."""
+def uncaptioned(items: Sequence[TrainingItem]) -> Iterator[str]:
+    """Yields what to say of images that are trained with an empty prompt because nobody wrote one."""
     captions = {item.picture.file: item.caption for item in items if not item.regular and item.dropout < 1}
     bare = sorted(file for file, caption in captions.items() if not caption)
     if bare:
@@ -131,7 +134,7 @@ def uncaptioned(items: Sequence[Item]) -> Iterator[str]:
         yield f"{count}, no default_caption and no trigger word: an empty prompt is trained."
 
 
-def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor: int) -> Item:
+def _item(run: Run, dataset: Dataset, picture: DatasetImage, resolution: int, divisor: int) -> TrainingItem:
     recipe = run.recipe
     own = dataset.trigger_word or recipe.trigger_word
     regular = dataset.is_regularisation
@@ -144,7 +147,7 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
     how = dataset.buckets_at(resolution, divisor)
     width, height = bucket_size(how, picture.width, picture.height)
     scaled = scaled_size(how, picture.width, picture.height)
-    return Item(
+    return TrainingItem(
         picture,
         width,
         height,
@@ -162,7 +165,7 @@ def _item(run: Run, dataset: Dataset, picture: Picture, resolution: int, divisor
     )
 
 
-def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
+def _mask(run: Run, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
     alpha, folder = dataset.alpha_mask, dataset.mask_folder
     file = picture.file
     if alpha and not run.recipe.loss.balanced_masks and is_opaque(file):  # as in sd-scripts
@@ -177,17 +180,17 @@ def _mask(run: Run, dataset: Dataset, picture: Picture) -> Mask | None:
             return None
         file = own
     digest = picture.digest if alpha else fingerprints.of_file(file)
-    return Mask(file, digest, alpha, dataset.invert_mask, dataset.mask_min_value)
+    return LossMask(file, digest, alpha, dataset.invert_mask, dataset.mask_min_value)
 
 
-def _place(picture: Picture, item: Item, copy: int) -> tuple[float, float]:
+def _place(picture: DatasetImage, item: TrainingItem, copy: int) -> tuple[float, float]:
     """Where a random crop lies: another for each repeat and size, but the same at every start of the run."""
     draw = random.Random(f"{picture.digest} {item.crop} {copy}")
     return draw.random(), draw.random()
 
 
 def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
-    """The caption with the trigger word where [trigger] stands; if `add`, in front where it is nowhere in it."""
+    """Puts the trigger word where [trigger] stands; if `add`, in front of a caption without it."""
     word = (trigger or "").strip()
     for place in TRIGGER_PLACES:
         caption = caption.replace(place, word)
@@ -196,8 +199,8 @@ def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
     return caption.strip()
 
 
-def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[list[int]]:
-    """The batches of one epoch as indices into `items`: shuffled, one picture size per batch, every item in one.
+def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: int) -> list[list[int]]:
+    """Returns the batches of one epoch as indices into `items`: shuffled, one image size a batch, every item in one.
 
     A batch that a size cannot fill is filled up with the items of that size again. Those with a control image are
     kept apart from those without, and `prior` ones from others: a batch has one kind of input and of target.
@@ -218,20 +221,20 @@ def batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> list[lis
     return result
 
 
-def load_pixels(item: Item) -> Image:
-    """The picture as RGB, resized to cover width x height and cropped at its place. Raises TrainError."""
+def load_pixels(item: TrainingItem) -> Image:
+    """Returns the image as RGB, resized to cover width x height and cropped. Raises TrainError."""
     from PIL import Image
 
-    image = opened(item.picture.file)
+    image = open_image(item.picture.file)
     if item.picture.is_control and image.mode in ("RGBA", "LA"):
         image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
     if image.mode.startswith("I;16"):  # Pillow would make every gray above 255 white
         image = image.convert("I").point(lambda gray: gray * (1 / 257) + 0).convert("L")
-    return cut(image.convert("RGB"), item)
+    return crop_image(image.convert("RGB"), item)
 
 
-def cut(image: Image, item: Item) -> Image:
-    """A picture, or what belongs to it, resized as the item's picture is, cropped at its place and mirrored."""
+def crop_image(image: Image, item: TrainingItem) -> Image:
+    """Resizes, crops and mirrors an image, or its mask, as the item asks."""
     from PIL import Image, ImageOps
 
     width, height = item.picture.width, item.picture.height

@@ -1,15 +1,17 @@
-"""Images are held out of the dataset: no step trains on them in any crop, mirroring or repetition."""
+"""Validation images are held out of the dataset: no step trains on them in any crop or repetition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..runtime.train_error import TrainError
-from .training_items import Item
+from .training_items import TrainingItem
 
 
-def hold_out(items: Sequence[Item], count: int, before: Sequence[str] = ()) -> tuple[list[Item], list[Item]]:
-    """(what is trained on, one item of each of the `count` pictures that are held out).
+def hold_out(
+    items: Sequence[TrainingItem], count: int, before: Sequence[str] = ()
+) -> tuple[list[TrainingItem], list[TrainingItem]]:
+    """Returns what is trained on, and one item of each of the `count` images that are held out.
 
     Which pictures follows from their contents alone. Of a run that goes on they are those of `before`, by the sha256
     of their bytes, as far as they are still there: any other was trained on. Raises TrainError when none would be

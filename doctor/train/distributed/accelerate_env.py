@@ -1,4 +1,4 @@
-"""What `accelerate launch` asks for: to share the base out is obeyed, other engines are refused, the rest is said."""
+"""The environment of `accelerate launch` is followed, refused or said to have no effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENGINES = {
 
 
 def refusal(environment: Mapping[str, str]) -> str:
-    """Why a run cannot be started so, "" when it can."""
+    """Returns why a run cannot be started so, "" when it can."""
     for variable, engine in ENGINES.items():
         if _on(environment, variable):
             return (
@@ -23,11 +23,12 @@ def refusal(environment: Mapping[str, str]) -> str:
 
 
 def sharded(environment: Mapping[str, str]) -> bool:
+    """Tells whether the base model is to be sharded over the processes."""
     return _on(environment, "ACCELERATE_USE_FSDP")
 
 
 def notes(environment: Mapping[str, str]) -> Iterator[str]:
-    """What has no effect. What accelerate sets without being asked is not mentioned."""
+    """Yields what of it has no effect. What accelerate sets without being asked is not mentioned."""
     precision = environment.get("ACCELERATE_MIXED_PRECISION", "no")
     if precision != "no":
         yield f"accelerate launch asks for mixed precision {precision}; the dtype of the config counts."

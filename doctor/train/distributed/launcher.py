@@ -1,4 +1,4 @@
-"""Several processes of one run on this machine: started with torchrun's variables, waited for, and explained.
+"""The launcher starts several processes of one run on this machine and waits for them.
 
 Unlike torchrun it leaves them time to save when they are told to stop.
 """
@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-from ..runtime.stop_signals import BEGAN, stopping
+from ..runtime.stop_signals import BEGAN, stop_signals
 
 # How long the others may take to save after one has failed.
 GRACE = 900.0
 
 
-def launch(count: int, arguments: Sequence[str]) -> int:
-    """Run `zdoctor train` with these arguments in `count` processes; returns the exit code."""
+def launch_ranks(count: int, arguments: Sequence[str]) -> int:
+    """Runs `zdoctor train` with these arguments in `count` processes; returns the exit code."""
     import psutil
 
     shared = {
@@ -42,7 +42,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
             for process in processes:
                 process.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, pass_on) for number in stopping()}
+    before = {number: signal.signal(number, pass_on) for number in stop_signals()}
     try:
         for rank in range(count):
             own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}

@@ -1,4 +1,4 @@
-"""The processes of one run, as torchrun or our own launcher started them: what they tell each other.
+"""The ranks of one run, as torchrun or our own launcher started them, exchange values and gradients.
 
 Every process goes through the same steps in the same order; process 0 also saves, paints and speaks. Words go over
 gloo on the CPU, gradients over NCCL where the weights are on GPUs. Torch is imported only for more than one process.
@@ -29,7 +29,7 @@ STEP_PATIENCE = timedelta(minutes=10)
 OWN_FAILURES = ("ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage")
 
 
-class Lost(TrainError):
+class RankLost(TrainError):
     """Another process of the run is gone or, when `silent`, has not answered for too long."""
 
     silent = False
@@ -37,7 +37,7 @@ class Lost(TrainError):
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process is `rank` of `size`, `local` counts within its `node`. Alone, nothing here does anything.
+    """This process is `rank` of `size`; `local` counts within its `node`. Alone, nothing here does anything.
 
     With `sharded` the base is shared out (transformer/fsdp.py): every call of the model is one of all processes
     together. What is exchanged within a step goes over `group`, torch's default one if None.
@@ -51,41 +51,47 @@ class Ranks:
     group: Any = None
 
     @property
-    def first(self) -> bool:
+    def is_first(self) -> bool:
+        """Whether this is rank 0, which saves and speaks."""
         return self.rank == 0
 
-    def exchange(self, value: T) -> list[T]:
-        """What every process gave, by rank. Returns when all have come here. Raises Lost."""
+    def all_gather(self, value: T) -> list[T]:
+        """Returns what every rank gave, in their order, once all have come here.
+
+        Returns when all have come here. Raises RankLost.
+        """
         if self.size == 1:
             return [value]
         import torch.distributed as dist
 
         values: list[Any] = [None] * self.size
-        with self.noticing():
+        with self.noticing_lost_ranks():
             dist.all_gather_object(values, value)
         return values
 
-    def share(self, value: T) -> T:
-        """What process 0 gave. Raises Lost."""
+    def broadcast(self, value: T) -> T:
+        """Returns what rank 0 gave. Raises RankLost."""
         if self.size == 1:
             return value
         import torch.distributed as dist
 
         values: list[Any] = [value]
-        with self.noticing():
+        with self.noticing_lost_ranks():
             dist.broadcast_object_list(values, src=0)
         return values[0]  # type: ignore[no-any-return]
 
-    def any(self, value: bool) -> bool:
-        """Whether it is true in one of the processes; one of them may come late. Raises Lost."""
+    def any_rank(self, value: bool) -> bool:
+        """Tells whether the value is true in one of the ranks, of which one may come late. Raises RankLost."""
         return value if self.size == 1 else self._sum(float(value), None) > 0
 
     def agreed(self, asked: Callable[[], bool]) -> Callable[[], bool]:
-        """`asked` as a process may act on it: where all take part in every call, once it is true in one of them."""
-        return (lambda: self.any(asked())) if self.sharded else asked
+        """Returns `asked` as all ranks act on it together, once it is true in one; then all take part in
+        every call.
+        """
+        return (lambda: self.any_rank(asked())) if self.sharded else asked
 
-    def total(self, value: float) -> float:
-        """The sum over the processes within a step, the same in each. Raises Lost."""
+    def sum(self, value: float) -> float:
+        """Returns the sum over the ranks within a step, the same in each. Raises RankLost."""
         return value if self.size == 1 else self._sum(value, self.group)
 
     def _sum(self, value: float, group: Any) -> float:
@@ -93,12 +99,12 @@ class Ranks:
         import torch.distributed as dist
 
         number = torch.tensor([value], dtype=torch.float64)
-        with self.noticing():
+        with self.noticing_lost_ranks():
             dist.all_reduce(number, group=group)
         return number.item()
 
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Make every gradient the sum over the processes; one that had nothing to do counts as zero. Raises Lost."""
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Makes every gradient the sum over the ranks; one that had nothing to do counts as zero. Raises RankLost."""
         if self.size == 1:
             return
         import torch
@@ -107,21 +113,21 @@ class Ranks:
         owners = list(parameters)
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in owners]
         flat = torch.cat([part.reshape(-1).float() for part in parts])
-        with self.noticing():
+        with self.noticing_lost_ranks():
             dist.all_reduce(flat, group=self.group)
         if flat.is_cuda:
             torch.cuda.synchronize()
-            self.total(0.0)  # what NCCL gives up on looks like a sum; gloo knows
+            self.sum(0.0)  # what NCCL gives up on looks like a sum; gloo knows
         for owner, part in zip(owners, torch.split(flat, [p.numel() for p in owners]), strict=True):
             owner.grad = part.view_as(owner).to(owner.dtype)
 
-    def mine(self, before: int, count: int) -> list[int]:
-        """Which of `count` samples are this process's, `before` of the same step having been dealt out already."""
+    def own_samples(self, before: int, count: int) -> list[int]:
+        """Returns which of `count` samples are this rank's, `before` of the step having been dealt out already."""
         return [place for place in range(count) if (before + place) % self.size == self.rank]
 
-    def same(self, facts: Mapping[str, str]) -> None:
-        """Raise TrainError naming the first process whose `facts` are not those of process 0."""
-        every = self.exchange(dict(facts))
+    def check_same(self, facts: Mapping[str, str]) -> None:
+        """Raises TrainError naming the first rank whose `facts` are not those of rank 0."""
+        every = self.all_gather(dict(facts))
         for rank, others in enumerate(every):
             for key, value in every[0].items():
                 if others.get(key) != value:
@@ -131,8 +137,8 @@ class Ranks:
                     )
 
     @contextmanager
-    def noticing(self) -> Iterator[None]:
-        """Raise Lost for what gloo and NCCL say when another process does not answer. Also around whole calls."""
+    def noticing_lost_ranks(self) -> Iterator[None]:
+        """Raises RankLost for what gloo and NCCL say when another rank does not answer. Also around whole calls."""
         try:
             yield
         except RuntimeError as error:
@@ -142,7 +148,7 @@ class Ranks:
             if not isinstance(error, dist.DistError) and "gloo" not in text:
                 raise
             silent = re.search(r"tim(ed|ing) out", text, re.I) is not None
-            lost = Lost(
+            lost = RankLost(
                 f"NCCL fails in process {self.rank} of {self.size} ({text.strip().splitlines()[-1]}). With the "
                 "environment variable NCCL_DEBUG=INFO it tells more; --processes 1 trains on one card without it."
                 if any(word in text for word in OWN_FAILURES)
@@ -153,8 +159,8 @@ class Ranks:
             raise lost from error
 
 
-def joined(*, cuda: bool) -> Ranks:
-    """The processes that the environment tells of (torchrun's variables), connected; alone without them."""
+def join_process_group(*, cuda: bool) -> Ranks:
+    """Connects the processes that torchrun's variables tell of; alone without them."""
     size = int(os.environ.get("WORLD_SIZE") or 1)
     if size == 1 or "RANK" not in os.environ:
         return Ranks()
@@ -183,8 +189,8 @@ def joined(*, cuda: bool) -> Ranks:
     )
 
 
-def leave() -> None:
-    """Say goodbye to the other processes, if there are any."""
+def leave_process_group() -> None:
+    """Leaves the process group, if there is one."""
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         import torch.distributed as dist
 
@@ -193,8 +199,8 @@ def leave() -> None:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one process says before the run begins: the name of its machine, what is not green, its versions."""
+class RankReport:
+    """What one rank says before the run begins: its machine, what is not green there, its versions."""
 
     node: int
     machine: str
@@ -203,8 +209,8 @@ class Said:
     versions: Mapping[str, str]
 
 
-def gathered(reports: Sequence[Said]) -> list[str]:
-    """One line for each thing that is not green, of all processes, by rank, and for versions unlike the first's.
+def gather_reports(reports: Sequence[RankReport]) -> list[str]:
+    """Returns one line for each thing that is not green, of all ranks, and for versions unlike rank 0's.
 
     What several processes of a node say alike is said once.
     """

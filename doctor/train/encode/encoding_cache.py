@@ -1,4 +1,4 @@
-"""The cache of the output folder: latents, embeddings and masks, each under a key that tells what it is made of."""
+"""The cache of the output folder holds latents, embeddings and masks, each under a key of what it is made of."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..runtime.atomic_files import write_atomic
 SUM = "crc32"
 
 
-class Cache:
-    """Named tensors by key in a folder, one safetensors file a key, whole or absent; unreadable ones are absent."""
+class EncodingCache:
+    """Named tensors by key in a folder: one safetensors file a key, whole or absent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def has(self, key: str) -> bool:
-        """Whether it is there and whole: after a power failure a file may hold less than was written."""
+        """Tells whether the entry is there and whole; after a power failure a file may lack bytes."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -34,7 +34,7 @@ class Cache:
             return False
 
     def get(self, key: str) -> dict[str, Tensor]:
-        """The tensors. Raises KeyError or OSError when there are none."""
+        """Returns the tensors of a key. Raises KeyError or OSError when there are none."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -44,6 +44,7 @@ class Cache:
             raise KeyError(key) from error
 
     def put(self, key: str, values: Mapping[str, Tensor]) -> None:
+        """Stores the tensors under a key."""
         from safetensors.torch import save
 
         kept = {name: value.contiguous().cpu() for name, value in values.items()}
@@ -53,13 +54,14 @@ class Cache:
         return self.folder / f"{key}.safetensors"
 
 
-class Sizes:
-    """The sizes of pictures that decoded without error, by the sha256 of their bytes, in one file of the cache."""
+class ImageSizes:
+    """The pixel sizes of images that decoded without error, by the sha256 of their bytes, in one file."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "pictures.json"
 
     def read(self) -> dict[str, tuple[int, int]]:
+        """Returns the sizes; {} where there is no readable file."""
         try:
             content = json.loads(self.file.read_text(encoding="utf-8"))
             return {str(digest): (int(width), int(height)) for digest, (width, height) in content.items()}
@@ -67,11 +69,12 @@ class Sizes:
             return {}
 
     def write(self, sizes: dict[str, tuple[int, int]]) -> None:
+        """Writes the sizes."""
         write_atomic(self.file, json.dumps(sizes).encode(), durable=False)
 
 
 def checksum(values: Mapping[str, Tensor]) -> str:
-    """CRC-32 of the bytes of contiguous tensors on the CPU."""
+    """Returns the CRC-32 of the bytes of contiguous tensors on the CPU."""
     found = 0
     for _, value in sorted(values.items()):
         found = zlib.crc32(value.flatten().view(torch.uint8).numpy().data, found)

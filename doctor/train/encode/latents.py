@@ -1,4 +1,4 @@
-"""Pictures to latents, each once.
+"""Images become latents, each once.
 
 The VAE is loaded only for what the cache lacks, and dropped before the transformer is loaded. A key changes when the
 picture, its crop or the model's files change.
@@ -15,69 +15,70 @@ import torch
 from torch import Tensor
 
 from ...files import fingerprints
-from ..components.component_files import all_files
-from ..components.vae import load_vae, moved
+from ..components.component_files import component_files
+from ..components.vae import load_vae, on_device_or_cpu
 from ..components.vae_strips import LARGE, in_strips
 from ..dataset.images import check_unchanged
-from ..dataset.training_items import Item, load_pixels
-from ..runtime.allocator import free_memory
-from ..runtime.gpu_failures import tried
-from ..runtime.progress import counted
+from ..dataset.training_items import TrainingItem, load_pixels
+from ..runtime.allocator import empty_device_cache
+from ..runtime.gpu_failures import unless_out_of_memory
+from ..runtime.progress import plural
 from ..runtime.train_error import TrainError
-from .encoding_cache import Cache
+from .encoding_cache import EncodingCache
 
 
 class Latents:
-    """Latents of items: one VAE encoding each, then read from the cache.
+    """The latents of items: one VAE encoding each, then read from the cache.
 
     `middle`: they are the means of what the VAE gives instead of samples of it.
     """
 
-    def __init__(self, cache: Cache, vae: Path, *, middle: bool = False) -> None:
+    def __init__(self, cache: EncodingCache, vae: Path, *, middle: bool = False) -> None:
         self.cache = cache
         self.vae = vae
         self.middle = middle
-        self.salt = fingerprints.of_beginnings(all_files(vae))
+        self.salt = fingerprints.of_beginnings(component_files(vae))
 
-    def key(self, item: Item) -> str:
+    def key(self, item: TrainingItem) -> str:
+        """Returns the key of the latent of an item in the cache."""
         return "latent-" + fingerprints.of_texts(
             self.salt, *_seen(item), *(["middle"] if self.middle else []), length=32
         )
 
-    def get(self, item: Item) -> Tensor:
-        """The scaled latent, channels x height/8 x width/8, float32, on the CPU."""
+    def get(self, item: TrainingItem) -> Tensor:
+        """Returns the scaled latent, channels x height/8 x width/8, float32, on the CPU."""
         return self.cache.get(self.key(item))["latent"]
 
-    def prepare(self, items: Sequence[Item], device: torch.device, phase: Callable[[str], None]) -> int:
-        """Encode what the cache lacks of the items and their control images; returns how many that were."""
+    def prepare(self, items: Sequence[TrainingItem], device: torch.device, phase: Callable[[str], None]) -> int:
+        """Encodes what the cache lacks of the items and their control images; returns how many that were."""
         all_of_them = [*items, *(item.control for item in items if item.control is not None)]
         missing = [item for item in {self.key(item): item for item in all_of_them}.values() if not self._cached(item)]
         if not missing:
             return 0
-        phase(f"Loading the VAE for {counted(len(missing), 'picture')}")
+        phase(f"Loading the VAE for {plural(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
         for item in missing:
             encoded = partial(
                 encode_image, vae, item, fingerprints.of_texts(*_seen(item), length=32), middle=self.middle
             )
-            latent = tried(encoded)
+            latent = unless_out_of_memory(encoded)
             if latent is None:
                 phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
-                free_memory()
+                empty_device_cache()
                 vae.cpu()
                 latent = encoded()
-                moved(vae, device)
+                on_device_or_cpu(vae, device)
             check_unchanged(item.picture.file, item.picture.digest)
             self.cache.put(self.key(item), {"latent": latent})
         del vae
-        free_memory()
+        empty_device_cache()
         return len(missing)
 
-    def _cached(self, item: Item) -> bool:
+    def _cached(self, item: TrainingItem) -> bool:
         return self.cache.has(self.key(item))
 
 
-def _seen(item: Item) -> tuple[str, ...]:
+def _seen(item: TrainingItem) -> tuple[str, ...]:
     """What a latent is of, whatever files the VAE comes from."""
     picture = item.picture
     control = (f"control {picture.width}x{picture.height}",) if picture.is_control else ()
@@ -85,8 +86,8 @@ def _seen(item: Item) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def encode_image(vae: Any, item: Item, key: str, *, middle: bool = False) -> Tensor:
-    """One sample of the latent distribution of a picture, drawn from its key, shifted and scaled.
+def encode_image(vae: Any, item: TrainingItem, key: str, *, middle: bool = False) -> Tensor:
+    """Returns one sample of the VAE's distribution of an image, drawn from its key, shifted and scaled.
 
     With `middle`, and of a control image, it is the mean, which the pipelines take.
     """

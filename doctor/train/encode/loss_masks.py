@@ -1,4 +1,4 @@
-"""Masks: how much each part of a picture counts, from a folder of masks or from the pictures' own alpha."""
+"""A mask says how much each region of an image counts in the loss; it comes from a file or the image's alpha."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ...files import fingerprints
-from ..dataset.images import check_unchanged, has_alpha, opened
-from ..dataset.training_items import Item, Mask, cut
+from ..dataset.images import check_unchanged, has_alpha, open_image
+from ..dataset.training_items import LossMask, TrainingItem, crop_image
 from ..runtime.train_error import TrainError
-from .encoding_cache import Cache
+from .encoding_cache import EncodingCache
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 STRETCH = 1.05
 
 
-class Masks:
+class LossMasks:
     """The masks of items in cells of the latent, each made once, then read from the cache."""
 
-    def __init__(self, cache: Cache, cell: int) -> None:
+    def __init__(self, cache: EncodingCache, cell: int) -> None:
         self.cache = cache
         self.cell = cell  # pixels per side
 
-    def get(self, item: Item) -> Tensor:
-        """1 x h x w, float32, from the dataset's mask_min_value to 1; ones for an item without a mask."""
+    def get(self, item: TrainingItem) -> Tensor:
+        """Returns 1 x h x w, float32, from the dataset's mask_min_value to 1; ones for an item without a mask."""
         if item.mask is None:
             return torch.ones(1, item.height // self.cell, item.width // self.cell)
         return self.cache.get(self._key(item, item.mask))["mask"]
 
-    def prepare(self, items: Sequence[Item], note: Callable[[str], None]) -> None:
-        """Make what the cache lacks. Raises TrainError for a mask that cannot be used."""
+    def prepare(self, items: Sequence[TrainingItem], note: Callable[[str], None]) -> None:
+        """Makes the masks that the cache lacks. Raises TrainError for a mask that cannot be used."""
         masked = {item.picture.file: item for item in items if item.mask is not None}
         bare = {item.picture.file for item in items if item.masked and item.mask is None}
         if bare:
@@ -47,7 +47,7 @@ class Masks:
                 check_unchanged(item.mask.file, item.mask.digest)
                 self.cache.put(key, {"mask": made})
 
-    def _made(self, item: Item, mask: Mask) -> Tensor:
+    def _made(self, item: TrainingItem, mask: LossMask) -> Tensor:
         from PIL import Image, ImageChops
 
         image = _gray(mask)
@@ -60,7 +60,7 @@ class Masks:
         if mask.inverted:
             image = ImageChops.invert(image)
         cells = item.width // self.cell, item.height // self.cell
-        small = cut(image, item).resize(cells, Image.Resampling.BOX)
+        small = crop_image(image, item).resize(cells, Image.Resampling.BOX)
         share = torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8).float() / 255.0
         value = mask.least + (1.0 - mask.least) * share.reshape(1, cells[1], cells[0])
         if value.max() <= 0:
@@ -70,13 +70,13 @@ class Masks:
             )
         return value
 
-    def _key(self, item: Item, mask: Mask) -> str:
+    def _key(self, item: TrainingItem, mask: LossMask) -> str:
         words = f"{mask.digest} {mask.alpha} {mask.inverted} {mask.least} {item.crop} {self.cell}"
         return "mask-" + fingerprints.of_texts(words, length=32)
 
 
-def _gray(mask: Mask) -> Image:
-    image = opened(mask.file)
+def _gray(mask: LossMask) -> Image:
+    image = open_image(mask.file)
     if not mask.alpha:
         return image.convert("L")
     if not has_alpha(image):
@@ -86,7 +86,7 @@ def _gray(mask: Mask) -> Image:
     return image.convert("RGBA").getchannel("A")
 
 
-def balanced(masks: Sequence[Tensor]) -> Tensor:
-    """The masks of a batch, b x 1 x h x w, with a mean of 1."""
+def with_mean_one(masks: Sequence[Tensor]) -> Tensor:
+    """Returns the masks of a batch, b x 1 x h x w, with a mean of 1."""
     value = torch.stack(list(masks))
     return value / value.mean()

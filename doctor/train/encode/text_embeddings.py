@@ -1,4 +1,4 @@
-"""Prompts to embeddings, each once: the results are kept in the cache of the output folder.
+"""Prompts become embeddings, each once; the cache of the output folder keeps them.
 
 The text encoder is loaded only for what the cache lacks, here or in a process of its own (`text_encoder_process`).
 It is gone before training begins. A key changes when the prompt or the model's files change.
@@ -12,66 +12,67 @@ from pathlib import Path
 import torch
 
 from ...files.fingerprints import of_beginnings, of_texts
-from ..components.component_files import all_files
-from ..families import Embedding, Family, family_named
-from ..kernels.quantized_linear import Kind
-from ..runtime.allocator import free_memory
-from ..runtime.gpu_failures import tried
+from ..components.component_files import component_files
+from ..families import Embedding, FamilyModule, family_named
+from ..kernels.quantized_linear import Quantization
+from ..runtime.allocator import empty_device_cache
+from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.precision import has_bfloat16
-from ..runtime.progress import counted
+from ..runtime.progress import plural
 from ..runtime.train_error import TrainError
-from .encoding_cache import Cache
-from .text_encoder_process import Request, TextProcess
+from .encoding_cache import EncodingCache
+from .text_encoder_process import EncodeRequest, TextEncoderProcess
 
 
-class Texts:
-    """Embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
+class TextEmbeddings:
+    """The embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
 
     def __init__(
         self,
-        cache: Cache,
-        family: Family,
+        cache: EncodingCache,
+        family: FamilyModule,
         folders: Mapping[str, Path],
         dtype: torch.dtype,
-        kind: Kind = "none",
-        process: TextProcess | None = None,
+        kind: Quantization = "none",
+        process: TextEncoderProcess | None = None,
         *,
         masked: bool = False,
     ) -> None:
         self.cache = cache
         self.masked = masked
-        self.kind: Kind = kind
+        self.kind: Quantization = kind
         self.family = family
         self.folders = {name: folders[name] for name in family.TEXT_PARTS}
         self.dtype = dtype
         self.process = process
-        self.salt = f"{' '.join(of_beginnings(all_files(place)) for place in self.folders.values())} {dtype}"
+        self.salt = f"{' '.join(of_beginnings(component_files(place)) for place in self.folders.values())} {dtype}"
         if kind != "none":
             self.salt += f" {kind}"
         if masked:
             self.salt += " masked"
 
     def key(self, text: str) -> str:
+        """Returns the key of the embedding of a prompt in the cache."""
         return "text-" + of_texts(self.salt, text, length=32)
 
     def get(self, text: str) -> Embedding:
-        """The embedding of one prompt, on the CPU."""
+        """Returns the embedding of one prompt, on the CPU."""
         return self.cache.get(self.key(text))
 
     def prepare(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None]) -> int:
-        """Encode what the cache lacks; returns how many that were. Raises TrainError."""
+        """Encodes what the cache lacks; returns how many prompts that were. Raises TrainError."""
         count = self.begin(texts, device, phase, torch.get_num_threads())
         self.finish(phase)
         return count
 
     def begin(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None], threads: int) -> int:
-        """`prepare`, but a process of its own goes on with it until `finish`, with so many threads."""
+        """Begins `prepare`: the text encoder's own process goes on with it until `finish`, with so many threads."""
         missing = {self.key(text): text for text in texts if not self.cache.has(self.key(text))}
         if not missing:
             return 0
-        phase(f"Loading the text encoder for {counted(len(missing), 'prompt')}")
-        request = Request(
-            family=self.family.CLASS_NAME,
+        phase(f"Loading the text encoder for {plural(len(missing), 'prompt')}")
+        request = EncodeRequest(
+            family=self.family.RECORD.class_name,
             folders={name: str(folder) for name, folder in self.folders.items()},
             kind=self.kind,
             dtype=str(self.dtype).removeprefix("torch."),
@@ -88,22 +89,22 @@ class Texts:
         return len(missing)
 
     def finish(self, phase: Callable[[str], None]) -> None:
-        """Wait for what `begin` left to the other process. Raises TrainError."""
+        """Waits for what `begin` left to the other process. Raises TrainError."""
         if self.process is not None:
             self.process.finish(phase)
 
     def size(self) -> int:
-        """Bytes of the encoder's files."""
-        return sum(file.stat().st_size for place in self.folders.values() for file in all_files(place))
+        """Returns the bytes of the encoder's files."""
+        return sum(file.stat().st_size for place in self.folders.values() for file in component_files(place))
 
 
-def encode_texts(request: Request, phase: Callable[[str], None]) -> None:
-    """Encode the prompts of a request into its cache. Raises TrainError."""
+def encode_texts(request: EncodeRequest, phase: Callable[[str], None]) -> None:
+    """Encodes the prompts of a request into its cache. Raises TrainError."""
     family = family_named(request.family)
     if family is None:
         raise TrainError(f"This runner has no text encoder for a {request.family}.")
     folders = {name: Path(folder) for name, folder in request.folders.items()}
-    wanted, cache = getattr(torch, request.dtype), Cache(Path(request.cache))
+    wanted, cache = getattr(torch, request.dtype), EncodingCache(Path(request.cache))
 
     def encode_on(device: torch.device) -> bool:
         # a processor without bfloat16 emulates it, about 50 times slower than float32 over weights kept in 16 bits
@@ -121,8 +122,8 @@ def encode_texts(request: Request, phase: Callable[[str], None]) -> None:
             cache.put(key, values)
         return True
 
-    if not tried(lambda: encode_on(torch.device(request.device))):
+    if not unless_out_of_memory(lambda: encode_on(torch.device(request.device))):
         phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
-        free_memory()
+        empty_device_cache()
         encode_on(torch.device("cpu"))
-    free_memory()
+    empty_device_cache()

@@ -1,4 +1,4 @@
-"""The text encoder in a process of its own, beside the one that trains.
+"""The text encoder works in a process of its own, beside the one that trains.
 
 Only it imports transformers, which takes as long as torch, while the other imports diffusers. When it ends, all of
 its memory goes back to the system and to the GPU; and when the system ends it for want of memory, the run can say so.
@@ -23,16 +23,16 @@ from typing import IO, TYPE_CHECKING
 from ..runtime.train_error import TrainError
 
 if TYPE_CHECKING:
-    from ..kernels.quantized_linear import Kind
+    from ..kernels.quantized_linear import Quantization
 
 
 @dataclass(frozen=True)
-class Request:
-    """What to encode: `family` is the class name of the transformer, `texts` are prompts by the key of the cache."""
+class EncodeRequest:
+    """The request: `family` is the transformer's class, `texts` are prompts by their key in the cache."""
 
     family: str
     folders: Mapping[str, str]
-    kind: Kind
+    kind: Quantization
     dtype: str
     device: str
     cache: str
@@ -41,8 +41,8 @@ class Request:
     masked: bool = False
 
 
-class TextProcess:
-    """Starts the process when it is needed, or before (`start`); there is never more than one."""
+class TextEncoderProcess:
+    """The process is started when it is needed, or before (`start`); there is never more than one."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
@@ -51,11 +51,11 @@ class TextProcess:
         self.asked = False
 
     def start(self) -> None:
-        """Let it import what it will need. Raises TrainError when it cannot be started."""
+        """Starts the process, which imports what it will need. Raises TrainError when it cannot be started."""
         self._started()
 
-    def ask(self, request: Request) -> None:
-        """Hand it the request and return at once. Raises TrainError when it cannot be started."""
+    def ask(self, request: EncodeRequest) -> None:
+        """Hands over the request and returns at once. Raises TrainError when it cannot be started."""
         stream = self._started().stdin
         line = json.dumps(asdict(request)) + "\n"
 
@@ -71,7 +71,7 @@ class TextProcess:
         self.asked = True
 
     def finish(self, phase: Callable[[str], None]) -> None:
-        """Wait until it has done what it was asked for, if anything, and has ended. Raises TrainError."""
+        """Waits until the process has done what it was asked for, if anything, and has ended. Raises TrainError."""
         if not self.asked or self.process is None or self.process.stdout is None:
             return self.close()
         for line in self.process.stdout:
@@ -86,7 +86,7 @@ class TextProcess:
         raise TrainError(self._why(self.process.wait()))
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """Ends the process, whatever it does."""
         process, self.process, self.asked = self.process, None, False
         if process is not None:
             process.kill()

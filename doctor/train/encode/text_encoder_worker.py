@@ -1,4 +1,4 @@
-"""The program that encodes prompts in a process of its own, for the process that trains."""
+"""The text encoder's own program encodes the prompts of one request."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import suppress
 
 from ..runtime.heavy_imports import explained_imports
 from ..runtime.train_error import TrainError
-from .text_encoder_process import Request
+from .text_encoder_process import EncodeRequest
 
 WATCH_SECONDS = 0.5
 
 
 def main() -> int:
-    """Encode what one request on stdin asks for, for the process whose number is the only argument."""
+    """Encodes what one request on stdin asks for, for the process whose number is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the other one ends this one
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
@@ -33,16 +33,16 @@ def main() -> int:
             import torch
             import transformers.modeling_utils  # noqa: F401
 
-            from ..runtime.gpu_failures import explained
+            from ..runtime.gpu_failures import explain_gpu_failures
             from .text_embeddings import encode_texts
         # Not before the imports, nor in a thread: on Windows a library that looks at stdin as it is loaded, as
         # NumPy's does, waits for ever while something reads there (numpy/numpy#24290).
         request = sys.stdin.buffer.readline()
         if not request.endswith(b"\n"):
             return 0  # the other process is gone
-        asked = Request(**json.loads(request))
+        asked = EncodeRequest(**json.loads(request))
         torch.set_num_threads(asked.threads)
-        with explained():
+        with explain_gpu_failures():
             encode_texts(asked, lambda text: say(phase=text))
     except TrainError as error:
         say(error=str(error))

@@ -10,47 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...families.flux.record import FLUX
+from ...families.record import Family
 from ..components.pretrained import load_tokenizer
-from ..components.text_encoder import load_encoder
-from ..kernels.quantized_linear import Kind
+from ..components.text_encoder import load_text_encoder
+from ..kernels.quantized_linear import Quantization
+from .dynamic_shift import shift
 
-TITLE: str = "Flux"
-CLASS_NAME: str = "FluxTransformer2DModel"
+RECORD: Family = FLUX
 MODULE: str = "diffusers.models.transformers.transformer_flux"
-VERSIONS: Mapping[str, str] = {"flux": "flux.1", "flux_kontext": "flux.1_kontext"}
-PREFIX: str = "transformer."
 TEXT_PARTS: Mapping[str, str] = {
     "text_encoder": "CLIPTextModel",
     "text_encoder_2": "T5EncoderModel",
     "tokenizer": "",
     "tokenizer_2": "",
 }
-BLOCKS: tuple[str, ...] = ("transformer_blocks", "single_transformer_blocks")
-GUIDED: bool = True
 
 # T5's tokens, of schnell too: ai-toolkit asks for as many of both.
 PROMPT = 512
-# The scheduler of dev and Kontext where the model folder has none, and what differs for schnell.
-SCHEDULER: Mapping[str, Any] = {
-    "num_train_timesteps": 1000,
-    "shift": 3.0,
-    "use_dynamic_shifting": True,
-    "base_shift": 0.5,
-    "max_shift": 1.15,
-    "base_image_seq_len": 256,
-    "max_image_seq_len": 4096,
-}
-OF_SCHNELL: Mapping[str, Any] = {"shift": 1.0, "use_dynamic_shifting": False}
-
-
-def is_quantized(name: str) -> bool:
-    """The Linears of the blocks, never embedders or the head."""
-    return name.split(".", 1)[0] in BLOCKS
-
-
-def is_target(name: str) -> bool:
-    """All Linears of the blocks, the modulation's too, as ai-toolkit's transformer_only has it."""
-    return name.split(".", 1)[0] in BLOCKS
 
 
 def channels(model: nn.Module) -> int:
@@ -60,7 +37,7 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device, *, masked: bool = False
+    folders: Mapping[str, Path], kind: Quantization, dtype: torch.dtype, device: torch.device, *, masked: bool = False
 ) -> Callable[[str], dict[str, Tensor]]:
     """CLIP and T5; `states` are 512 x width, whatever the prompt's length, `pooled` is width.
 
@@ -70,8 +47,8 @@ def text_encoder(
     from transformers.models.t5.modeling_t5 import T5EncoderModel
 
     tokenizers = load_tokenizer(folders["tokenizer"]), load_tokenizer(folders["tokenizer_2"])
-    clip: Any = load_encoder(CLIPTextModel, folders["text_encoder"], "text encoder", "none", dtype, device)
-    t5: Any = load_encoder(T5EncoderModel, folders["text_encoder_2"], "second text encoder", kind, dtype, device)
+    clip: Any = load_text_encoder(CLIPTextModel, folders["text_encoder"], "text encoder", "none", dtype, device)
+    t5: Any = load_text_encoder(T5EncoderModel, folders["text_encoder_2"], "second text encoder", kind, dtype, device)
 
     @torch.no_grad()
     def encode(text: str) -> dict[str, Tensor]:
@@ -142,21 +119,6 @@ def _ids(height: int, width: int, image: int) -> Tensor:
     """Which image, row and column each cell is of."""
     rows, columns = torch.meshgrid(torch.arange(height // 2), torch.arange(width // 2), indexing="ij")
     return torch.stack([torch.full_like(rows, image), rows, columns], dim=-1).reshape(-1, 3).float()
-
-
-def scheduler(model_folder: Path, model: nn.Module) -> Any:
-    """The flow-matching Euler scheduler of the model folder, else that of dev or, without guidance, of schnell."""
-    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
-
-    make: Any = FlowMatchEulerDiscreteScheduler
-    if (model_folder / "scheduler" / "scheduler_config.json").is_file():
-        return make.from_pretrained(str(model_folder), subfolder="scheduler")
-    config: Any = model.config
-    return make(**(SCHEDULER if config.guidance_embeds else {**SCHEDULER, **OF_SCHNELL}))
-
-
-def shift(cells: int) -> float:
-    return 0.5 + (1.15 - 0.5) * (cells - 256) / (4096 - 256)
 
 
 def shifted_times(count: int, cells: int) -> Tensor:

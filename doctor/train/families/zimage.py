@@ -9,31 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...families.record import Family
+from ...families.zimage.record import ZIMAGE
 from ..components.pretrained import load_tokenizer
-from ..components.text_encoder import load_encoder
-from ..kernels.quantized_linear import Kind
+from ..components.text_encoder import load_text_encoder
+from ..kernels.quantized_linear import Quantization
 
-TITLE: str = "Z-Image"
-CLASS_NAME: str = "ZImageTransformer2DModel"
+RECORD: Family = ZIMAGE
 MODULE: str = "diffusers.models.transformers.transformer_z_image"
-VERSIONS: Mapping[str, str] = {"zimage": "zimage"}
-PREFIX: str = "diffusion_model."
 TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen3Model", "tokenizer": ""}
-BLOCKS: tuple[str, ...] = ("noise_refiner", "context_refiner", "layers")
-GUIDED: bool = False
 
 LONGEST_PROMPT = 512
 SHIFT = 3.0
-
-
-def is_quantized(name: str) -> bool:
-    """The Linears of the blocks, never embedders or the head."""
-    return name.split(".", 1)[0] in (*BLOCKS, "siglip_refiner")
-
-
-def is_target(name: str) -> bool:
-    """Those whose dotted name contains "layers"."""
-    return "layers" in name.split(".")
 
 
 def channels(model: nn.Module) -> int:
@@ -42,13 +29,13 @@ def channels(model: nn.Module) -> int:
 
 
 def text_encoder(
-    folders: Mapping[str, Path], kind: Kind, dtype: torch.dtype, device: torch.device, *, masked: bool = False
+    folders: Mapping[str, Path], kind: Quantization, dtype: torch.dtype, device: torch.device, *, masked: bool = False
 ) -> Callable[[str], dict[str, Tensor]]:
     """Qwen3 with its chat template; `states` are tokens x width. Nothing fills a prompt up, so none is `masked`."""
     from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
     tokenizer = load_tokenizer(folders["tokenizer"])
-    model: Any = load_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
+    model: Any = load_text_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
     return lambda text: {"states": encode(tokenizer, model, text, device)}
 
 
@@ -81,21 +68,6 @@ def predict(
     images = list(noisy.unsqueeze(2).unbind(0))
     output = model(images, (1.0 - t).to(noisy.device, torch.float32), states, return_dict=False)[0]
     return -torch.stack([value.float() for value in output]).squeeze(2)
-
-
-def scheduler(model_folder: Path, model: nn.Module) -> Any:
-    """The flow-matching Euler scheduler of the model folder, else Z-Image's (1000 steps, shift 3)."""
-    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
-
-    make: Any = FlowMatchEulerDiscreteScheduler
-    if (model_folder / "scheduler" / "scheduler_config.json").is_file():
-        return make.from_pretrained(str(model_folder), subfolder="scheduler")
-    return make(num_train_timesteps=1000, shift=SHIFT, use_dynamic_shifting=False)
-
-
-def shift(cells: int) -> float:
-    """As the pipeline computes it; Z-Image's own scheduler asks for none."""
-    return 0.5 + (1.15 - 0.5) * (cells - 256) / (4096 - 256)
 
 
 def shifted_times(count: int, cells: int) -> Tensor:

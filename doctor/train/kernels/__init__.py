@@ -1,1 +1,1 @@
-"""The arithmetic of Linears and attention: quantized weights, products in float16, attention for CPUs."""
+"""The arithmetic of Linears and attention: quantized weights, matmuls in float16, attention for CPUs."""

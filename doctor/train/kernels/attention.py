@@ -1,4 +1,4 @@
-"""Which attention the blocks of a transformer compute, and a faster one for CPUs.
+"""The attention of the transformer's blocks is PyTorch's own, and a faster one on CPUs.
 
 torch's kernel for CPUs spends most of its time in the backward pass. In bfloat16 plain products of whole matrices,
 with the probabilities kept for it, take 0.6 to 0.8 of its time. Their error is as small (benchmarks/attention.py):
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 # torch's own, whatever stands in its place.
-kernel = functional.scaled_dot_product_attention
+torch_attention = functional.scaled_dot_product_attention
 
 # The most bytes of probabilities that one attention keeps for its backward pass; above, torch's kernel keeps none.
 KEPT = 16 << 20
@@ -27,8 +27,8 @@ PART = 1 << 20
 VARIABLE, NATIVE = "DIFFUSERS_ATTN_BACKEND", "native"
 
 
-def use_kernel(model: Any) -> str:
-    """Let the blocks call torch's attention, or what stands for it; another one that the environment asks for, or "".
+def use_native_attention(model: Any) -> str:
+    """Lets the blocks call PyTorch's attention; returns another one that the environment asks for, or "".
 
     Others would go past the scaled products of float16, and of SageAttention no gradient comes back.
     """
@@ -42,8 +42,8 @@ def use_kernel(model: Any) -> str:
     return "" if asked == NATIVE else asked
 
 
-def attend_by(attention: Callable[..., Tensor], block: nn.Module) -> None:
-    """Let `attention` stand for scaled_dot_product_attention in a block, also when a checkpoint runs it again."""
+def set_attention(attention: Callable[..., Tensor], block: nn.Module) -> None:
+    """Puts `attention` in the place of scaled_dot_product_attention in a block, also when it is computed again."""
     for module in block.modules():
         if hasattr(module, "processor"):  # diffusers' name for what computes the attention of this module
             _wrap(module, attention)
@@ -58,12 +58,12 @@ def _wrap(module: Any, attention: Callable[..., Tensor]) -> None:
         try:
             return plain(*args, **options)
         finally:
-            functional.scaled_dot_product_attention = kernel
+            functional.scaled_dot_product_attention = torch_attention
 
     module.forward = forward
 
 
-def products(
+def matmul_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -74,7 +74,7 @@ def products(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """scaled_dot_product_attention of batch x heads x tokens x width, in plain products where that is faster."""
+    """Computes attention of batch x heads x tokens x width, by plain matmuls where that is faster."""
     kept = query.shape[:-1].numel() * key.shape[-2] * query.element_size()
     plain = attn_mask is None and not dropout_p and not is_causal and query.shape[:-2] == key.shape[:-2]
     if plain and query.dtype == torch.bfloat16 and kept <= KEPT:
@@ -82,7 +82,7 @@ def products(
         operands = (operand.flatten(0, -3) for operand in (query, key, value))
         output: Tensor = _products(*operands, query.shape[-1] ** -0.5 if scale is None else scale)
         return output.view(*batch, *output.shape[1:])
-    return kernel(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return torch_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
 class _Products(torch.autograd.Function):

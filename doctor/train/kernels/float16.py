@@ -1,4 +1,4 @@
-"""Training in float16 without its overflows, for cards that have no bfloat16 (compute capability below 8).
+"""Float16 trains without overflows on cards that have no bfloat16 (compute capability below 8).
 
 Z-Image's activations are larger than float16 can hold (Tongyi-MAI/Z-Image#14). So everything is float32 but the two
 things that take the time: the products of the blocks' Linears, and attention. Their operands are multiplied by powers
@@ -14,23 +14,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .attention import kernel
-from .quantized_linear import FORMATS, QuantizedLinear, blocks_weight
+from .attention import torch_attention
+from .quantized_linear import FORMATS, QuantizedLinear, dequantize_nf4
 
 # Float16 ends at 65504; operands are rounded to it after they are scaled.
 MOST = 60000.0
 LARGEST = {dtype: largest for largest, dtype in FORMATS.values()}
 
 
-def multiply_in_half(model: nn.Module) -> None:
-    """Let the quantized Linears of a model, whose activations are float32, multiply in float16."""
+def multiply_in_float16(model: nn.Module) -> None:
+    """Lets the quantized Linears of a model, whose activations are float32, multiply in float16."""
     for module in model.modules():
         if isinstance(module, QuantizedLinear):
             module.multiply = _product
 
 
-def times(x: Tensor, matrix: Tensor, largest: float) -> Tensor:
-    """x (… x k, float32) @ matrix (k x m, float16, entries up to `largest` >= 1), multiplied in float16; float32.
+def scaled_matmul(x: Tensor, matrix: Tensor, largest: float) -> Tensor:
+    """Multiplies x (… x k, float32) by matrix (k x m, float16, entries up to `largest` >= 1) in float16; float32.
 
     A sum of products, or a part of it, is at most k times the largest of each side.
     """
@@ -48,7 +48,7 @@ def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor,
     """The matrix (out x `columns`, float16), what its rows are still to be multiplied by, and its largest entry."""
     if scale.dim() == 2:
         factor = _power(1.0 / scale.amax().float())
-        return blocks_weight(codes, scale * factor, columns, torch.float16), 1.0 / factor, 1.0
+        return dequantize_nf4(codes, scale * factor, columns, torch.float16), 1.0 / factor, 1.0
     return codes.half(), scale, LARGEST[codes.dtype]
 
 
@@ -58,13 +58,13 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(codes, scale)
         ctx.columns = x.shape[-1]
         matrix, after, largest = _matrix(codes, scale, ctx.columns)
-        return times(x, matrix.t(), largest) * after
+        return scaled_matmul(x, matrix.t(), largest) * after
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         codes, scale = ctx.saved_tensors
         matrix, after, largest = _matrix(codes, scale, ctx.columns)
-        return times(grads[0] * after, matrix, largest), None, None
+        return scaled_matmul(grads[0] * after, matrix, largest), None, None
 
 
 class _Scales:
@@ -75,14 +75,14 @@ class _Scales:
     grad: Tensor  # of the gradients
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
-    """scaled_dot_product_attention of … x tokens x width, float32, computed in float16.
+def scaled_attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
+    """Computes attention of … x tokens x width, float32, in float16.
 
     Queries and keys must fit into float16, which the norms in front of attention see to.
     """
     scales = _Scales()
     operands = _enter(query, key, value, options.get("scale"), scales)
-    output: Tensor = _leave(kernel(*operands, *args, **options), scales)
+    output: Tensor = _leave(torch_attention(*operands, *args, **options), scales)
     return output
 
 

@@ -1,4 +1,4 @@
-"""Frozen Linears in eight or four bits that a LoRA can train through.
+"""A quantized Linear is frozen in eight or four bits, and a LoRA can train through it.
 
 int8, float8 (e4m3): a weight is stored per row as `codes` and one float32 `scale`: weight = codes * scale. The scale
 is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by the
@@ -22,7 +22,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-Kind = Literal["none", "int8", "float8", "nf4", "float16"]
+Quantization = Literal["none", "int8", "float8", "nf4", "float16"]
 
 # Largest code, and the storage type, of the formats with one scale a row.
 FORMATS: dict[str, tuple[float, torch.dtype]] = {
@@ -40,8 +40,8 @@ LEVELS = (
 )
 
 
-def stored(kind: Kind, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-    """Type and shape of the codes and of the scale of a weight (out x in)."""
+def storage_of(kind: Quantization, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """Returns dtype and shape of the codes and of the scale of a weight (out x in)."""
     rows, columns = shape
     if kind == "nf4":
         blocks = -(-columns // BLOCK)
@@ -49,8 +49,8 @@ def stored(kind: Kind, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, t
     return {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, (rows,))}
 
 
-def quantize_rows(weight: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-    """(codes, scale) of a float32 weight (out x in), of the types and shapes that `stored` tells."""
+def quantize_rows(weight: Tensor, kind: Quantization) -> tuple[Tensor, Tensor]:
+    """Returns codes and scale of a float32 weight (out x in), as `storage_of` tells."""
     if kind == "nf4":
         return _quantize_blocks(weight)
     largest, dtype = FORMATS[kind]
@@ -89,14 +89,14 @@ def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:
-    """The float32 weight (out x `columns`) that `codes` and `scale` stand for."""
+    """Returns the float32 weight (out x `columns`) that `codes` and `scale` stand for."""
     if scale.dim() == 2:
-        return blocks_weight(codes, scale, columns, torch.float32)
+        return dequantize_nf4(codes, scale, columns, torch.float32)
     return codes.float() * scale[:, None]
 
 
-def blocks_weight(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
-    """The weight (out x `columns`) that nf4's codes and scales stand for."""
+def dequantize_nf4(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
+    """Returns the weight (out x `columns`) that nf4's codes and scales stand for."""
     levels = nn.functional.embedding(codes.int(), _pairs(dtype, codes.device))
     weight = levels.view(*scale.shape, BLOCK).mul_(scale.to(dtype)[..., None])
     return weight.view(codes.shape[0], -1)[:, :columns]
@@ -127,12 +127,12 @@ class _MultiplyBlocks(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
         ctx.save_for_backward(codes, scale)
         ctx.columns = x.shape[-1]
-        return nn.functional.linear(x, blocks_weight(codes, scale, ctx.columns, x.dtype))
+        return nn.functional.linear(x, dequantize_nf4(codes, scale, ctx.columns, x.dtype))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         codes, scale = ctx.saved_tensors
-        return grads[0] @ blocks_weight(codes, scale, ctx.columns, grads[0].dtype), None, None
+        return grads[0] @ dequantize_nf4(codes, scale, ctx.columns, grads[0].dtype), None, None
 
 
 class _KeepRows(_MultiplyRows):
@@ -146,7 +146,7 @@ class _KeepRows(_MultiplyRows):
 class _KeepBlocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        weight = blocks_weight(codes, scale, x.shape[-1], x.dtype)
+        weight = dequantize_nf4(codes, scale, x.shape[-1], x.dtype)
         ctx.save_for_backward(weight)
         return nn.functional.linear(x, weight)
 
@@ -163,7 +163,7 @@ _keep_blocks: Any = _KeepBlocks.apply
 
 
 class QuantizedLinear(nn.Module):
-    """A frozen Linear whose weight is quantized: codes and scale (see `stored`), bias (out,) or None.
+    """A frozen Linear whose weight is quantized: codes and scale (see `storage_of`), bias (out,) or None.
 
     They are parameters without gradient, not buffers, because FSDP2 shares out parameters only.
     """
@@ -185,9 +185,9 @@ class QuantizedLinear(nn.Module):
         return y if self.bias is None else y + self.bias
 
     def keep_matrix(self) -> None:
-        """Keep for backward the matrix that forward multiplied by: more memory, and it is made once less."""
+        """Keeps the dequantized matrix for backward: more memory, less work."""
         self.multiply = _keep_blocks if self.scale.dim() == 2 else _keep_rows
 
     def weight(self) -> Tensor:
-        """The float32 weight this module multiplies by."""
+        """Returns the float32 weight that this module multiplies by."""
         return dequantize(self.codes, self.scale, self.in_features)

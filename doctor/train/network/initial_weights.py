@@ -1,4 +1,4 @@
-"""Beginning with the weights of a LoRA or LoKr file (pretrained_lora_path, network_weights)."""
+"""A network may begin with the weights of a LoRA or LoKr file (pretrained_lora_path, network_weights)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from ...families.start import is_kohya, network_shapes, sources
 from ...model.run import Run
 from ...model.start import misfit, start_of
 from ..runtime.train_error import TrainError
-from .lora import Network, at_scale_one, trainable
+from .lora import Network, at_scale_one, trainable_parameters
 
 
-def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, class_name: str) -> dict[str, Tensor]:
-    """The tensors that the network of a new run begins with; none when it begins at zero.
+def read_initial_weights(
+    run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, class_name: str
+) -> dict[str, Tensor]:
+    """Returns the tensors that the network of a new run begins with; none when it begins at zero.
 
     `linears` are (out, in) by name; `prefix` and the transformer's `class_name` are the family's. Only the weights
     are taken, no step and, as in ai-toolkit, no alpha. Raises TrainError when the file is not a network of exactly
@@ -47,9 +49,9 @@ def read_start(run: Run, linears: Mapping[str, tuple[int, int]], prefix: str, cl
     return own if is_kohya(held) else at_scale_one(own, 1.0 / run.recipe.network.scale)
 
 
-def begin(network: Network, tensors: Mapping[str, Tensor], prefix: str) -> None:
-    """Put the tensors of `read_start` into the network."""
+def set_initial_weights(network: Network, tensors: Mapping[str, Tensor], prefix: str) -> None:
+    """Puts the tensors of `read_initial_weights` into the network."""
     with torch.no_grad():
-        for key, parameter in trainable(network, prefix).items():
+        for key, parameter in trainable_parameters(network, prefix).items():
             if key in tensors:
                 parameter.copy_(tensors[key])

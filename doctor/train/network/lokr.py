@@ -1,4 +1,4 @@
-"""LoKr: a change of a Linear's weight that is the Kronecker product of two small matrices."""
+"""A LoKr changes a Linear's weight by the Kronecker product of two small matrices."""
 
 from __future__ import annotations
 

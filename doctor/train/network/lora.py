@@ -1,4 +1,4 @@
-"""The LoRA or LoKr that is trained, and the live removal of a merged training adapter for previews."""
+"""The LoRA or LoKr wraps Linears of the frozen transformer; a merged training adapter can be removed for previews."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...families import family_with
 from ...families.network import lokr_factor, lokr_rank
 from ...model.run import Run
 from ..families import family_of
 from ..kernels.quantized_linear import QuantizedLinear
-from ..weights.materialize import device_of, linears, replace
-from ..weights.training_adapter import Delta
+from ..weights.materialize import device_of, linear_shapes, replace_module
+from ..weights.training_adapter import LoraDelta
 from .lokr import LokrLinear
 
 # A LoRA's parameters as its file names them; those of a LoKr have the same names there.
@@ -25,7 +24,7 @@ Network = Mapping[str, nn.Module]
 
 
 class Dropout(NamedTuple):
-    """Shares of what is left out while a LoRA trains.
+    """The three dropouts of a LoRA, as shares.
 
     Of the values between A and B, of the ranks (for each sample others, the same for all its tokens), and of the
     Linears (the whole LoRA for a batch).
@@ -82,10 +81,10 @@ class LoraLinear(nn.Module):
         return y.addmm_(low, self.lora_B.to(dtype).t()).view(shape)
 
 
-class WithoutAdapter(nn.Module):
-    """A Linear into which an adapter was merged. While `active`, the adapter's part is subtracted again."""
+class AdapterRemoval(nn.Module):
+    """A Linear into which an adapter was merged, and which subtracts it again while `active`."""
 
-    def __init__(self, base: nn.Module, delta: Delta, dtype: torch.dtype) -> None:
+    def __init__(self, base: nn.Module, delta: LoraDelta, dtype: torch.dtype) -> None:
         super().__init__()
         self.base = base
         self.active = False
@@ -101,28 +100,25 @@ class WithoutAdapter(nn.Module):
         return y - nn.functional.linear(low, self.get_buffer("up").to(x.dtype))
 
 
-def targets(model: nn.Module, left_out: str = "", *, refiners: bool = False) -> dict[str, tuple[int, int]]:
-    """The Linears that a LoRA covers, also of Z-Image's `refiners`, but those in whose name the pattern `left_out` is
-    found; name -> (out, in).
+def lora_targets(model: nn.Module, left_out: str = "", *, refiners: bool = False) -> dict[str, tuple[int, int]]:
+    """Returns name -> (out, in) of the Linears that a LoRA covers, `refiners` on request, without those like
+    `left_out`.
     """
-    family = family_of(model)
-    found = linears(model)
+    blocks = family_of(model).RECORD.targets(refiners=refiners)
+    found = linear_shapes(model)
     found.update(
         (name, (module.out_features, module.in_features))
         for name, module in model.named_modules()
         if isinstance(module, QuantizedLinear)
     )
     without = re.compile(left_out or r"(?!)")
-    more = family_with(family.CLASS_NAME).refiners if refiners else ()
     return {
-        name: shape
-        for name, shape in found.items()
-        if (family.is_target(name) or name.split(".", 1)[0] in more) and not without.search(name)
+        name: shape for name, shape in found.items() if name.split(".", 1)[0] in blocks and not without.search(name)
     }
 
 
 def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, seed: int) -> Network:
-    """Wrap the Linears of `shapes`; returns the trained modules by the name of the Linear. Same seed, same start."""
+    """Wraps the Linears of `shapes`; returns the trained modules by the name of the Linear. Same seed, same start."""
     generator = torch.Generator().manual_seed(seed)
     network: dict[str, nn.Module] = {}
     for name, shape in shapes.items():
@@ -133,29 +129,29 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, 
             )
         else:
             network[name] = LoraLinear(
-                base, shape, run.recipe.network.rank, dropout(run), generator, run.recipe.network.scale
+                base, shape, run.recipe.network.rank, network_dropout(run), generator, run.recipe.network.scale
             )
-        replace(model, name, network[name])
+        replace_module(model, name, network[name])
     return network
 
 
-def add_removal(model: nn.Module, adapter: dict[str, Delta], dtype: torch.dtype) -> list[WithoutAdapter]:
-    """Make a merged adapter removable. Call before `add_network`, and `targets` before this."""
-    wrapped: list[WithoutAdapter] = []
+def add_adapter_removal(model: nn.Module, adapter: dict[str, LoraDelta], dtype: torch.dtype) -> list[AdapterRemoval]:
+    """Makes a merged adapter removable. Call before `add_network`, and `lora_targets` before this."""
+    wrapped: list[AdapterRemoval] = []
     for name, delta in adapter.items():
-        wrapped.append(WithoutAdapter(model.get_submodule(name), delta, dtype))
-        replace(model, name, wrapped[-1])
+        wrapped.append(AdapterRemoval(model.get_submodule(name), delta, dtype))
+        replace_module(model, name, wrapped[-1])
     return wrapped
 
 
-def dropout(run: Run) -> Dropout:
-    """What of a LoRA a training step leaves out."""
+def network_dropout(run: Run) -> Dropout:
+    """Returns the dropouts that the config asks for."""
     network = run.recipe.network
     return Dropout(network.dropout, network.rank_dropout, network.module_dropout)
 
 
-def groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
-    """What the optimizer is given: the parameters, or, for LoRA+, those of B apart, `times` as fast."""
+def parameter_groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
+    """Returns the parameter groups of the optimizer; those of LoRA+ have B apart, `times` as fast."""
     if run.recipe.network.lora_plus_ratio == 1.0:
         return list(parameters.values())
     ends = FILE_NAMES["lora_B"]
@@ -165,12 +161,12 @@ def groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
 
 
 def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """A LoRA's tensors by their keys in the file with the scale in B, so that every program reads them alike."""
+    """Returns a LoRA's tensors by their keys in the file, with the scale in B, so that programs read them alike."""
     return {key: value * scale if key.endswith(FILE_NAMES["lora_B"]) else value for key, value in values.items()}
 
 
-def trainable(network: Network, prefix: str) -> dict[str, nn.Parameter]:
-    """The trained parameters by their key in the file, which is ai-toolkit's; `prefix` is the family's."""
+def trainable_parameters(network: Network, prefix: str) -> dict[str, nn.Parameter]:
+    """Returns the trained parameters by their key in the file, which is ai-toolkit's."""
     return {
         f"{prefix}{name}.{FILE_NAMES.get(parameter, parameter)}": value
         for name, module in network.items()

@@ -1,4 +1,4 @@
-"""What a run writes: the LoRA file, and the state from which it goes on exactly."""
+"""A run writes LoRA files, and the state from which it goes on exactly."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from torch import Tensor
 from ...families.network import lokr_rank
 from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, own_state, taken
 from ...model.run import Run
-from ..runtime.atomic_files import atomic, write_atomic
+from ..runtime.atomic_files import atomic_file, write_atomic
 from ..runtime.train_error import TrainError
 from ..settings.names import CACHE
-from ..step.training_state import State
+from ..step.training_state import TrainingState
 
 STATE_VERSION = 1
 
 
 def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, metadata: Mapping[str, str]) -> None:
-    """Write a LoRA atomically, then open it again and compare. Raises TrainError when it would not be usable."""
+    """Writes a LoRA atomically, then opens it again and compares. Raises TrainError when it would not be usable."""
     from safetensors import safe_open
     from safetensors.torch import save
 
@@ -43,8 +43,8 @@ def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, me
         raise TrainError(f"{file} does not hold what was written to it. Check the disk.")
 
 
-def metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
-    """The header metadata of a LoRA: JSON texts, in the fields that others read; `base` names the model."""
+def lora_metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
+    """Returns the header metadata of a LoRA as other programs read it; `base` names the model."""
     recipe = run.recipe
     try:
         release = version("zdoctor")
@@ -67,19 +67,22 @@ def metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
 
 
 def step_file(folder: Path, name: str, step: int) -> Path:
+    """Returns the path of the LoRA that is saved after `step`."""
     return folder / f"{name}_{step:09d}.safetensors"
 
 
 def final_file(folder: Path, name: str) -> Path:
+    """Returns the path of the finished LoRA."""
     return folder / f"{name}.safetensors"
 
 
 def state_file(folder: Path, name: str) -> Path:
+    """Returns the path of the training state."""
     return folder / own_state(name)
 
 
 def check_owner(folder: Path, run: Run) -> None:
-    """Raise TrainError when a LoRA of this name is not zdoctor's: this run would overwrite it, or prune it."""
+    """Raises TrainError when a LoRA of this name is not zdoctor's, since the run would overwrite or prune it."""
     saves = (_save(file) for file in sorted(folder.iterdir()) if is_own_save(file.name, run.name))
     if reason := taken(run, tuple(saves)):
         template, values = reason
@@ -100,8 +103,8 @@ def _save(file: Path) -> Save:
     return Save(str(file), author_of({"software": software}), modified_ns=file.stat().st_mtime_ns)
 
 
-def sweep(folder: Path, name: str) -> None:
-    """Remove what a killed run had begun to write. Call it while nobody else writes there."""
+def remove_leftovers(folder: Path, name: str) -> None:
+    """Removes what a killed run had begun to write. Call it while nobody else writes there."""
     own = (f".{escape(name)}*.part", ".run.json.*.part", ".report.html.*.part", f"samples/.{escape(name)}_*.part")
     begun = [part for pattern in own for part in folder.glob(pattern)]
     for part in (*begun, *(folder / CACHE).glob(".*.part")):
@@ -109,8 +112,8 @@ def sweep(folder: Path, name: str) -> None:
             part.unlink()
 
 
-def prune(folder: Path, name: str, keep: int) -> None:
-    """Remove all but the `keep` newest step files of this run (0 or less keeps all)."""
+def prune_checkpoints(folder: Path, name: str, keep: int) -> None:
+    """Removes all but the `keep` newest step files of this run (0 or less keeps all)."""
     final = final_file(folder, name).name
     saves = sorted(path for path in folder.iterdir() if is_own_save(path.name, name) and path.name != final)
     if keep > 0:
@@ -119,25 +122,29 @@ def prune(folder: Path, name: str, keep: int) -> None:
                 path.unlink()
 
 
-def write_state(file: Path, state: State) -> None:
+def write_state(file: Path, state: TrainingState) -> None:
+    """Writes the training state, and beside it what it belongs to."""
     name = file.name.removeprefix(".").removesuffix(".state.pt")
     write_atomic(file.with_name(own_identity(name)), json.dumps(state.identity).encode(), durable=False)
-    with atomic(file) as stream:  # never as a whole in memory
+    with atomic_file(file) as stream:  # never as a whole in memory
         try:
             torch.save({"version": STATE_VERSION, **vars(state)}, stream)
         except RuntimeError as error:  # what torch makes of a full disk
             raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
 
-def read_state(file: Path, identity: Mapping[str, str]) -> State | None:
-    """The state of an earlier start, or None. Raises TrainError when it belongs to another model, rank or adapter."""
+def read_state(file: Path, identity: Mapping[str, str]) -> TrainingState | None:
+    """Returns the state of an earlier start, or None.
+
+    Raises TrainError when it belongs to another model, rank or adapter.
+    """
     if not file.exists():
         return None
     try:
         content = torch.load(str(file), map_location="cpu", weights_only=True)
         if content.pop("version") != STATE_VERSION:
             raise ValueError("written by another version")
-        state = State(**content)
+        state = TrainingState(**content)
     except Exception as error:  # a damaged file fails in many ways
         raise TrainError(
             f"The training state {file} cannot be read: it is cut off, damaged or of another version of zdoctor "

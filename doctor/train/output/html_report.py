@@ -1,4 +1,7 @@
-"""One self-contained HTML page about a run: curves, samples by step, what was trained. Pure: values in, text out."""
+"""The report is one self-contained HTML page: loss curves, samples by step, what was trained.
+
+Pure: values in, text out.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,8 @@ td, th { border-top: 1px solid var(--line); padding: .25rem .5rem .25rem 0; }
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A preview: `link` is relative to the page, `jpeg` a small copy to show (empty: only the link)."""
+class ReportSample:
+    """One preview sample: `link` is relative to the page, `jpeg` a small copy to show (empty: only the link)."""
 
     step: int
     number: int
@@ -54,14 +57,14 @@ class Sample:
     jpeg: bytes
 
 
-def page(
+def html_report(
     record: Mapping[str, Any],
     status: str,
     losses: Sequence[float],
     evaluations: Sequence[tuple[int, float]],
-    samples: Sequence[Sample],
+    samples: Sequence[ReportSample],
 ) -> str:
-    """The page. `losses` has one a step from step 1 on, `evaluations` are (step, loss)."""
+    """Returns the page. `losses` has one a step from step 1 on, `evaluations` are (step, loss)."""
     name = escape(str(record["name"]))
     parts = [
         "<!doctype html>",
@@ -129,7 +132,7 @@ def _svg(
     return f'<div class="row">{drawing}</div>'
 
 
-def _samples(samples: Sequence[Sample]) -> Iterator[str]:
+def _samples(samples: Sequence[ReportSample]) -> Iterator[str]:
     if not samples:
         return
     yield "<h2>Samples</h2>"

@@ -1,4 +1,4 @@
-"""losses.jsonl in the run's folder: one JSON object a line, written as the run goes, for programs and plots."""
+"""The loss log is losses.jsonl in the run's folder, one JSON object a line, for programs and plots."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..runtime.atomic_files import write_atomic
 from ..runtime.train_error import TrainError
 
 
-class Journal:
-    """Appends to the file. What a killed run had written beyond its last checkpoint is taken out at the start.
+class LossLog:
+    """The log is appended to; what a killed run had written beyond its last checkpoint goes at the start.
 
     Lines are {"step", "loss", "lr", "seconds"} for a step (counted from 1) and {"step", "eval_loss"} for an
     evaluation after it. A loss that is not finite is null.
@@ -40,21 +40,25 @@ class Journal:
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
+        """The (step, validation loss) of every evaluation in the log."""
         return [(line["step"], line["eval_loss"]) for line in self.lines if line.get("eval_loss") is not None]
 
     def step(self, step: int, loss: float, rate: float, seconds: float) -> None:
+        """Logs a step."""
         self._write({"step": step, "loss": _finite(loss), "lr": rate, "seconds": round(seconds, 4)})
 
     def evaluation(self, step: int, loss: float) -> None:
+        """Logs a validation loss."""
         self._write({"step": step, "eval_loss": _finite(loss)})
 
     def sync(self) -> None:
-        """To the disk: a checkpoint that is about to be written must not know more than the journal."""
+        """Flushes the log to the disk, since a checkpoint must not know more than the log."""
         if self.stream is not None:
             with self._written():
                 os.fsync(self.stream.fileno())
 
     def close(self) -> None:
+        """Closes the file."""
         if self.stream is not None:
             with suppress(OSError):  # a line that could not be written, which was said then
                 self.stream.close()

@@ -1,4 +1,4 @@
-"""run.json and report.html in the run's folder: with what a LoRA was trained, for whoever finds it in a year."""
+"""The run record (run.json, report.html) tells with what a LoRA was trained, for whoever finds it in a year."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...errors import redacted
 from ...model.recipe import by_name
 from ...model.run import Run
 from ..runtime.atomic_files import write_atomic
-from .html_report import Sample, page
+from .html_report import ReportSample, html_report
 
 PACKAGES = ("zdoctor", "torch", "diffusers", "transformers", "safetensors", "bitsandbytes", "torchao")
 GIT_SECONDS = 5
@@ -28,7 +28,10 @@ SECRET = re.compile(r"(token|password|secret|api_?key|webhook)$", re.I)
 
 
 def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, before: dict[str, Any]) -> dict[str, Any]:
-    """Everything that was decided before the first step. `before` is the record of the start that is gone on from."""
+    """Returns everything that was decided before the first step.
+
+    `before` is the record of the start that is gone on from.
+    """
     start: dict[str, Any] = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "step": step,
@@ -67,7 +70,7 @@ def _told(key: str, value: Any) -> Any:
 
 
 def read_record(file: Path) -> dict[str, Any]:
-    """An earlier record, {} when there is none that can be read."""
+    """Returns an earlier record, {} when there is none that can be read."""
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -76,7 +79,7 @@ def read_record(file: Path) -> dict[str, Any]:
 
 
 def git_state(config: Path) -> dict[str, Any] | None:
-    """The commit of the config's folder, and whether the config differs from it; None without git or a repository.
+    """Returns the commit of the config's folder and whether the config differs from it; None without git.
 
     Git is asked for this one file, writes nothing, and gets five seconds.
     """
@@ -101,8 +104,8 @@ def git_state(config: Path) -> dict[str, Any] | None:
     return {"commit": commit, "config_differs": changed}
 
 
-class Folder:
-    """Writes what the run's folder tells of the run. `record` is as `run_record` makes it."""
+class RunFolder:
+    """The run's folder holds the record and the report. `record` is as `run_record` makes it."""
 
     def __init__(self, output: Path, run: Run, record: dict[str, Any]) -> None:
         self.output = output
@@ -112,7 +115,7 @@ class Folder:
         self._write_record()
 
     def keep_peak(self, part: str, peak: dict[str, int]) -> None:
-        """The most memory, in bytes, that this start has taken on its GPU in one part of the run."""
+        """Records the most memory, in bytes, that this start has taken on its GPU in one phase of the run."""
         if peak:
             self.record["starts"][-1].setdefault("peak_memory", {})[part] = peak
             self._write_record()
@@ -123,11 +126,11 @@ class Folder:
         write_atomic(self.output / "run.json", text.encode("utf-8", "backslashreplace"))
 
     def write(self, status: str, losses: list[float], evaluations: list[tuple[int, float]]) -> None:
-        """The page as of now. `status` in words: "saved at step 250 of 3000"."""
-        text = page(self.record, status, losses, evaluations, self._samples())
+        """Writes the report as of now. `status` in words: "saved at step 250 of 3000"."""
+        text = html_report(self.record, status, losses, evaluations, self._samples())
         write_atomic(self.output / "report.html", text.encode("utf-8", "replace"), durable=False)
 
-    def _samples(self) -> list[Sample]:
+    def _samples(self) -> list[ReportSample]:
         found = []
         for file in (self.output / "samples").glob(f"{escape(self.run.name)}_*.png"):
             match = re.fullmatch(re.escape(self.run.name) + r"_(\d{9})_(\d+)\.png", file.name)
@@ -142,7 +145,7 @@ class Folder:
                     if number < len(self.run.recipe.validation.prompts)
                     else ""
                 )
-                samples.append(Sample(step, number, prompt, f"samples/{file.name}", self._small(file)))
+                samples.append(ReportSample(step, number, prompt, f"samples/{file.name}", self._small(file)))
         return samples
 
     def _small(self, file: Path) -> bytes:

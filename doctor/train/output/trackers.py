@@ -1,4 +1,4 @@
-"""TensorBoard always, where it is installed; other trackers when the config asks, through those of accelerate."""
+"""Trackers are TensorBoard, where it is installed, and those that the config asks for, through accelerate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from ...files import fingerprints
 from ...model.run import Run
-from ..runtime.stop_signals import stopping
-from ..runtime.train_error import TrainError
+from ..runtime.stop_signals import stop_signals
+from ..runtime.train_error import TrainError, first_line
 
 # accelerate's names, which are those of the modules, and what to type where the tracker wants somebody to log in.
 LOGINS = {
@@ -29,13 +29,15 @@ ALWAYS = ("tensorboard", "simpletuner", "none", "")
 
 
 class Trackers:
-    """Hands numbers on by step. What fails while the run goes on gets no more of them, which is said once."""
+    """The trackers of a run; one that fails gets no more numbers, which is said once."""
 
     def __init__(self, run: Run, output: Path, record: Mapping[str, Any], note: Callable[[str], None]) -> None:
         self.note = note
         self.every = run.recipe.logging.every
         with _own_signals():
-            self.trackers: dict[str, Any] = {name: _started(name, run, output, record) for name in asked(run)}
+            self.trackers: dict[str, Any] = {
+                name: _started(name, run, output, record) for name in requested_trackers(run)
+            }
         if importlib.util.find_spec("tensorboard") is None:
             note(
                 "TensorBoard is not installed, so its event files are not written; losses.jsonl and report.html hold "
@@ -45,12 +47,16 @@ class Trackers:
             self.trackers["TensorBoard"] = _Board(output / "tensorboard", int(record["starts"][-1]["step"]) + 1)
 
     def log(self, step: int, values: Mapping[str, float], *, always: bool = False) -> None:
-        """Numbers after `step`. TensorBoard gets all, the others every log_every-th step and what is `always`."""
+        """Logs numbers after `step`.
+
+        TensorBoard gets all, the others every log_every-th step and what is `always`.
+        """
         for name in list(self.trackers):
             if always or name == "TensorBoard" or step % self.every == 0:
                 self._ask(name, "log", dict(values), step=step)
 
     def close(self) -> None:
+        """Closes every tracker."""
         for name in list(self.trackers):
             self._ask(name, "finish")
 
@@ -60,7 +66,7 @@ class Trackers:
         except Exception as error:  # the network, a full disk, a server: each with a type of its own
             del self.trackers[name]
             self.note(
-                f"{name} fails ({_first_line(error)}) and gets no more numbers. The training goes on; losses.jsonl "
+                f"{name} fails ({first_line(error)}) and gets no more numbers. The training goes on; losses.jsonl "
                 "and report.html hold all of them."
             )
 
@@ -90,20 +96,20 @@ class _Board:
             self.writer.close()
 
 
-def asked(run: Run) -> list[str]:
-    """The trackers that the config asks for beside those of every run, as accelerate names them."""
+def requested_trackers(run: Run) -> list[str]:
+    """Returns the trackers that the config asks for beside those of every run, as accelerate names them."""
     logging = run.recipe.logging
     names = [*logging.report_to, *(["wandb"] if logging.wandb else [])]
     return [name for name in dict.fromkeys(names) if name not in ALWAYS]
 
 
-def refused(run: Run) -> str:
-    """Why a tracker that the config asks for cannot be, "" when all can. Imports none of them."""
+def tracker_refusal(run: Run) -> str:
+    """Returns why a tracker that the config asks for cannot be, "" when all can. Imports none of them."""
     return next(_refusals(run), "")
 
 
 def _refusals(run: Run) -> Iterator[str]:
-    for name in asked(run):
+    for name in requested_trackers(run):
         key = _key(run, name)
         where = run.where(key)
         asks = f"The config asks for the tracker {name} ({key.rpartition('/')[2]}"
@@ -119,7 +125,7 @@ def _refusals(run: Run) -> Iterator[str]:
 
 
 def _key(run: Run, name: str) -> str:
-    """The settings key behind it."""
+    """Returns the settings key that asks for a tracker."""
     own = "logging.wandb" if name == "wandb" and run.recipe.logging.wandb else "logging.report_to"
     return run.keys.get(own, own)
 
@@ -132,7 +138,7 @@ def _without(run: Run, name: str) -> str:
 @contextmanager
 def _own_signals() -> Iterator[None]:
     """What asks to stop stays with the runner, which saves: SwanLab takes Ctrl-C for itself when it starts."""
-    before = {number: signal.getsignal(number) for number in stopping()}
+    before = {number: signal.getsignal(number) for number in stop_signals()}
     try:
         yield
     finally:
@@ -167,7 +173,7 @@ def _started(name: str, run: Run, output: Path, record: Mapping[str, Any]) -> An
     except Exception as error:  # no login, no network, no such project: each with a type of its own
         login = f"Type: {LOGINS[name]}, or" if LOGINS[name] else "To train without it,"
         raise TrainError(
-            f"The tracker {name} does not start ({_first_line(error)}). {login} {_without(run, name)} in the config."
+            f"The tracker {name} does not start ({first_line(error)}). {login} {_without(run, name)} in the config."
         ) from error
 
 
@@ -189,7 +195,3 @@ def _options(name: str, project: str, title: str, identity: str, output: Path) -
         "wandb": {"name": title, "dir": str(output), "id": identity[:16], "resume": "allow"},
     }
     return options[name]
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

@@ -1,4 +1,4 @@
-"""One training step of a user's own model, and what came of it.
+"""This program makes one training step of a user's own model, and tells what came of it.
 
     python -m zdoctor.doctor.train.probe_scripts.micro_step
     < {"script": "/…/train.py", "function": "build_model", "batch": null}
@@ -30,10 +30,11 @@ MOST_WARNINGS = 5
 
 
 class Misbuilt(Exception):
-    """What the function returned is not what a step can be made of."""
+    """The user's function returned nothing that a step can be made of."""
 
 
 def main() -> None:
+    """Answers the question on standard input."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer_to:
         os.dup2(2, 1)  # what the user's code prints is not the answer
 
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def step(question: Mapping[str, Any], made: dict[str, Any], begin: Callable[[str], None]) -> None:
-    """Build, forward, backward, optimizer; what is found goes into `made`. Raises what the user's code raises.
+    """Builds the model and makes a step; what is found goes into `made`. Raises what the user's code raises.
 
     After a step that leaves gradients of zero a second one is made.
     """
@@ -88,9 +89,17 @@ def step(question: Mapping[str, Any], made: dict[str, Any], begin: Callable[[str
             optimizer.step()
             made["zero"] = [name for name in made["zero"] if name in again["zero"]]
             made["infinite"] += again["infinite"]
-    still = {*made["missing"], *made["zero"]}
-    made["unmoved"] = [n for n, p in trained.items() if n not in still and _bits(p) == before[n]]
-    made["broken"] = [n for n, p in trained.items() if not bool(torch.isfinite(p).all())]
+    made.update(_outcome(trained, before, {*made["missing"], *made["zero"]}))
+
+
+def _outcome(trained: Mapping[str, Any], before: Mapping[str, Any], still: set[str]) -> dict[str, list[str]]:
+    """The parameters that the optimizer left where they were, but for those in `still`, and those that broke."""
+    import torch
+
+    return {
+        "unmoved": [n for n, p in trained.items() if n not in still and _bits(p) == before[n]],
+        "broken": [n for n, p in trained.items() if not bool(torch.isfinite(p).all())],
+    }
 
 
 def _module(script: str) -> Any:

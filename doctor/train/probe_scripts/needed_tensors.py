@@ -1,4 +1,4 @@
-"""Which tensors the installed libraries ask of a component, by letting their own loaders take names without data.
+"""This program asks the installed libraries which tensors they want of a component, by loading names without data.
 
     python -m zdoctor.doctor.train.probe_scripts.needed_tensors
     < {"parts": {"transformer": {"class": …, "config": …, "tensors": …}}}
@@ -20,6 +20,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def main() -> None:
+    """Answers the question on standard input."""
     answer_to = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is not the answer
     parts = json.load(sys.stdin)["parts"]
@@ -34,7 +35,7 @@ def main() -> None:
 
 
 def needed(class_name: str, config: Mapping[str, Any], present: Mapping[str, list[int]]) -> Shapes:
-    """Name -> shape of every tensor that loading takes: under the file's names where it finds them.
+    """Returns name -> shape of every tensor that loading takes, under the file's names where it finds them.
 
     `present` are the tensors of the files. Raises what the library raises on a config it cannot build, and
     ValueError for a class or a format that this cannot judge.

@@ -1,4 +1,4 @@
-"""What is done with freed memory: given back at once, or kept for the next use."""
+"""The allocators of glibc and PyTorch give freed memory back at once, or keep it for the next use."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 import torch
 
 
-def return_memory() -> None:
-    """What is free goes back to the system, and from now on what is freed above 1 MiB: the peak of loading is low."""
+def return_freed_memory() -> None:
+    """Returns freed memory to the system from now on (above 1 MiB), so that loading has a low peak."""
     _mallopt(1 << 20, 1 << 20, trim=True)
 
 
-def keep_memory() -> None:
-    """From now on freed blocks are kept for the next use: each step, as each picture, takes the same sizes again.
+def keep_freed_memory() -> None:
+    """Keeps freed blocks for the next use from now on, since each step and each image takes the same sizes again.
 
     Returned and fetched anew, they cost page faults that made the same operations 3.6 times slower on a CPU.
     """
     _mallopt(32 << 20, 512 << 20)
 
 
-def free_memory() -> None:
-    """Give back what a dropped model held."""
+def empty_device_cache() -> None:
+    """Gives back what a dropped model held on the device."""
     gc.collect()
     if torch.accelerator.is_available():  # PyTorch 2.6 raises RuntimeError for which, where there is none
         torch.get_device_module(torch.accelerator.current_accelerator()).empty_cache()
@@ -48,7 +48,7 @@ CUDA: Any = torch.cuda
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:
-    """The most bytes allocated and reserved since the count last began anew; {} where there is no such count.
+    """Returns the most bytes allocated and reserved since the last reset; {} where nothing counts them.
 
     The CUDA context, some hundred MB more on the device, is not in them.
     """
@@ -57,6 +57,7 @@ def peak_memory(device: torch.device) -> dict[str, int]:
     return {"allocated": CUDA.max_memory_allocated(device), "reserved": CUDA.max_memory_reserved(device)}
 
 
-def count_anew(device: torch.device) -> None:
+def reset_peak_memory(device: torch.device) -> None:
+    """Begins the count of `peak_memory` anew."""
     if device.type == "cuda":
         CUDA.reset_peak_memory_stats(device)

@@ -1,4 +1,4 @@
-"""Files that are either wholly there or not changed."""
+"""A file is written as a whole or not changed at all."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from .train_error import TrainError
 
 
 @contextmanager
-def atomic(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """A stream whose content is `file` once the block has ended well. Raises TrainError when it cannot be written.
+def atomic_file(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Yields a stream whose content is `file` once the block has ended well.
+
+    Raises TrainError when it cannot be written.
 
     `durable`: it is on the disk then, which takes milliseconds, and seconds while others write much.
     """
@@ -42,14 +44,14 @@ def atomic(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
 
 def write_atomic(file: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
-    """Write a file so that it is either wholly there or not changed. Raises TrainError when it cannot be written."""
-    with atomic(file, durable=durable) as stream:
+    """Writes a file as a whole or leaves it unchanged. Raises TrainError when it cannot be written."""
+    with atomic_file(file, durable=durable) as stream:
         stream.write(content)
 
 
-def write_parts(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
-    """The same of a file in parts, each with its offset, each made when its turn comes."""
-    with atomic(file) as stream:
+def write_in_pieces(file: Path, parts: Iterable[tuple[int, bytes | memoryview]]) -> None:
+    """Writes a file in pieces, each with its offset, each made when its turn comes."""
+    with atomic_file(file) as stream:
         for offset, part in parts:
             stream.seek(offset)
             stream.write(part)

@@ -1,4 +1,4 @@
-"""What PyTorch raises when a machine can no more, in words."""
+"""Memory that runs out and GPUs that fail are told in words instead of PyTorch's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...crash.known import card, packages
 from ...families.network import offloaded_share
 from ...model.crashes import Failure
 from ...model.run import Run
-from .train_error import TrainError
+from .train_error import TrainError, first_line
 
 T = TypeVar("T")
 # A full card as CUDA and its libraries tell it, which PyTorch passes on as it is: no room for the context or pinned
@@ -36,38 +36,38 @@ LESS = "Lower the resolution or the batch size, keep gradient_checkpointing on, 
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explain_gpu_failures() -> Iterator[None]:
     """Raises TrainError in place of what memory that ran out or a GPU that failed raises."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        told = in_words(error)
+        told = gpu_failure_message(error)
         if told is None:
             raise
         raise TrainError(told) from error
 
 
-def in_words(error: BaseException, less: str = LESS) -> str | None:
-    """What to say of memory that ran out, with how to need `less`, or of a GPU that failed; None of all else."""
+def gpu_failure_message(error: BaseException, less: str = LESS) -> str | None:
+    """Returns what to say of memory that ran out (and how to need `less`) or of a failed GPU; None of all else."""
     if _no_room(error):
-        return f"The GPU ran out of memory ({_first(error)}). {less}"
+        return f"The GPU ran out of memory ({first_line(error)}). {less}"
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-        return f"The memory of this computer ran out ({_first(error)}). End other programs. {less}"
-    if is_card_lost(error) or (isinstance(error, RuntimeError) and "cuDNN error" in str(error)):
+        return f"The memory of this computer ran out ({first_line(error)}). End other programs. {less}"
+    if is_gpu_lost(error) or (isinstance(error, RuntimeError) and "cuDNN error" in str(error)):
         failure = Failure(type(error).__name__, str(error), (), 0)
         known = next((known for known in (*packages.KNOWN, *card.KNOWN) if known.matches(failure)), card.FAILED)
         more = f" zdoctor explain {known.rule} says more." if known.rule else ""
-        return f"The GPU failed ({_first(error)}{_noticed(error)}). {known.cause} {known.do}{more}"
+        return f"The GPU failed ({first_line(error)}{_noticed(error)}). {known.cause} {known.do}{more}"
     return None
 
 
-def is_card_lost(error: BaseException) -> bool:
-    """Whether a GPU failed otherwise than for want of room. CUDA says so late: amid what comes after."""
+def is_gpu_lost(error: BaseException) -> bool:
+    """Tells whether a GPU failed otherwise than for want of memory. CUDA says so late: amid what comes after."""
     return isinstance(error, RuntimeError) and _CARD.search(str(error)) is not None and not _no_room(error)
 
 
-def less_of(run: Run, error: BaseException) -> str:
-    """What of a run with a state can be set so that a step needs less memory; quantizing makes it another run."""
+def memory_savings(run: Run, error: BaseException) -> str:
+    """Returns what can be set so that a step needs less memory and the saved state still fits."""
     recipe = run.recipe
     every = recipe.offload.gradient_checkpointing and recipe.offload.interval == 1
     offloads = every and not recipe.offload.compile and not offloaded_share(run)
@@ -80,15 +80,15 @@ def less_of(run: Run, error: BaseException) -> str:
     return f"Set {', or '.join([*words, 'a lower resolution'])}."
 
 
-def let_go(error: BaseException | None) -> None:
-    """Drop what the functions that an error has ended still hold: the tensors of a step that failed."""
+def release_frames(error: BaseException | None) -> None:
+    """Drops the tensors of a failed step, which the frames of its error still hold."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
 
 
-def tried(work: Callable[[], T]) -> T | None:
-    """What `work` gives, None where the GPU has no room for it; then nothing keeps what it had taken there."""
+def unless_out_of_memory(work: Callable[[], T]) -> T | None:
+    """Returns what `work` gives; None where the GPU has no room for it, and then nothing of it is kept there."""
     try:
         return work()
     except RuntimeError as error:
@@ -101,10 +101,6 @@ def _no_room(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and (
         isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_ROOM)
     )
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _noticed(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The import of torch, diffusers and transformers: slow, often broken, and larger than it need be."""
+"""The import of torch, diffusers and transformers is slow, often broken, and larger than it need be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HIDDEN = ("transformers", "peft", "torchvision", "torch._dynamo")
 
 @contextmanager
 def explained_imports() -> Iterator[None]:
-    """For imports. Raises TrainError, in words, where one of them fails."""
+    """Raises TrainError, in words, where an import within the block fails."""
     # Looking through all that the imports make for garbage was a fifth of their time, and each later look took 0.3 s.
     first, collects = "torch" not in sys.modules, gc.isenabled()
     gc.disable()
@@ -51,7 +51,7 @@ def explained_imports() -> Iterator[None]:
 
 
 def import_lean(package: str, module: str) -> None:
-    """Import `package`.`module` as if none of HIDDEN were installed; those that are there already stay.
+    """Imports `package`.`module` as if none of HIDDEN were installed; those that are there already stay.
 
     For diffusers this takes 2.5 instead of 4.4 seconds of the processor and 268 instead of 393 MiB (measured,
     docs/measurements.md). What it has not found stays lost to it: its pipelines and LoRA loaders do not work in this

@@ -1,4 +1,4 @@
-"""How the runner tells what it is doing: a small protocol, a bar for terminals, plain lines for everything else."""
+"""Progress is shown as a bar on terminals and as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any, Protocol, TextIO
 
 
 class Progress(Protocol):
-    """What the runner calls. `loss` is that step's mean loss, `rate` steps per second (0.0 while unknown)."""
+    """The runner calls these methods.
+
+    `loss` is that step's mean loss, `rate` steps per second (0.0 while unknown).
+    """
 
     def phase(self, text: str) -> None: ...
 
@@ -20,7 +23,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Says nothing."""
+    """This Progress says nothing."""
 
     def phase(self, text: str) -> None: ...
 
@@ -32,7 +35,7 @@ class Silent:
 
 
 class Lines:
-    """One line per phase and note, and a step line at most every `every` seconds (and at the last step)."""
+    """Each phase and note is a line, and a step at most every `every` seconds (and the last)."""
 
     def __init__(self, stream: TextIO | None = None, every: float = 10.0) -> None:
         self.stream = stream or sys.stderr
@@ -58,7 +61,7 @@ class Lines:
 
 
 class Bar:
-    """A rich progress bar with the loss and the speed; notes scroll above it."""
+    """A rich progress bar shows the loss and the speed; notes scroll above it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         from rich.console import Console
@@ -98,7 +101,7 @@ class Bar:
 
 
 def default_progress(stream: TextIO | None = None) -> Progress:
-    """A bar on a terminal, plain lines elsewhere."""
+    """Returns a bar on a terminal, plain lines elsewhere."""
     target = stream or sys.stderr
     return Bar(target) if target.isatty() else Lines(target)
 
@@ -109,5 +112,6 @@ def _speed(rate: float) -> str:
     return f"  {rate:.2f} it/s" if rate >= 1.0 else f"  {1.0 / rate:.1f} s/it"
 
 
-def counted(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
+    """Returns the number with its noun."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""One runner per run: two that write the same files would each undo what the other saved."""
+"""A lock keeps two runners from writing the same files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .train_error import TrainError
 
 
 @contextmanager
-def alone(folder: Path, name: str, *, held: bool = True) -> Iterator[None]:
-    """Make the output folder and hold the run's lock, which ends with the process, however that ends.
+def lock_run(folder: Path, name: str, *, held: bool = True) -> Iterator[None]:
+    """Makes the output folder and holds the run's lock, which ends with the process.
 
     With `held` false another process of the same run holds it.
     Raises TrainError when another runner holds it or nothing can be written there.
@@ -28,13 +28,13 @@ def alone(folder: Path, name: str, *, held: bool = True) -> Iterator[None]:
     except OSError as error:
         raise TrainError(f"The output folder {folder} cannot be written: {error.strerror or error}.") from error
     with handle:
-        if not taken(handle.fileno()):
+        if not try_lock(handle.fileno()):
             raise TrainError(f"Another zdoctor train is writing to {folder}. Wait for it, or stop it.")
         yield
 
 
-def taken(descriptor: int) -> bool:
-    """Whether the lock is ours now; also true on file systems that have no locks."""
+def try_lock(descriptor: int) -> bool:
+    """Tells whether the lock is ours now; also true on file systems that have no locks."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a closed terminal: at once while things are loaded, later after the step and a checkpoint.
+"""Signals stop a run: at once while it loads, later after the step and a checkpoint.
 
 A limit of minutes (`--max-minutes`) ends a run in the same way, early enough for the checkpoint.
 """
@@ -21,7 +21,9 @@ BEGAN = "ZDOCTOR_BEGAN"
 
 
 class Stop:
-    """Whether the run was asked to stop. `gentle` is set while the runner looks at it by itself.
+    """The run looks here whether it was asked to stop; `gentle` is set while it does so by itself.
+
+    `gentle` is set while the runner looks at it by itself.
 
     `until` is the limit on `time.monotonic()`, None without one; `step` and `save` are the most seconds that one of
     them has taken.
@@ -36,14 +38,15 @@ class Stop:
         self.save = 0.0
 
     def is_set(self) -> bool:
+        """Tells whether the run should stop."""
         return self.asked or self.is_late()
 
     def is_late(self) -> bool:
-        """Whether another step and a checkpoint might not fit before the limit."""
+        """Tells whether another step and a checkpoint might not fit before the limit."""
         return self.until is not None and time.monotonic() + MARGIN * (self.step + self.save) >= self.until
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """The handler: raises KeyboardInterrupt, but the first signal to a gentle runner only sets the flag."""
+        """Handles a signal: raises KeyboardInterrupt, but the first one to a gentle runner only sets the flag."""
         if not self.gentle or (self.asked and number == signal.SIGINT):
             self.raised = True
             raise KeyboardInterrupt
@@ -52,7 +55,7 @@ class Stop:
             _say("Stopping: the step that runs is finished, then all is saved. Ctrl-C once more loses that step.")
 
     def heed(self) -> None:
-        """Raise KeyboardInterrupt again where what was interrupted has swallowed it, as imports of C code do."""
+        """Raises KeyboardInterrupt again where what was interrupted has swallowed it, as imports of C code do."""
         if self.raised:
             raise KeyboardInterrupt
 
@@ -64,16 +67,18 @@ def _say(text: str) -> None:
             os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
 
 
-def limit(minutes: float) -> float:
-    """The moment on `time.monotonic()` that is `minutes` after the start of this process (or of its launcher)."""
+def deadline(minutes: float) -> float:
+    """Returns the moment on `time.monotonic()` that is `minutes` after the start of this process (or its
+    launcher).
+    """
     import psutil
 
     began = float(os.environ.get(BEGAN) or psutil.Process().create_time())
     return time.monotonic() - max(0.0, time.time() - began) + 60.0 * minutes
 
 
-def stopping() -> list[signal.Signals]:
-    """The signals that ask to stop; that of a closed terminal not where it is ignored, as under nohup."""
+def stop_signals() -> list[signal.Signals]:
+    """Returns the signals that ask to stop; that of a closed terminal not where it is ignored, as under nohup."""
     if sys.platform == "win32":
         return [signal.SIGINT, signal.SIGTERM, signal.SIGBREAK]
     closed = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
@@ -82,12 +87,12 @@ def stopping() -> list[signal.Signals]:
 
 @contextmanager
 def interruptible(max_minutes: float | None = None) -> Iterator[Stop]:
-    """A Stop that these signals reach until the end of the block. Only the main thread can take signals."""
-    stop = Stop(None if max_minutes is None else limit(max_minutes))
+    """Yields a Stop that these signals reach until the end of the block. Only the main thread can take signals."""
+    stop = Stop(None if max_minutes is None else deadline(max_minutes))
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, stop.ask) for number in stopping()}
+    before = {number: signal.signal(number, stop.ask) for number in stop_signals()}
     try:
         yield stop
     except Exception:

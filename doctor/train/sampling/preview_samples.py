@@ -1,4 +1,4 @@
-"""When previews are painted, and with which words."""
+"""Preview samples are painted from the config's sample prompts while the model trains."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from torch import Tensor
 
 from ...model.run import Run
 from ..components.vae import load_vae, vae_divisor
-from ..dataset.training_items import Item
-from ..network.lora import WithoutAdapter
-from ..runtime.allocator import free_memory
+from ..dataset.training_items import TrainingItem
+from ..families import scheduler_of
+from ..network.lora import AdapterRemoval
+from ..runtime.allocator import empty_device_cache
 from ..runtime.stop_signals import Stop
 from ..step.trainer import Trainer
-from .sample_prompts import previews, sample_text
-from .sampler import decode, denoise
+from .sample_prompts import sample_text, wants_samples
+from .sampler import decode_to_png, denoise
 
 
-class Preview:
-    """Paints the sample prompts into <output>/samples. The VAE is loaded for that and dropped again.
+class PreviewSamples:
+    """The sample prompts are painted into <output>/samples. The VAE is loaded for that and dropped again.
 
     Where the base is shared out all processes call the model, and the first paints.
     """
@@ -29,15 +30,15 @@ class Preview:
         self,
         run: Run,
         trainer: Trainer,
-        removal: list[WithoutAdapter],
-        controls: Sequence[Item | None],
+        removal: list[AdapterRemoval],
+        controls: Sequence[TrainingItem | None],
         vae: Path,
         model: Path,
         output: Path,
     ) -> None:
         self.run = run
         self.trainer = trainer
-        self.removal = removal
+        self.removals = removal
         self.vae_folder = vae
         self.model_folder = model
         self.folder = output / "samples"
@@ -45,14 +46,15 @@ class Preview:
         self.files: list[str] = []
 
     def paint(self, stop: Stop) -> None:
-        if not previews(self.run):
+        """Paints all samples of this step, or those before `stop`."""
+        if not wants_samples(self.run):
             return
         trainer = self.trainer
-        first = trainer.ranks.first
+        first = trainer.ranks.is_first
         latents: list[Tensor] = []
         model: Any = trainer.objective.model
-        scheduler = trainer.objective.family.scheduler(self.model_folder, model)
-        for part in self.removal:
+        scheduler = scheduler_of(trainer.objective.family.RECORD, self.model_folder, model)
+        for part in self.removals:
             part.active = True
         try:
             with trainer.averaged():
@@ -75,14 +77,14 @@ class Preview:
                         break
                     latents.append(latent)
         finally:
-            for part in self.removal:
+            for part in self.removals:
                 part.active = False
         if latents and first:
             self._decode(latents)
 
     def lacks(self) -> bool:
-        """Whether a preview of this step is still to be painted."""
-        return previews(self.run) and not all(
+        """Tells whether a sample of this step is still to be painted."""
+        return wants_samples(self.run) and not all(
             self._file(n).is_file() for n in range(len(self.run.recipe.validation.prompts))
         )
 
@@ -93,7 +95,7 @@ class Preview:
         vae = load_vae(self.vae_folder, self.trainer.device)
         for number, latent in enumerate(latents):
             file = self._file(number)
-            decode(vae, latent, file)
+            decode_to_png(vae, latent, file)
             self.files.append(str(file))
         del vae
-        free_memory()
+        empty_device_cache()

@@ -1,4 +1,4 @@
-"""The prompts and control images of the preview samples, and every prompt that a run encodes."""
+"""The preview samples have prompts and control images, which a run encodes beside its captions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ...families import family_of
 from ...files import fingerprints
 from ...model.recipe import SamplePrompt
 from ...model.run import Run
-from ..dataset.images import Picture
-from ..dataset.training_items import Item, with_trigger
+from ..dataset.images import DatasetImage
+from ..dataset.training_items import TrainingItem, with_trigger
 from ..runtime.train_error import TrainError
 from ..step.output_preservation import preserved_prompt
 
 
-def sample_controls(run: Run, divisor: int) -> list[Item | None]:
-    """For each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = previews(run) and family_of(run.recipe.architecture).edits
+def sample_control_images(run: Run, divisor: int) -> list[TrainingItem | None]:
+    """Returns for each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
+    edits = wants_samples(run) and family_of(run.recipe.architecture).edits
     return [
         _control(prompt, divisor) if edits and prompt.control else None for prompt in run.recipe.validation.prompts
     ]
 
 
-def _control(prompt: SamplePrompt, divisor: int) -> Item:
+def _control(prompt: SamplePrompt, divisor: int) -> TrainingItem:
     file = Path(prompt.control or "")
     width, height = (side // divisor * divisor for side in (prompt.width, prompt.height))
     try:
@@ -32,28 +32,30 @@ def _control(prompt: SamplePrompt, divisor: int) -> Item:
         raise TrainError(
             f"The control image {file} of the sample {prompt.prompt!r} cannot be read: {error.strerror or error}."
         ) from error
-    return Item(Picture(file, width, height, digest, "", is_control=True), width, height, "", "", 0.0)
+    return TrainingItem(DatasetImage(file, width, height, digest, "", is_control=True), width, height, "", "", 0.0)
 
 
-def prompts(run: Run, items: Sequence[Item]) -> list[str]:
+def prompts_to_encode(run: Run, items: Sequence[TrainingItem]) -> list[str]:
+    """Returns every prompt that the run asks the text encoder for."""
     pairs = [(item, item.caption) for item in items]
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
     kept = [preserved_prompt(run, item, text) for item, text in pairs]
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]
     if (blank := run.recipe.loss.guidance) is not None:
         texts.append(blank.prompt)
-    if previews(run):
+    if wants_samples(run):
         texts += [sample_text(run, prompt.prompt) for prompt in run.recipe.validation.prompts]
         texts += [prompt.negative for prompt in run.recipe.validation.prompts]
     return texts
 
 
 def sample_text(run: Run, text: str) -> str:
-    """A sample prompt: the trigger word only where the prompt asks for it."""
+    """Returns a sample prompt, with the trigger word only where the prompt asks for it."""
     if run.recipe.literal_captions:
         return text
     return with_trigger(text, run.recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
 
 
-def previews(run: Run) -> bool:
+def wants_samples(run: Run) -> bool:
+    """Tells whether the run paints samples."""
     return not run.recipe.validation.disabled and bool(run.recipe.validation.prompts)

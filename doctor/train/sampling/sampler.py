@@ -1,4 +1,4 @@
-"""Preview pictures: the pipeline's own steps with the transformer as it is being trained."""
+"""The sampler paints previews by the pipeline's own steps, with the transformer as it is being trained."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from ...model.recipe import SamplePrompt
 from ..components.vae_strips import LARGE, in_strips
 from ..families import Embedding, family_of
-from ..runtime.allocator import free_memory
-from ..runtime.atomic_files import atomic
-from ..runtime.gpu_failures import tried
+from ..families.dynamic_shift import shift
+from ..runtime.allocator import empty_device_cache
+from ..runtime.atomic_files import atomic_file
+from ..runtime.gpu_failures import unless_out_of_memory
 
 
 @torch.no_grad()
@@ -32,7 +33,7 @@ def denoise(
     control: Tensor | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Tensor | None:
-    """The latent of one preview, 1 x channels x h x w float32; None when `stop` said so on the way.
+    """Returns the latent of one preview, 1 x channels x h x w float32; None when `stop` said so on the way.
 
     `shrink` is pixels per latent cell. Guidance counts as trainers write it: 1 means without; the picture is moved
     by guidance - 1 away from the negative prompt, but for models that take the guidance itself. `control` is the
@@ -42,11 +43,11 @@ def denoise(
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
     generator = torch.Generator().manual_seed(prompt.seed)
     latent = torch.randn((1, channels, height, width), generator=generator).to(device)
-    push = 0.0 if family.GUIDED else max(0.0, prompt.guidance - 1.0)
+    push = 0.0 if family.RECORD.guided else max(0.0, prompt.guidance - 1.0)
     texts = [positive, negative] if push else [positive]
     steps = max(1, prompt.steps)
     sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
-    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=family.shift(height * width // 4))
+    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=shift(height * width // 4))
     scheduler.set_begin_index(0)
     for time in scheduler.timesteps:
         if stop():
@@ -60,22 +61,22 @@ def denoise(
 
 
 @torch.no_grad()
-def decode(vae: Any, latent: Tensor, file: Path) -> None:
-    """Turn a latent into a PNG file, whole or not at all. Raises TrainError when it cannot be written.
+def decode_to_png(vae: Any, latent: Tensor, file: Path) -> None:
+    """Turns a latent into a PNG file, whole or not at all. Raises TrainError when it cannot be written.
 
     Where a picture does not fit on the GPU in strips either, it and all after it are painted on the CPU.
     """
     from PIL import Image
 
-    pixels = tried(lambda: _decoded(vae, latent))
+    pixels = unless_out_of_memory(lambda: _decoded(vae, latent))
     if pixels is None:
         vae.cpu()
-        free_memory()
+        empty_device_cache()
         pixels = _decoded(vae, latent)
     pixels = torch.nan_to_num(pixels).div(2).add(0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
     rows = pixels.permute(1, 2, 0).contiguous().cpu()
     image = Image.frombytes("RGB", (rows.shape[1], rows.shape[0]), rows.numpy().tobytes())
-    with atomic(file, durable=False) as stream:
+    with atomic_file(file, durable=False) as stream:
         image.save(stream, "PNG")
 
 

@@ -1,4 +1,4 @@
-"""Why losses are not finite."""
+"""A loss that is not finite has a cause, which is looked for in weights and dtype."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..settings.names import DTYPES
 DIVERGED = 1e3
 
 
-def not_finite(run: Run, model: nn.Module, parameters: Mapping[str, Tensor]) -> str:
-    """What is wrong and what to do, in a sentence or two. `parameters` are the trained ones by their key."""
+def explain_divergence(run: Run, model: nn.Module, parameters: Mapping[str, Tensor]) -> str:
+    """Returns what is wrong and what to do, in a sentence or two. `parameters` are the trained ones by their key."""
     recipe = run.recipe
     broken = [key for key, value in parameters.items() if not torch.isfinite(value).all()]
     if broken:

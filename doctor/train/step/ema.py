@@ -1,12 +1,12 @@
-"""The moving average of the trained weights. Pure, and free of torch."""
+"""EMA is the moving average of the trained weights. Pure, and free of torch."""
 
 from __future__ import annotations
 
 from ...model.run import Run
 
 
-def kept(run: Run, updates: int) -> float | None:
-    """The share of the average that stays after so many updates (from 1); None where it is left as it is.
+def ema_decay_at(run: Run, updates: int) -> float | None:
+    """Returns the share of the average that stays after so many updates (from 1); None where it is left as it is.
 
     Always ema_decay, as in ai-toolkit, or as SimpleTuner has it (training/ema.py of bc8e6ab7): the weights themselves
     as long as its warm-up lasts, then ema_decay; without a warm-up the share rises to it, from 0, 2/11, 3/12, ….

@@ -1,31 +1,55 @@
-"""What is asked of the model for a batch, and how far it is from it."""
+"""The flow-matching loss of a batch: the model predicts the way from latent to noise at sampled timesteps."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ...model.run import Run
-from ..dataset.training_items import Item
+from ..dataset.training_items import TrainingItem
 from ..distributed.ranks import Ranks
 from ..encode.latents import Latents
-from ..encode.loss_masks import Masks, balanced
-from ..encode.text_embeddings import Texts
+from ..encode.loss_masks import LossMasks, with_mean_one
+from ..encode.text_embeddings import TextEmbeddings
 from ..families import family_of
 from ..network.lora import Network
-from .loss import background, guided, miss, scales_of
+from .loss import (
+    background_losses,
+    guidance_scales,
+    guided_target,
+    sample_losses,
+)
 from .output_preservation import preservation_weight, preserved_prompt
-from .timestep_sampling import draw, levels
+from .timestep_sampling import sample_timesteps, timestep_scheme
 
 
-class Objective:
-    """The loss of each batch. What is random in batch n follows from the seed and n alone."""
+class _Batch(NamedTuple):
+    """The b samples of a batch that this process has: latents and noise b x c x h x w, t the share of noise, b.
+
+    `mask` (b x 1 x h x w) weighs the loss, `plain_mask` says what the mask covers; `share` is what one sample counts
+    in the mean of the batch, `scales` are those of the guidance loss, b.
+    """
+
+    items: list[TrainingItem]
+    captions: list[str]
+    control: Tensor | None
+    clean: Tensor
+    noise: Tensor
+    t: Tensor
+    weight: Tensor
+    scales: Tensor | None
+    mask: Tensor | None
+    plain_mask: Tensor | None
+    share: float
+
+
+class FlowMatchingLoss:
+    """The loss of each batch; what is random in batch n follows from the seed and n alone."""
 
     def __init__(
         self,
@@ -33,8 +57,8 @@ class Objective:
         model: nn.Module,
         network: Network,
         latents: Latents,
-        texts: Texts,
-        masks: Masks,
+        texts: TextEmbeddings,
+        masks: LossMasks,
         seed: int,
         device: torch.device,
         dtype: torch.dtype,
@@ -51,93 +75,129 @@ class Objective:
         self.dtype = dtype
         self.ranks = ranks
         self.family = family_of(model)
-        self.levels = levels(run)
+        self.levels = timestep_scheme(run)
+        loss = run.recipe.loss
         # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
-        self.weighed = balanced if run.recipe.loss.balanced_masks else torch.stack
-        self.most = run.recipe.loss.max_loss
-        self.guidance = run.recipe.loss.guidance
-        self.differential = (
-            1.0 if run.recipe.loss.differential_guidance is None else run.recipe.loss.differential_guidance
-        )
-        self.background = run.recipe.loss.background_weight
-        self.embedded = run.recipe.loss.embedded_guidance
-        self.regular_weight = run.recipe.loss.regularisation_weight
+        self.weighed = with_mean_one if loss.balanced_masks else torch.stack
+        self.most = loss.max_loss
+        self.guidance = loss.guidance
+        self.differential = 1.0 if loss.differential_guidance is None else loss.differential_guidance
+        self.background = loss.background_weight
+        self.embedded = loss.embedded_guidance
+        self.regular_weight = loss.regularisation_weight
 
-    def parts(self, index: int, items: Sequence[Item]) -> Iterator[Tensor]:
-        """This process's parts of the mean loss of batch `index`; none when it has no sample of it.
+    def batch_losses(self, index: int, items: Sequence[TrainingItem]) -> Iterator[Tensor]:
+        """Yields this process's parts of the mean loss of batch `index`; none when it has no sample of it.
 
         Each part is to be followed back before the next is asked for: only one is in memory. Everything random in the
         batch is drawn from the seed and `index`, in every process alike.
         """
-        run = self.run
+        batch = self._draw(index, items)
+        if batch is None:
+            return
+        loss = self._sample_losses(batch).sum()
+        yield batch.share * (loss if self.most is None else loss.clamp(max=self.most * len(items)))
+        del loss  # and with it what its backward pass needs
+        change = self._preservation_loss(batch)
+        if change is not None:
+            yield batch.share * preservation_weight(self.run) * change
+
+    def _draw(self, index: int, items: Sequence[TrainingItem]) -> _Batch | None:
+        """This process's samples of batch `index`, with what is random about them."""
         generator = torch.Generator().manual_seed(_mix(self.seed, index))
         torch.manual_seed(_mix(self.seed, index) + self.ranks.rank)  # for dropout
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
         cells = clean[0, 0].numel() // 4
-        t, weight = draw(self.levels, len(items), generator, self.family, cells)
+        t, weight = sample_timesteps(self.levels, len(items), generator, self.family, cells)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
             item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
         weight = weight * torch.tensor([item.weight for item in items])
         share = (self.regular_weight if items[0].regular else 1.0) / len(items)
-        scales = None if self.guidance is None else scales_of(self.guidance, len(items), generator)
+        scales = None if self.guidance is None else guidance_scales(self.guidance, len(items), generator)
         masks = [self.masks.get(item) for item in items] if any(item.mask is not None for item in items) else None
-        mine = self.ranks.mine(index % run.recipe.gradient_accumulation * run.recipe.batch_size, len(items))
-        if not mine:
+        own = self.ranks.own_samples(
+            index % self.run.recipe.gradient_accumulation * self.run.recipe.batch_size, len(items)
+        )
+        if not own:
             if not self.ranks.sharded:
-                return
-            mine, share = [0], 0.0  # the others need this process's rows of the model all the same
-        clean, noise, t, weight = clean[mine], noise[mine], t[mine], weight[mine]
-        scales = None if scales is None else scales[mine]
-        mask = None if masks is None else self.weighed(masks)[mine].to(self.device)
-        texts = [captions[place] for place in mine]
-        predict = partial(self.predict, clean, noise, t, self.controls([items[place] for place in mine]))
-        target = (noise - clean).to(self.device)
-        prior = items[0].prior
-        before = target
-        if prior or (mask is not None and self.background is not None):
-            with self.base_only():
-                before = predict(texts)
-        if prior:
-            target = before
-        if self.guidance is not None and scales is not None:
-            with torch.no_grad():
-                blank = predict([self.guidance.prompt] * len(texts))
-            target = guided(target, blank, scales, t, self.guidance)
-        guess = predict(texts)
+                return None
+            own, share = [0], 0.0  # the others need this process's rows of the model all the same
+        own_items = [items[place] for place in own]
+        return _Batch(
+            items=own_items,
+            captions=[captions[place] for place in own],
+            control=self.controls(own_items),
+            clean=clean[own],
+            noise=noise[own],
+            t=t[own],
+            weight=weight[own],
+            scales=None if scales is None else scales[own],
+            mask=None if masks is None else self.weighed(masks)[own].to(self.device),
+            plain_mask=None if masks is None else torch.stack(masks)[own].to(self.device),
+            share=share,
+        )
+
+    def _sample_losses(self, batch: _Batch) -> Tensor:
+        """The weighted loss of each sample, b."""
+        target, before = self._target(batch)
+        guess = self._predict(batch, batch.captions)
         if self.differential != 1.0:
             target = guess.detach() + self.differential * (target - guess.detach())
-        misses = miss(run, guess, target, mask) * weight.to(self.device)
-        if masks is not None and self.background is not None:  # by itself, whatever the picture and its noise weigh
-            whole = torch.stack([masks[place] for place in mine]).to(self.device)
-            misses = misses + self.background * background(run, guess, before, whole)
-        loss = misses.sum()
-        yield share * (loss if self.most is None else loss.clamp(max=self.most * len(items)))
-        kept = [preserved_prompt(run, items[place], captions[place]) for place in mine]
-        prompts = [prompt for prompt in kept if prompt is not None]
-        if prompts:
+        losses = sample_losses(self.run, guess, target, batch.mask) * batch.weight.to(self.device)
+        if batch.plain_mask is not None and self.background is not None:
+            # by itself, whatever the picture and its noise weigh
+            losses = losses + self.background * background_losses(self.run, guess, before, batch.plain_mask)
+        return losses
+
+    def _target(self, batch: _Batch) -> tuple[Tensor, Tensor]:
+        """What the model is to answer, and what it answers without the network where that is asked for."""
+        target = before = (batch.noise - batch.clean).to(self.device)
+        prior = batch.items[0].prior
+        if prior or (batch.mask is not None and self.background is not None):
             with self.base_only():
-                before = predict(prompts)
-            change = (predict(prompts) - before).square().mean(dim=(1, 2, 3)).sum()
-            yield share * preservation_weight(run) * change
+                before = self._predict(batch, batch.captions)
+        if prior:
+            target = before
+        if self.guidance is not None and batch.scales is not None:
+            with torch.no_grad():
+                blank = self._predict(batch, [self.guidance.prompt] * len(batch.items))
+            target = guided_target(target, blank, batch.scales, batch.t, self.guidance)
+        return target, before
 
-    def misses(self, clean: Tensor, noise: Tensor, t: Tensor, items: Sequence[Item]) -> Tensor:
-        """The unweighted loss of each item: latents and noise b x c x h x w, t in [0, 1] the share of noise."""
-        masks = balanced([self.masks.get(item) for item in items]).to(self.device)
+    def _preservation_loss(self, batch: _Batch) -> Tensor | None:
+        """How far the network has moved the answers to the prompts that are preserved; None where there are none."""
+        pairs = zip(batch.items, batch.captions, strict=True)
+        kept = [preserved_prompt(self.run, item, caption) for item, caption in pairs]
+        prompts = [prompt for prompt in kept if prompt is not None]
+        if not prompts:
+            return None
+        with self.base_only():
+            before = self._predict(batch, prompts)
+        return (self._predict(batch, prompts) - before).square().mean(dim=(1, 2, 3)).sum()
+
+    def _predict(self, batch: _Batch, captions: Sequence[str]) -> Tensor:
+        return self.predict(batch.clean, batch.noise, batch.t, batch.control, captions)
+
+    def unweighted_losses(self, clean: Tensor, noise: Tensor, t: Tensor, items: Sequence[TrainingItem]) -> Tensor:
+        """Returns the unweighted loss of each item: latents and noise b x c x h x w, t in [0, 1] the share of
+        noise.
+        """
+        masks = with_mean_one([self.masks.get(item) for item in items]).to(self.device)
         guess = self.predict(clean, noise, t, self.controls(items), [item.caption for item in items])
-        return miss(self.run, guess, (noise - clean).to(self.device), masks)
+        return sample_losses(self.run, guess, (noise - clean).to(self.device), masks)
 
-    def controls(self, items: Sequence[Item]) -> Tensor | None:
-        """The latents of what the items of one batch edit, b x c x h x w; None where they edit nothing."""
+    def controls(self, items: Sequence[TrainingItem]) -> Tensor | None:
+        """Returns the latents of the control images of one batch, b x c x h x w; None where it has none."""
         found = [item.control for item in items]
         return torch.stack([self.latents.get(item) for item in found if item is not None]) if found[0] else None
 
     def predict(
         self, clean: Tensor, noise: Tensor, t: Tensor, control: Tensor | None, captions: Sequence[str]
     ) -> Tensor:
-        """What the model takes for the way from latent to noise, float32, b x c x h x w."""
+        """Returns what the model takes for the way from latent to noise, float32, b x c x h x w."""
         texts = [self.texts.get(caption) for caption in captions]
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype)
@@ -145,7 +205,7 @@ class Objective:
 
     @contextmanager
     def base_only(self) -> Iterator[None]:
-        """The model as it is without the network, and no gradients."""
+        """Runs the block with the model as it is without the network, and without gradients."""
         modules: list[Any] = list(self.network.values())
         for module in modules:
             module.active = False

@@ -1,4 +1,4 @@
-"""What a guess is compared with, and how much each difference counts."""
+"""The loss compares a prediction with its target; settings choose the target and the weight of a difference."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...model.recipe import Guidance
+from ...model.recipe import GuidanceTarget
 from ...model.run import Run
 
 HUBER = 0.01
@@ -19,15 +19,15 @@ LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def scales_of(how: Guidance, size: int, generator: torch.Generator) -> Tensor:
-    """How far the target of each sample lies from the blank prompt's."""
+def guidance_scales(how: GuidanceTarget, size: int, generator: torch.Generator) -> Tensor:
+    """Returns how far the target of each of `size` samples lies from the blank prompt's."""
     if how.low == how.high:
         return torch.full((size,), how.low)
     return how.low + (how.high - how.low) * torch.rand(size, generator=generator)
 
 
-def guided(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: Guidance) -> Tensor:
-    """The target moved away from `blank`, the model's answer to the blank prompt; both b x c x h x w."""
+def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: GuidanceTarget) -> Tensor:
+    """Moves the target away from `blank`, the model's answer to the blank prompt; both b x c x h x w."""
     if how.zero:
         fit = (target * blank).sum(dim=(1, 2, 3), keepdim=True)
         blank = blank * (fit / (blank.square().sum(dim=(1, 2, 3), keepdim=True) + 1e-8))
@@ -36,14 +36,14 @@ def guided(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: Guidanc
     return blank + scale.view(-1, 1, 1, 1).to(target.device) * (target - blank)
 
 
-def miss(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean loss of each sample, b; of what a mask (b x 1 x h x w) weighs, by its weights."""
+def sample_losses(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns the mean loss of each sample, b; a mask (b x 1 x h x w) weighs it."""
     value = LOSSES[run.recipe.loss.type](guess - target)
     return (value if mask is None else value * mask).mean(dim=(1, 2, 3))
 
 
-def background(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
-    """The mean loss of each sample outside the mask against the model's own answer without the network."""
+def background_losses(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
+    """Returns the mean loss of each sample outside the mask against the model's answer without the network."""
     rest = 1.0 - mask
     rest = rest / rest.mean().clamp_min(1e-6)
     change = guess - before

@@ -1,4 +1,4 @@
-"""The learning rate by step. Pure, and free of torch."""
+"""The LR scheduler tells the learning rate by step. Pure, and free of torch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..settings.names import WAVES
 WARMUP = 1000
 
 
-def rate_factor(name: str, settings: Mapping[str, Any], rate: float, step: float, total: int) -> float:
-    """What the learning rate is multiplied by at `step` (from 0) of `total`.
+def lr_factor(name: str, settings: Mapping[str, Any], rate: float, step: float, total: int) -> float:
+    """Returns what the learning rate is multiplied by at `step` (from 0) of `total`.
 
     As torch (constant, linear with a factor written, cosine, cosine_with_restarts, step) and diffusers
     (constant_with_warmup, polynomial, and what has a warm-up or num_cycles) define them, total_iters being the whole

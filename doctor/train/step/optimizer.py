@@ -1,4 +1,4 @@
-"""The optimizer: torch's own, or the package that ai-toolkit takes it from."""
+"""The optimizer is torch's own, or of the package that ai-toolkit takes it from."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_optimizer(
     device: torch.device,
     note: Callable[[str], None],
 ) -> torch.optim.Optimizer:
-    """The optimizer of that name as ai-toolkit makes it; TrainError where it does not take its settings.
+    """Returns the optimizer of that name as ai-toolkit makes it; TrainError where it does not take its settings.
 
     `parameters` are Parameters or the groups of them that optimizers take.
     Eight-bit kinds need bitsandbytes on CUDA; elsewhere the plain one is taken, said by `note`.
@@ -66,8 +66,8 @@ def make_optimizer(
         raise TrainError(f"The optimizer {name} does not take its settings {dict(settings)}: {error}.") from error
 
 
-def bound_gradients(run: Run, parameters: Sequence[nn.Parameter]) -> Tensor:
-    """Bound the gradients as the config's trainer does it; returns the norm that they had."""
+def clip_gradients(run: Run, parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Clips the gradients as the config's trainer does it; returns the norm that they had."""
     how, limit = run.recipe.clip_method, run.recipe.max_grad_norm
     by_norm = limit > 0 and (how == "norm" or (how is None and run.recipe.optimizer.name not in UNCLIPPED))
     together = True if parameters[0].device.type == "cpu" else None  # elsewhere torch does so where it can
@@ -77,8 +77,8 @@ def bound_gradients(run: Run, parameters: Sequence[nn.Parameter]) -> Tensor:
     return norm
 
 
-def update(optimizer: torch.optim.Optimizer) -> None:
-    """`optimizer.step()` without its wrappers, which import torch's compiler to tell it where a graph ends."""
+def optimizer_step(optimizer: torch.optim.Optimizer) -> None:
+    """Calls `optimizer.step()` without its wrappers, which import torch's compiler to tell it where a graph ends."""
     plain: Any = inspect.unwrap(type(optimizer).step)
     with torch.no_grad():
         plain(optimizer)

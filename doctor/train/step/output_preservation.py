@@ -1,13 +1,13 @@
-"""Output preservation: which prompt the model must go on answering as it did without the network, and how much so."""
+"""Output preservation keeps the model's answer to prompts without the trigger word as it was."""
 
 from __future__ import annotations
 
 from ...model.run import Run
-from ..dataset.training_items import Item
+from ..dataset.training_items import TrainingItem
 
 
-def preserved_prompt(run: Run, item: Item, caption: str) -> str | None:
-    """`caption` with the class in place of the trigger word, or the empty prompt; None when nothing is preserved."""
+def preserved_prompt(run: Run, item: TrainingItem, caption: str) -> str | None:
+    """Returns `caption` with the class for the trigger word, or the empty prompt; None when nothing is preserved."""
     preserved = run.recipe.loss.preservation
     if preserved is None:
         return None
@@ -17,6 +17,6 @@ def preserved_prompt(run: Run, item: Item, caption: str) -> str | None:
 
 
 def preservation_weight(run: Run) -> float:
-    """What the preservation loss is multiplied by."""
+    """Returns what the preservation loss is multiplied by."""
     preserved = run.recipe.loss.preservation
     return 1.0 if preserved is None else preserved.weight

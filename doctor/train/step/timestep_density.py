@@ -1,4 +1,4 @@
-"""Times that are drawn one by one instead of picked from a table, as kohya's trainers and SimpleTuner do."""
+"""Timesteps may be drawn from a density instead of a table, as kohya's trainers and SimpleTuner do."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...model.recipe import TimestepDensity
 COUNT = 1000
 
 
-def drawn_times(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
-    """`size` times for latents of so many 2 x 2 cells."""
+def timesteps_from_density(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
+    """Draws `size` timesteps for latents of so many 2 x 2 cells."""
     t = _once(how, size, generator, cells)
     if how.stepped:
         return t

@@ -1,4 +1,4 @@
-"""Which noise levels a step trains on, and how much each counts.
+"""Timestep sampling chooses the noise levels that a step trains on, and how much each counts.
 
 A table of 1000 times (1000 = pure noise) is drawn or computed in descending order; each sample picks an index. t is
 the share of noise: x_t = (1 - t) * latent + t * noise.
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ...model.recipe import TimestepDensity
 from ...model.run import Run
-from ..families import Family
+from ..families import FamilyModule
 from ..settings.names import DRAWN, SHIFTS
-from .timestep_density import drawn_times
+from .timestep_density import timesteps_from_density
 
 COUNT = 1000
 # The width of the log-normal part of lognorm_blend.
@@ -51,8 +51,8 @@ HARDNESS = (
 )
 
 
-def times(scheme: str, generator: torch.Generator, family: Family, cells: int) -> Tensor:
-    """The table of 1000 times in [0, 1], descending, for latents of so many 2 x 2 cells."""
+def timestep_table(scheme: str, generator: torch.Generator, family: FamilyModule, cells: int) -> Tensor:
+    """Returns the table of 1000 timesteps in [0, 1], descending, for latents of so many 2 x 2 cells."""
     if scheme == "sigmoid":
         return (1.0 - torch.sigmoid(torch.randn(COUNT, generator=generator))).sort(descending=True).values
     if scheme == "lognorm_blend":
@@ -65,8 +65,8 @@ def times(scheme: str, generator: torch.Generator, family: Family, cells: int) -
     return torch.linspace(1.0, 1.0 / COUNT, COUNT)
 
 
-class Levels(NamedTuple):
-    """Where noise levels are drawn: the scheme, what it favours, the table's indices, and how losses are weighted."""
+class TimestepScheme(NamedTuple):
+    """The scheme, what it favours, the range of the table's indices, and how losses are weighted."""
 
     scheme: str = "linear"
     favour: str = "balanced"
@@ -76,14 +76,14 @@ class Levels(NamedTuple):
     drawn: TimestepDensity | None = None
 
 
-def levels(run: Run) -> Levels:
-    """What a recipe asks for; its bells take the even table."""
+def timestep_scheme(run: Run) -> TimestepScheme:
+    """Returns the sampling that a config asks for."""
     sampling = run.recipe.timestep_sampling
     if sampling.density is not None:
-        return Levels(scheme=DRAWN, drawn=sampling.density)
+        return TimestepScheme(scheme=DRAWN, drawn=sampling.density)
     belled = (sampling.bell or sampling.half_bell) and sampling.type not in FEW_STEPS
     weighting = "half bell" if sampling.half_bell else "bell" if sampling.bell else "none"
-    return Levels(
+    return TimestepScheme(
         scheme="linear" if belled else sampling.type,
         favour=sampling.content_or_style,
         weighting="weighted" if sampling.type == "weighted" else weighting,
@@ -92,16 +92,18 @@ def levels(run: Run) -> Levels:
     )
 
 
-def draw(levels: Levels, size: int, generator: torch.Generator, family: Family, cells: int) -> tuple[Tensor, Tensor]:
-    """(t, weight) for `size` samples of so many 2 x 2 cells: t in [0, 1], the loss weight of each.
+def sample_timesteps(
+    levels: TimestepScheme, size: int, generator: torch.Generator, family: FamilyModule, cells: int
+) -> tuple[Tensor, Tensor]:
+    """Draws (t, weight) of `size` samples of so many 2 x 2 cells: t in [0, 1], and the loss weight of each.
 
     favour "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture). A scheme
     of a few steps picks only where a sampler of so many steps would begin them.
     """
     scheme, favour, weighting, first, last, drawn = levels
     if drawn is not None:
-        return drawn_times(drawn, size, generator, cells), torch.ones(size)
-    table = times(scheme, generator, family, cells)
+        return timesteps_from_density(drawn, size, generator, cells), torch.ones(size)
+    table = timestep_table(scheme, generator, family, cells)
     if scheme in FEW_STEPS:
         few = FEW_STEPS[scheme]
         index = torch.tensor(few)[torch.randint(0, len(few), (size,), generator=generator)]
@@ -111,11 +113,11 @@ def draw(levels: Levels, size: int, generator: torch.Generator, family: Family, 
         cubed = torch.rand(size, generator=generator) ** 3
         share = cubed if favour == "content" else 1.0 - cubed
         index = (share * COUNT * (last - first) / (COUNT - 1) + first).long().clamp_(first, last)
-    return table[index], weights(weighting)[index]
+    return table[index], timestep_weights(weighting)[index]
 
 
-def weights(weighting: str) -> Tensor:
-    """The loss weight of each table index, mean 1 (of a half bell: what the bell's other half would make 1)."""
+def timestep_weights(weighting: str) -> Tensor:
+    """Returns the loss weight of each table index, mean 1; half a bell keeps the weights of a whole one."""
     if weighting == "none":
         return torch.ones(COUNT)
     if weighting == "weighted":

@@ -1,4 +1,4 @@
-"""The trained weights, the optimizer and what one step does to them."""
+"""The trainer holds the trained weights and the optimizer, and makes the steps."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from ...model.run import Run
-from ..dataset.batch_sampler import Order
-from ..dataset.dataset_changes import pictures_of
-from ..dataset.training_items import Item
-from ..network.lora import at_scale_one, dropout, groups, trainable
+from ..dataset.batch_sampler import BatchSampler
+from ..dataset.dataset_changes import dataset_fingerprint
+from ..dataset.training_items import TrainingItem
+from ..network.lora import at_scale_one, network_dropout, parameter_groups, trainable_parameters
 from ..runtime.progress import Progress
 from ..runtime.train_error import TrainError
 from ..settings.names import OPTIMIZERS
-from ..transformer.transformer_blocks import checkpointing
-from .divergence import not_finite
-from .ema import kept
-from .flow_matching import Objective
-from .lr_scheduler import rate_factor
-from .optimizer import bound_gradients, make_optimizer, update
-from .training_state import State
+from ..transformer.transformer_blocks import checkpoint_blocks
+from .divergence import explain_divergence
+from .ema import ema_decay_at
+from .flow_matching import FlowMatchingLoss
+from .lr_scheduler import lr_factor
+from .optimizer import clip_gradients, make_optimizer, optimizer_step
+from .training_state import TrainingState
 
 # A run ends at so many steps without a finite loss among the last so many.
 MOST_BAD_STEPS, BAD_WITHIN = 3, 100
@@ -32,9 +32,11 @@ MOST_NAMED = 5
 
 
 class Trainer:
-    """The trained weights and what moves them. What step n does follows from the seed and n alone."""
+    """The trained weights and what moves them; what step n does follows from the seed and n alone."""
 
-    def __init__(self, run: Run, objective: Objective, items: Sequence[Item], progress: Progress) -> None:
+    def __init__(
+        self, run: Run, objective: FlowMatchingLoss, items: Sequence[TrainingItem], progress: Progress
+    ) -> None:
         recipe = run.recipe
         self.run = run
         self.objective = objective
@@ -48,25 +50,28 @@ class Trainer:
         # why what is held here is not the outcome of whole steps, so that it must not be saved
         self.unfit = ""
         self.note = progress.note
-        self.parameters = trainable(self.network, objective.family.PREFIX)
+        self.parameters = trainable_parameters(self.network, objective.family.RECORD.lora_prefix)
         self.optimizer = make_optimizer(
             recipe.optimizer.name,
             recipe.optimizer.settings,
             recipe.learning_rate,
-            groups(run, self.parameters),
+            parameter_groups(run, self.parameters),
             self.device,
             progress.note,
         )
         self.ema = {key: value.detach().clone() for key, value in self.parameters.items()} if recipe.ema.use else None
-        self.order = Order(run, items, objective.seed)
+        self.batches = BatchSampler(run, items, objective.seed)
         if recipe.offload.gradient_checkpointing:
             model: Any = objective.model
-            again = checkpointing(model, self.network, run.recipe.offload.interval, random=any(dropout(run)))
+            again = checkpoint_blocks(
+                model, self.network, run.recipe.offload.interval, random=any(network_dropout(run))
+            )
             model.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property
     def epoch(self) -> int:
-        return self.order.epoch(self.step)
+        """The epoch of the last step."""
+        return self.batches.epoch(self.step)
 
     @property
     def rate(self) -> float:
@@ -74,10 +79,10 @@ class Trainer:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def advance(self) -> float:
-        """One optimizer step; returns its mean loss. Raises TrainError when too many lately are not finite."""
+        """Makes one optimizer step; returns its mean loss. Raises TrainError when too many lately are not finite."""
         recipe = self.run.recipe
         rate = recipe.learning_rate
-        factor = rate_factor(
+        factor = lr_factor(
             recipe.lr_scheduler.name,
             recipe.lr_scheduler.settings,
             rate,
@@ -89,17 +94,17 @@ class Trainer:
         total = 0.0
         count = recipe.gradient_accumulation
         for index in range(self.step * count, (self.step + 1) * count):
-            with self.ranks.noticing():
-                for part in self.objective.parts(index, self.order.batch(index)):
+            with self.ranks.noticing_lost_ranks():
+                for part in self.objective.batch_losses(index, self.batches.batch(index)):
                     loss = part / count
                     loss.backward()  # type: ignore[no-untyped-call]
                     total += loss.item()
-        total = self.ranks.total(total)  # first, over gloo, which notices a process that is gone
-        self.ranks.add_gradients(self.parameters.values())
-        norm = bound_gradients(self.run, list(self.parameters.values()))
+        total = self.ranks.sum(total)  # first, over gloo, which notices a process that is gone
+        self.ranks.all_reduce_gradients(self.parameters.values())
+        norm = clip_gradients(self.run, list(self.parameters.values()))
         if math.isfinite(total) and math.isfinite(norm.item()):
             self.unfit = "The optimizer was changing the weights just then, so they are not saved."
-            update(self.optimizer)
+            optimizer_step(self.optimizer)
             self._follow()
         else:
             self.bad = [*(step for step in self.bad if step > self.step - BAD_WITHIN), self.step]
@@ -118,14 +123,14 @@ class Trainer:
         return total
 
     def weights(self) -> dict[str, Tensor]:
-        """What is saved: the running average where one is kept, else the trained weights; to be used at scale 1."""
+        """Returns what is saved: the EMA where one is kept, else the trained weights; to be used at scale 1."""
         values = dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
         scale = self.run.recipe.network.scale
         return values if scale == 1.0 else at_scale_one(values, scale)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """With the saved weights in the model, and nothing left out by chance."""
+        """Runs the block with the saved weights in the model, and without dropout."""
         kept = {key: value.detach().clone() for key, value in self.parameters.items()} if self.ema else {}
         for module in self.network.values():
             module.eval()
@@ -139,8 +144,9 @@ class Trainer:
             if self.ema is not None:
                 self._set(kept)
 
-    def state(self, identity: dict[str, str], held: Sequence[Item]) -> State:
-        return State(
+    def state(self, identity: dict[str, str], held: Sequence[TrainingItem]) -> TrainingState:
+        """Returns the state after the last step."""
+        return TrainingState(
             identity=identity,
             seed=self.objective.seed,
             step=self.step,
@@ -151,11 +157,12 @@ class Trainer:
             held_out=len(held),
             held=[item.picture.digest for item in held],
             optimizer_kind=type(self.optimizer).__name__,
-            captions=pictures_of([*self.items, *held]),
+            captions=dataset_fingerprint([*self.items, *held]),
             bad=list(self.bad),
         )
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: TrainingState) -> None:
+        """Goes back to a saved state."""
         self._set(state.lora)
         self._restore_optimizer(state)
         if self.ema is not None:
@@ -165,7 +172,7 @@ class Trainer:
         self.losses = list(state.losses)
         self.bad = list(state.bad)
 
-    def _restore_optimizer(self, state: State) -> None:
+    def _restore_optimizer(self, state: TrainingState) -> None:
         """With the settings of the config as it is now; another optimizer begins anew."""
         kind = type(self.optimizer).__name__
         if state.optimizer_kind not in ("", kind):
@@ -186,7 +193,7 @@ class Trainer:
                 parameter.copy_(values[key])
 
     def _follow(self) -> None:
-        share = None if self.ema is None else kept(self.run, self.step + 1)
+        share = None if self.ema is None else ema_decay_at(self.run, self.step + 1)
         if self.ema is None or share is None:
             return
         with torch.no_grad():
@@ -196,11 +203,11 @@ class Trainer:
     def _diagnosis(self) -> str:
         steps = ", ".join(str(step + 1) for step in self.bad)
         lead = f"The loss or a gradient was not a finite number at the steps {steps} (pictures: {self._pictures()})."
-        return f"{lead} {not_finite(self.run, self.objective.model, self.parameters)}"
+        return f"{lead} {explain_divergence(self.run, self.objective.model, self.parameters)}"
 
     def _pictures(self) -> str:
         """Of the steps without a finite loss."""
         count = self.run.recipe.gradient_accumulation
-        batches = (self.order.batch(step * count + part) for step in self.bad for part in range(count))
+        batches = (self.batches.batch(step * count + part) for step in self.bad for part in range(count))
         names = list(dict.fromkeys(item.picture.file.name for batch in batches for item in batch))
         return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")

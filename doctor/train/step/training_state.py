@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 @dataclass
-class State:
-    """Everything that a resumed run needs. `identity` is what must be the same, in words for the message."""
+class TrainingState:
+    """Everything that a resumed run needs; `identity` is what must be the same, in words for the message."""
 
     identity: dict[str, str]
     seed: int

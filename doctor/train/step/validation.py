@@ -1,4 +1,4 @@
-"""A loss that can be compared between steps: the same pictures, noise and noise levels every time.
+"""The validation loss can be compared between steps: the same images, noise and noise levels every time.
 
 The pictures are held out: no step trains on them in any crop, mirroring or repetition.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..dataset.training_items import Item
+from ..dataset.training_items import TrainingItem
 from .trainer import Trainer
 
 # Shares of noise, in the middle of five equal parts.
@@ -18,8 +18,8 @@ TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 @torch.no_grad()
-def evaluate(trainer: Trainer, items: Sequence[Item], stop: Callable[[], bool]) -> float | None:
-    """The mean unweighted loss of the weights that would be saved on `items`; None when `stop` said so on the way."""
+def validation_loss(trainer: Trainer, items: Sequence[TrainingItem], stop: Callable[[], bool]) -> float | None:
+    """Returns the mean unweighted loss on `items` of the weights that would be saved; None when `stop` said so."""
     total = 0.0
     with trainer.averaged():
         for item in items:
@@ -30,5 +30,5 @@ def evaluate(trainer: Trainer, items: Sequence[Item], stop: Callable[[], bool]) 
                 seed = hashlib.sha256(f"{item.picture.digest} {time}".encode()).digest()[:8]
                 generator = torch.Generator().manual_seed(int.from_bytes(seed, "little") >> 1)
                 noise = torch.randn(clean.shape, generator=generator)
-                total += trainer.objective.misses(clean, noise, torch.tensor([time]), [item]).item()
+                total += trainer.objective.unweighted_losses(clean, noise, torch.tensor([time]), [item]).item()
     return total / (len(items) * len(TIMES))

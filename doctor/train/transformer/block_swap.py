@@ -1,4 +1,4 @@
-"""Blocks whose frozen weights stay in host memory and are on the device only around their turn.
+"""Block swap keeps the frozen weights of some blocks in host memory until their turn.
 
 Two places on the device hold a block each: the one that runs, and the next one, which is copied meanwhile (on CUDA by
 a stream of its own, from pinned memory). Backward goes through the checkpointed blocks from the last to the first, so
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .transformer_blocks import backward_blocks, blocks_of
+from .transformer_blocks import backward_blocks, transformer_blocks
 
 ALIGNED = 64
 CUDA: Any = torch.cuda
@@ -46,7 +46,7 @@ class _Part:
             self.module._buffers[self.name] = value
 
 
-class Offload:
+class BlockSwap:
     """Takes the frozen weights of `blocks`, in the order in which they run, off the device and brings them back.
 
     `first`: the index of the first block that runs again in backward.
@@ -114,9 +114,9 @@ class Offload:
         self.tenants[place] = index
 
 
-def offload(model: nn.Module, blocks: Sequence[nn.Module], device: torch.device, first: int = 0) -> Offload:
-    """Bring a model that lies in host memory to the device, but for the frozen weights of `blocks`."""
-    made = Offload(blocks, device, first)
+def swap_blocks(model: nn.Module, blocks: Sequence[nn.Module], device: torch.device, first: int = 0) -> BlockSwap:
+    """Brings a model that lies in host memory to the device, but for the frozen weights of `blocks`."""
+    made = BlockSwap(blocks, device, first)
     away = {(id(part.module), part.name) for parts in made.parts for part in parts}
     for module in model.modules():
         for name, parameter in module._parameters.items():
@@ -128,20 +128,20 @@ def offload(model: nn.Module, blocks: Sequence[nn.Module], device: torch.device,
     return made
 
 
-def offload_share(model: nn.Module, names: Iterable[str], share: float, device: torch.device) -> int:
-    """`offload` of a share of the blocks; `names` are the Linears that have a LoRA. The bytes that stay behind."""
-    blocks = blocks_of(model)
+def swap_share(model: nn.Module, names: Iterable[str], share: float, device: torch.device) -> int:
+    """Swaps a share of the blocks; `names` are the Linears that have a LoRA. The bytes that stay behind."""
+    blocks = transformer_blocks(model)
     taken = [blocks[index] for index in spread(len(blocks), share)]
     back = {id(block) for block in backward_blocks(model, names)}
     if not taken:
         model.to(device)
         return 0
     first = next((index for index, block in enumerate(taken) if id(block) in back), 0)
-    return offload(model, taken, device, first).size
+    return swap_blocks(model, taken, device, first).size
 
 
 def spread(count: int, share: float) -> list[int]:
-    """Which of `count` blocks are taken when it is a share of them: evenly, so that each copy has time."""
+    """Returns which of `count` blocks make up a share of them: evenly, so that each copy has time."""
     taken = min(count, round(count * share))
     return [index * count // taken for index in range(taken)]
 

@@ -1,4 +1,4 @@
-"""The frozen base shared out over the processes of one run by FSDP2, for bases that one card cannot hold.
+"""FSDP2 shards the frozen base over the processes of one run, for bases that one card cannot hold.
 
 Of every tensor of a block each process keeps some rows, the same that `fully_shard` would give it. A block is put
 together for as long as it computes. What is trained is whole in every process, and so is the little outside the
@@ -16,28 +16,29 @@ import torch
 from torch import Tensor, nn
 
 from ..distributed.ranks import Ranks
-from ..weights.safetensors_files import Entry
-from ..weights.training_adapter import Delta
+from ..weights.safetensors_files import TensorEntry
+from ..weights.training_adapter import LoraDelta
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Who keeps what: the tensors below the lists `blocks` are shared out over `ranks`."""
+class ShardPlan:
+    """The plan says who keeps what: tensors below the lists `blocks` are sharded over `ranks`."""
 
     ranks: Ranks
     blocks: Sequence[str]
 
     def covers(self, name: str) -> bool:
+        """Tells whether the tensor of this name is sharded."""
         return name.startswith(tuple(f"{block}." for block in self.blocks))
 
     def rows(self, count: int) -> tuple[int, int]:
-        """The first of this process's rows of `count`, and the one after its last."""
+        """Returns the first of this process's rows of `count`, and the one after its last."""
         each = -(-count // self.ranks.size)
         start = min(count, self.ranks.rank * each)
         return start, min(count, start + each)
 
-    def part(self, entry: Entry) -> Entry:
-        """What this process keeps of a tensor in a file."""
+    def part(self, entry: TensorEntry) -> TensorEntry:
+        """Returns what this process keeps of a tensor in a file."""
         if not self.covers(entry.name):
             return entry
         start, stop = self.rows(entry.shape[0])
@@ -45,14 +46,14 @@ class Shares:
         shape = (stop - start, *entry.shape[1:])
         return replace(entry, shape=shape, start=entry.start + start * width, size=(stop - start) * width)
 
-    def delta(self, name: str, delta: Delta) -> Delta:
-        """This process's rows of what an adapter adds to the Linear of this name."""
+    def delta(self, name: str, delta: LoraDelta) -> LoraDelta:
+        """Returns this process's rows of what an adapter adds to the Linear of this name."""
         start, stop = self.rows(delta.up.shape[0])
         return replace(delta, up=delta.up[start:stop]) if self.covers(name) else delta
 
 
-def share_out(model: nn.Module, values: Mapping[str, Tensor], shares: Shares, device: torch.device) -> None:
-    """Give every parameter of the blocks, which is on meta, this process's rows of it in `values`.
+def shard_model(model: nn.Module, values: Mapping[str, Tensor], shares: ShardPlan, device: torch.device) -> None:
+    """Gives every parameter of the blocks, which is on meta, this process's rows of it in `values`.
 
     From then on every call of the model is one of all processes together.
     """
@@ -81,17 +82,20 @@ def share_out(model: nn.Module, values: Mapping[str, Tensor], shares: Shares, de
             setattr(model.get_submodule(parent), leaf, nn.Parameter(rows, requires_grad=False))
 
 
-def told(model: nn.Module, ranks: Ranks) -> str:
-    """How much of the base this process keeps, for people."""
-    kept, whole = sum(part(value).nbytes for value in model.parameters()), sum(p.nbytes for p in model.parameters())
+def shard_note(model: nn.Module, ranks: Ranks) -> str:
+    """Returns how much of the base this process keeps, for people."""
+    kept, whole = (
+        sum(local_shard(value).nbytes for value in model.parameters()),
+        sum(p.nbytes for p in model.parameters()),
+    )
     return (
         f"The base is shared out over {ranks.size} processes (FSDP2): each keeps {kept / 1e6:.1f} MB of its "
         f"{whole / 1e6:.1f} MB, and one block at a time is put together."
     )
 
 
-def part(value: Tensor) -> Tensor:
-    """What this process keeps of a parameter."""
+def local_shard(value: Tensor) -> Tensor:
+    """Returns what this process keeps of a parameter."""
     from torch.distributed.tensor import DTensor
 
     return value.to_local() if isinstance(value, DTensor) else value

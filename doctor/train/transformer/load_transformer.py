@@ -1,4 +1,4 @@
-"""Loading the transformer: built empty, then filled tensor by tensor, quantized as the tensors arrive.
+"""The transformer is built empty, then filled tensor by tensor, quantized as the tensors arrive.
 
 At no time does more than one full-precision weight exist, so the peak is the size of the quantized model plus one
 tensor. A training adapter is merged into each weight before it is quantized. What was made so is kept for the next
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -18,28 +19,30 @@ import torch
 from torch import Tensor, nn
 
 from ...families.part_file import title_of
-from ..components.component_files import class_of, config_of
-from ..families import family_named, family_of, titles
-from ..kernels.quantized_linear import Kind, stored
+from ..components.component_files import component_class, component_config
+from ..families import family_named, family_of, family_titles
+from ..kernels.quantized_linear import Quantization, storage_of
 from ..runtime.train_error import TrainError
-from ..weights.materialize import check_no_meta, install_tensors, linears, read_tensors
-from ..weights.safetensors_files import Entry, check_complete, collect, weight_files
+from ..weights.materialize import check_no_meta, install_tensors, linear_shapes, read_tensors
+from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files
 from ..weights.single_file_checkpoint import single_file_entries
-from ..weights.training_adapter import Delta
-from ..weights.weight_cache import Layout, WeightCache, key_of
-from .fsdp import Shares, share_out
+from ..weights.training_adapter import LoraDelta
+from ..weights.weight_cache import Layout, WeightCache, weight_key
+from .fsdp import ShardPlan, shard_model
 
 
 def transformer_folder(model_folder: Path) -> Path:
-    """The folder of the transformer: `model_folder`/transformer, or `model_folder` itself when it is one."""
+    """Returns the folder of the transformer: `model_folder`/transformer, or `model_folder` itself when it is one."""
     for folder in (model_folder / "transformer", model_folder):
         if _class_name(folder / "config.json") is not None:
             return folder
     raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")
 
 
-def sources(model: Path, extras: Path | None, *, alone: bool = False) -> tuple[Path, Path]:
-    """The place of the transformer's config, and that of its weights: a folder or a single file. Raises TrainError.
+def transformer_sources(model: Path, extras: Path | None, *, alone: bool = False) -> tuple[Path, Path]:
+    """Returns the paths of the transformer's config and of its weights, a folder or a single file each.
+
+    Raises TrainError.
 
     A single file has its config, as its other parts, from the `extras`; `alone`, its config is inferred from it.
     """
@@ -56,21 +59,21 @@ def sources(model: Path, extras: Path | None, *, alone: bool = False) -> tuple[P
     return transformer_folder(extras), model
 
 
-def transformer_entries(model: nn.Module, place: Path) -> dict[str, Entry]:
-    """The tensors in the files of a transformer by name. Raises TrainError.
+def transformer_entries(model: nn.Module, place: Path) -> dict[str, TensorEntry]:
+    """Returns the tensors in the files of a transformer by name. Raises TrainError.
 
     `place` is the folder of its shards, or a single file, whose tensors are found under its own names.
     """
     if place.is_file():
         needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         return single_file_entries(place, type(model).__name__, needed)
-    return collect(weight_files(place))
+    return tensor_entries(weight_files(place))
 
 
-def build_empty(place: Path) -> nn.Module:
-    """The transformer of a config.json, or of a file of its own, with every parameter on meta. Raises TrainError."""
+def build_empty_transformer(place: Path) -> nn.Module:
+    """Returns the transformer of a config.json or single file with all parameters on meta. Raises TrainError."""
     if place.is_file():
-        path, name = place, class_of(place)
+        path, name = place, component_class(place)
         what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
     else:
         path = place / "config.json"
@@ -78,31 +81,31 @@ def build_empty(place: Path) -> nn.Module:
         what = f"{path} describes {name or 'no model'}"
     family = family_named(name or "")
     if family is None:
-        raise TrainError(f"{what}; this runner trains {titles()} only.")
-    config = config_of(place, family.CLASS_NAME)
-    make: Any = getattr(import_module(family.MODULE), family.CLASS_NAME)
+        raise TrainError(f"{what}; this runner trains {family_titles()} only.")
+    config = component_config(place, family.RECORD.class_name)
+    make: Any = getattr(import_module(family.MODULE), family.RECORD.class_name)
     try:
         with torch.device("meta"):
             model = make.from_config(config)
     except (AssertionError, TypeError, ValueError, RuntimeError) as error:
         raise TrainError(
-            f"No {family.TITLE} transformer can be built from {path}: {error or type(error).__name__}."
+            f"No {family.RECORD.title} transformer can be built from {path}: {error or type(error).__name__}."
         ) from error
     return cast(nn.Module, model.eval().requires_grad_(False))
 
 
-def fill(
+def fill_transformer(
     model: nn.Module,
     folder: Path,
     *,
-    quantization: Kind,
-    adapter: Mapping[str, Delta],
+    quantization: Quantization,
+    adapter: Mapping[str, LoraDelta],
     dtype: torch.dtype,
     device: torch.device,
     cache: WeightCache | None = None,
-    shares: Shares | None = None,
+    shares: ShardPlan | None = None,
 ) -> list[str]:
-    """Give every parameter of an empty model its value; returns the names in the files that nothing uses.
+    """Gives every parameter of an empty model its value; returns the names in the files that nothing uses.
 
     Files and shapes are checked before the first byte of a weight is read. Quantized weights that `cache` holds are
     mapped instead of made; else they are put there, where that can be done. With `shares` this process gets its part
@@ -110,36 +113,62 @@ def fill(
     """
     entries = transformer_entries(model, folder)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    unused = check_complete(entries, expected, folder)
-    family = family_of(model)
-    quantized = {} if quantization == "none" else {n: s for n, s in linears(model).items() if family.is_quantized(n)}
+    unused = check_tensors(entries, expected, folder)
+    is_quantized = family_of(model).RECORD.is_quantized
+    quantized = {n: s for n, s in linear_shapes(model).items() if quantization != "none" and is_quantized(n)}
     wanted = [entries[name] for name in expected]
-
+    loading = _Loading(wanted, quantized, quantization, adapter, dtype, device, shares)
     layout = _layout(expected, quantized, quantization, dtype)
-
-    def made(shares: Shares | None = None) -> Iterator[tuple[str, Tensor]]:
-        parts = wanted if shares is None else [shares.part(entry) for entry in wanted]
-        changes = adapter if shares is None else {name: shares.delta(name, d) for name, d in adapter.items()}
-        yield from read_tensors(parts, quantized, quantization, changes, dtype, device)
-
-    def finish(values: dict[str, Tensor]) -> None:
-        if shares is None:
-            install_tensors(model, values, quantized)
-        else:
-            empty = {name: torch.empty(shape, dtype=kind, device="meta") for name, (kind, shape) in layout.items()}
-            install_tensors(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
-            share_out(model, values, shares, device)
-        check_no_meta(model)
-
     if cache is None or quantization == "none":
-        finish(dict(made(shares)))
-        return unused
-    words = {"adapter": cache.adapter, "quantization": quantization, "dtype": str(dtype).removeprefix("torch.")}
-    key = key_of(wanted, **words)
+        values = dict(loading.read())
+    else:
+        values = _through_cache(loading, cache, layout, folder)
+    if shares is None:
+        install_tensors(model, values, quantized)
+    else:
+        empty = {name: torch.empty(shape, dtype=kind, device="meta") for name, (kind, shape) in layout.items()}
+        install_tensors(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
+        shard_model(model, values, shares, device)
+    check_no_meta(model)
+    return unused
+
+
+@dataclass(frozen=True)
+class _Loading:
+    """What the tensors of a transformer are made of, and where they go."""
+
+    entries: list[TensorEntry]
+    quantized: Mapping[str, tuple[int, int]]
+    quantization: Quantization
+    adapter: Mapping[str, LoraDelta]
+    dtype: torch.dtype
+    device: torch.device
+    shares: ShardPlan | None
+
+    def read(self) -> Iterator[tuple[str, Tensor]]:
+        """The tensors of this process from the files."""
+        shares = self.shares
+        if shares is None:
+            return self.read_whole()
+        entries = [shares.part(entry) for entry in self.entries]
+        adapter = {name: shares.delta(name, delta) for name, delta in self.adapter.items()}
+        return read_tensors(entries, self.quantized, self.quantization, adapter, self.dtype, self.device)
+
+    def read_whole(self) -> Iterator[tuple[str, Tensor]]:
+        """All the tensors from the files."""
+        return read_tensors(self.entries, self.quantized, self.quantization, self.adapter, self.dtype, self.device)
+
+
+def _through_cache(loading: _Loading, cache: WeightCache, layout: Layout, folder: Path) -> dict[str, Tensor]:
+    """The tensors of this process from the cache, where they are put first if it lacks them and has room."""
+    dtype = str(loading.dtype).removeprefix("torch.")
+    words = {"adapter": cache.adapter, "quantization": loading.quantization, "dtype": dtype}
+    key = weight_key(loading.entries, **words)
+    shares, device = loading.shares, loading.device
 
     def checked(values: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         yield from values
-        if key_of(wanted, **words).words != key.words:
+        if weight_key(loading.entries, **words).words != key.words:
             raise TrainError(f"The files of {folder} changed while they were read.")
 
     def get() -> dict[str, Tensor] | None:
@@ -147,27 +176,25 @@ def fill(
 
     values = get()
     if shares is not None:
-        if shares.ranks.any(values is None):
+        if shares.ranks.any_rank(values is None):
             if shares.ranks.local == 0 and values is None:
-                cache.put(key, layout, checked(made()))
-            shares.ranks.exchange(None)
+                cache.put(key, layout, checked(loading.read_whole()))
+            shares.ranks.all_gather(None)
             values = values or get()
-        finish(values or dict(made(shares)))
-        return unused
-    if values is None and device.type == "cpu" and cache.put(key, layout, checked(made())):
+        return values or dict(loading.read())
+    if values is None and device.type == "cpu" and cache.put(key, layout, checked(loading.read())):
         values = get()
     if values is None:
-        values = dict(made())
+        values = dict(loading.read())
         if device.type != "cpu":
             cache.put(key, layout, checked(values.items()))
-    finish(values)
-    return unused
+    return values
 
 
 def _layout(
     expected: Mapping[str, tuple[int, ...]],
     quantized: Mapping[str, tuple[int, int]],
-    kind: Kind,
+    kind: Quantization,
     dtype: torch.dtype,
 ) -> Layout:
     """Types and shapes of what `read_tensors` gives, by name."""
@@ -175,7 +202,7 @@ def _layout(
         name: (dtype, shape) for name, shape in expected.items() if name.removesuffix(".weight") not in quantized
     }
     return plain | {
-        f"{name}.{part}": spec for name, shape in quantized.items() for part, spec in stored(kind, shape).items()
+        f"{name}.{part}": spec for name, shape in quantized.items() for part, spec in storage_of(kind, shape).items()
     }
 
 

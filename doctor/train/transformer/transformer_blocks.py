@@ -1,4 +1,4 @@
-"""The blocks of a transformer one by one: which are computed again in the backward pass, in which type, compiled."""
+"""The blocks of a transformer are checkpointed, compiled, or given another arithmetic one by one."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ..families import family_of
-from ..kernels.attention import attend_by, products
-from ..kernels.float16 import attention, multiply_in_half
+from ..kernels.attention import matmul_attention, set_attention
+from ..kernels.float16 import multiply_in_float16, scaled_attention
 from ..kernels.quantized_linear import QuantizedLinear
 
 # How often torch.compile may make kernels of one function.
 KERNELS = 64
 
 
-def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks in the order in which they run."""
-    lists = [model.get_submodule(name) for name in family_of(model).BLOCKS]
+def transformer_blocks(model: nn.Module) -> list[nn.Module]:
+    """Returns the blocks in the order in which they run."""
+    lists = [model.get_submodule(name) for name in family_of(model).RECORD.blocks]
     return [block for blocks in lists for block in blocks.children()]
 
 
 def backward_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
-    """The blocks that backward goes through: from the first that holds one of these Linears to the last."""
+    """Returns the blocks that backward goes through: from the first that holds one of these Linears to the last."""
     held = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in names}
-    blocks = blocks_of(model)
+    blocks = transformer_blocks(model)
     return blocks[next(index for index, block in enumerate(blocks) if id(block) in held) :]
 
 
-def use_half(model: nn.Module) -> None:
-    """Let the blocks multiply in float16: each Linear there is quantized, all else is float32."""
-    multiply_in_half(model)
-    for block in blocks_of(model):
-        attend_by(attention, block)
+def use_float16(model: nn.Module) -> None:
+    """Lets the blocks multiply in float16: each Linear there is quantized, all else is float32."""
+    multiply_in_float16(model)
+    for block in transformer_blocks(model):
+        set_attention(scaled_attention, block)
 
 
-def suit_cpu(model: nn.Module, all_again: bool) -> None:
-    """Let the blocks do what is faster on a CPU.
+def optimize_for_cpu(model: nn.Module, all_again: bool) -> None:
+    """Lets the blocks do what is faster on a CPU.
 
     `all_again`: every block will be computed again in backward. Then quantized Linears keep the matrices that they
     multiplied by until the backward pass, which are those of one block at a time.
     """
-    for block in blocks_of(model):
-        attend_by(products, block)
+    for block in transformer_blocks(model):
+        set_attention(matmul_attention, block)
         for module in block.modules():
             if all_again and isinstance(module, QuantizedLinear):
                 module.keep_matrix()
 
 
 def compile_blocks(model: nn.Module) -> None:
-    """Let torch.compile make kernels of each kind of block.
+    """Lets torch.compile make kernels of each kind of block.
 
     That is at its first call, once more for another size of picture, which then serves for all sizes, and for each
     kind of call: without gradients, without the network, with a mask for captions of unlike lengths. All blocks share
@@ -66,12 +66,12 @@ def compile_blocks(model: nn.Module) -> None:
     config: Any = import_module("torch._dynamo.config")  # in a lean process torch has only a part of it
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # its older name
     setattr(config, name, max(KERNELS, getattr(config, name)))
-    for block in blocks_of(model):
+    for block in transformer_blocks(model):
         block.compile()
 
 
-def cannot_compile(place: torch.device) -> str:
-    """Why torch.compile cannot work at this place; empty when it may."""
+def why_not_compiled(place: torch.device) -> str:
+    """Returns why torch.compile cannot work on this device; "" when it may."""
     if place.type == "cuda":
         package = "triton-windows" if sys.platform == "win32" else "triton"
         return "" if find_spec("triton") else f"The setting compile needs Triton. Type: pip install {package}"
@@ -83,10 +83,10 @@ def cannot_compile(place: torch.device) -> str:
     return "The setting compile needs a C++ compiler (g++, clang++), and none is found. Take it out, or install one."
 
 
-def checkpointing(
+def checkpoint_blocks(
     model: nn.Module, names: Iterable[str], interval: int = 1, random: bool = False
 ) -> Callable[..., Any]:
-    """Runs a block; from the first with a LoRA on every `interval`-th is computed again in backward.
+    """Returns what runs a block; from the first with a LoRA on every `interval`-th is computed again in backward.
 
     Blocks before that (`names` are the Linears that have one) need no backward, and the last block's would be
     computed again at once: they run as they are. `random`: what a block draws is drawn the same again.

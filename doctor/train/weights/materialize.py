@@ -1,4 +1,4 @@
-"""The tensors of a model on their way: read from files, cast or quantized, and put in the place of the empty ones."""
+"""Tensors are read from files, cast or quantized, and put in the place of the empty ones of a model."""
 
 from __future__ import annotations
 
@@ -8,40 +8,42 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..kernels.quantized_linear import Kind, QuantizedLinear, quantize_rows, stored
+from ..kernels.quantized_linear import Quantization, QuantizedLinear, quantize_rows, storage_of
 from ..runtime.train_error import TrainError
-from .safetensors_files import Entry, stream
-from .training_adapter import Delta
+from .safetensors_files import TensorEntry, stream_tensors
+from .training_adapter import LoraDelta
 
 # Rows are cast, merged and quantized in pieces of about this many elements. On the CPU a float32 piece stays below
 # the allocator's threshold for fresh memory: with larger ones, page faults took 12 times as long as the arithmetic.
 PIECE = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 
-def linears(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """The (out, in) shape of each Linear by module name."""
-    return {name: tuple_of(module) for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """Returns the (out, in) shape of each Linear by module name."""
+    return {name: linear_shape(module) for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
 def device_of(module: nn.Module) -> torch.device:
+    """Returns the device of a module."""
     return next(iter([*module.parameters(), *module.buffers()])).device
 
 
-def tuple_of(module: nn.Linear) -> tuple[int, int]:
+def linear_shape(module: nn.Linear) -> tuple[int, int]:
+    """Returns the (out, in) shape of a Linear."""
     return module.out_features, module.in_features
 
 
 def read_tensors(
-    entries: list[Entry],
+    entries: list[TensorEntry],
     quantized: Mapping[str, tuple[int, int]],
-    kind: Kind,
-    adapter: Mapping[str, Delta],
+    kind: Quantization,
+    adapter: Mapping[str, LoraDelta],
     dtype: torch.dtype,
     device: torch.device,
 ) -> Iterator[tuple[str, Tensor]]:
-    """The model's tensors by name, as they arrive; in the place of a quantized weight its codes and scale."""
+    """Yields the model's tensors by name, as they arrive; for a quantized weight its codes and scale."""
     with _one_thread():
-        for entry, view in stream(entries):
+        for entry, view in stream_tensors(entries):
             module, _, leaf = entry.name.rpartition(".")
             delta = adapter[module].to(device) if leaf == "weight" and module in adapter else None
             if leaf == "weight" and module in quantized:
@@ -53,16 +55,16 @@ def read_tensors(
 
 
 def install_tensors(model: nn.Module, values: dict[str, Tensor], quantized: Mapping[str, tuple[int, int]]) -> None:
-    """Put the tensors in the place of the empty ones."""
+    """Puts the tensors in the place of the empty ones."""
     for name, shape in quantized.items():
         codes, scale = values.pop(f"{name}.codes"), values.pop(f"{name}.scale")
-        replace(model, name, QuantizedLinear(codes, scale, values.pop(f"{name}.bias", None), shape[1]))
+        replace_module(model, name, QuantizedLinear(codes, scale, values.pop(f"{name}.bias", None), shape[1]))
     for name, value in values.items():
         _assign(model, name, value)
 
 
 def check_no_meta(model: nn.Module) -> None:
-    """Raise TrainError when a parameter or buffer has no data.
+    """Raises TrainError when a parameter or buffer has no data.
 
     Nothing else tells: a product with a weight on meta does not fail on the CPU, it returns whatever lies in memory.
     """
@@ -74,8 +76,8 @@ def check_no_meta(model: nn.Module) -> None:
         )
 
 
-def replace(model: nn.Module, name: str, new: nn.Module) -> None:
-    """Put `new` in the place of the submodule `name`."""
+def replace_module(model: nn.Module, name: str, new: nn.Module) -> None:
+    """Puts `new` in the place of the submodule `name`."""
     parent, _, leaf = name.rpartition(".")
     setattr(model.get_submodule(parent), leaf, new)
 
@@ -92,12 +94,12 @@ def _one_thread() -> Iterator[None]:
 
 
 def _quantized(
-    view: Tensor, entry: Entry, kind: Kind, delta: Delta | None, device: torch.device
+    view: Tensor, entry: TensorEntry, kind: Quantization, delta: LoraDelta | None, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     rows, columns = entry.shape
     step = max(1, PIECE.get(device.type, 1 << 22) // columns)
     codes, scale = (
-        torch.empty(shape, dtype=dtype, device=device) for dtype, shape in stored(kind, (rows, columns)).values()
+        torch.empty(shape, dtype=dtype, device=device) for dtype, shape in storage_of(kind, (rows, columns)).values()
     )
     for start in range(0, rows, step):
         stop = min(rows, start + step)
@@ -113,7 +115,7 @@ def _wide(view: Tensor, device: torch.device) -> Tensor:
     return view.to(device).float() if device.type == "cuda" else view.float().to(device)
 
 
-def _cast(view: Tensor, delta: Delta | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _cast(view: Tensor, delta: LoraDelta | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     if delta is None:
         # A copy even when nothing changes: the view's memory is reused.
         return view.to(device=device, dtype=dtype, copy=True)

@@ -1,4 +1,4 @@
-"""Reading safetensors files tensor by tensor, in the order they lie on disk, through one reused buffer."""
+"""Safetensors files are read tensor by tensor, in the order they lie on disk, through one reused buffer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """One tensor of one file; `start` is its byte offset in the file, `size` its length in bytes.
 
     The halves of a `swapped` one change places when it is read.
@@ -53,8 +53,8 @@ class Entry:
     swapped: bool = False
 
 
-def read_entries(file: Path) -> list[Entry]:
-    """The tensors of a safetensors file from its header alone. Raises TrainError when the file is not whole."""
+def read_header(file: Path) -> list[TensorEntry]:
+    """Returns the tensors of a safetensors file by its header alone. Raises TrainError when the file is not whole."""
     try:
         total = file.stat().st_size
         with file.open("rb") as stream:
@@ -67,7 +67,7 @@ def read_entries(file: Path) -> list[Entry]:
             header = json.loads(stream.read(length))
             begin = 8 + length
             entries = [
-                Entry(
+                TensorEntry(
                     name,
                     file,
                     info["dtype"],
@@ -93,7 +93,7 @@ def read_entries(file: Path) -> list[Entry]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold a component: the shards of its index, or its only file. Raises TrainError.
+    """Returns the safetensors files that hold a component: all shards, or its only file. Raises TrainError.
 
     A file in place of the folder stands for itself, and the first shard for all of them.
     """
@@ -113,13 +113,15 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def collect(files: list[Path]) -> dict[str, Entry]:
-    """All tensors of some files by name."""
-    return {entry.name: entry for file in files for entry in read_entries(file)}
+def tensor_entries(files: list[Path]) -> dict[str, TensorEntry]:
+    """Returns all tensors of some files by name."""
+    return {entry.name: entry for file in files for entry in read_header(file)}
 
 
-def check_complete(entries: Mapping[str, Entry], expected: Mapping[str, tuple[int, ...]], folder: Path) -> list[str]:
-    """Compare what is in the files with what the model needs; returns the names in the files that it does not use.
+def check_tensors(
+    entries: Mapping[str, TensorEntry], expected: Mapping[str, tuple[int, ...]], folder: Path
+) -> list[str]:
+    """Compares what is in the files with what the model needs; returns the names in the files that it does not use.
 
     Raises TrainError for missing tensors and for tensors of another shape.
     """
@@ -152,8 +154,8 @@ def _asker(place: Path) -> str:
     return "the others ask for" if place.is_file() else "its config.json asks for"
 
 
-def stream(entries: list[Entry]) -> Iterator[tuple[Entry, Tensor]]:
-    """Each tensor in file and offset order. The tensor is a view of a buffer that the next one overwrites.
+def stream_tensors(entries: list[TensorEntry]) -> Iterator[tuple[TensorEntry, Tensor]]:
+    """Yields each tensor in file and offset order. The tensor is a view of a buffer that the next one overwrites.
 
     Files too large for memory are dropped from the page cache as they are read, so that they do not push out what
     other programs use; smaller ones stay there, which makes the next start fast.
@@ -171,13 +173,13 @@ def stream(entries: list[Entry]) -> Iterator[tuple[Entry, Tensor]]:
                 half = entry.size // 2 if entry.swapped else 0
                 _read_into(window[: entry.size - half], stream, entry.start + half, entry)
                 _read_into(window[entry.size - half : entry.size], stream, entry.start, entry)
-                yield entry, view(buffer, entry)
+                yield entry, tensor_view(buffer, entry)
                 if forget:
                     _forget(stream.fileno(), entry)
                 index += 1
 
 
-def _read_into(window: memoryview, stream: FileIO, start: int, entry: Entry) -> None:
+def _read_into(window: memoryview, stream: FileIO, start: int, entry: TensorEntry) -> None:
     stream.seek(start)
     done = 0
     while done < len(window):
@@ -187,15 +189,15 @@ def _read_into(window: memoryview, stream: FileIO, start: int, entry: Entry) -> 
         done += count
 
 
-def view(buffer: bytearray | mmap.mmap, entry: Entry, offset: int = 0) -> Tensor:
-    """The tensor whose bytes begin at `offset` of a buffer. It shares the buffer's memory."""
+def tensor_view(buffer: bytearray | mmap.mmap, entry: TensorEntry, offset: int = 0) -> Tensor:
+    """Returns the tensor whose bytes begin at `offset` of a buffer. It shares the buffer's memory."""
     count = math.prod(entry.shape)
     if count == 0:
         return torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
     return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset).reshape(entry.shape)
 
 
-def _forget(descriptor: int, entry: Entry) -> None:
+def _forget(descriptor: int, entry: TensorEntry) -> None:
     """Drop the pages just read from the page cache, where the system offers it."""
     if sys.platform == "linux":
         os.posix_fadvise(descriptor, entry.start, entry.size, os.POSIX_FADV_DONTNEED)

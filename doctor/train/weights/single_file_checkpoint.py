@@ -1,4 +1,4 @@
-"""The transformer of a single-file checkpoint, ComfyUI's or Black Forest Labs', under diffusers' names.
+"""A single-file checkpoint of ComfyUI or Black Forest Labs is read under diffusers' names.
 
 What is fused there is no more than rows one after the other, so each tensor is a span of the file.
 """
@@ -13,16 +13,16 @@ from ...families import classes
 from ...families.record.single_file import original_parts
 from ...model.weights import COMFYUI_PREFIX
 from ..runtime.train_error import TrainError
-from .safetensors_files import Entry, collect, weight_files
+from .safetensors_files import TensorEntry, tensor_entries, weight_files
 
 
-def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, Entry]:
-    """The tensors of the file by diffusers' names, as far as they are there; what has no place keeps its own name.
+def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, TensorEntry]:
+    """Returns the tensors of the file by diffusers' names; what has no place there keeps its own name.
 
     `needed` are name -> shape of what the class builds. Raises TrainError for a fused tensor of another height.
     """
-    entries = {name.removeprefix(COMFYUI_PREFIX): entry for name, entry in collect(weight_files(file)).items()}
-    found: dict[str, Entry] = {}
+    entries = {name.removeprefix(COMFYUI_PREFIX): entry for name, entry in tensor_entries(weight_files(file)).items()}
+    found: dict[str, TensorEntry] = {}
     for original, names in original_parts(classes()[class_name].original, needed).items():
         if all(name in entries for name in names):
             found |= {name: replace(entries.pop(name), name=name) for name in names}
@@ -31,7 +31,9 @@ def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[
     return {**entries, **found}
 
 
-def _parts(fused: Entry, class_name: str, names: list[str], needed: Mapping[str, tuple[int, ...]]) -> list[Entry]:
+def _parts(
+    fused: TensorEntry, class_name: str, names: list[str], needed: Mapping[str, tuple[int, ...]]
+) -> list[TensorEntry]:
     heights = [needed[name][0] for name in names]
     if len(names) > 1 and fused.shape[:1] != (sum(heights),):
         raise TrainError(

@@ -1,4 +1,4 @@
-"""LoRA files as the runner reads them: the training (assistant) adapter that is merged into the base model."""
+"""The training (assistant) adapter is a LoRA file that is merged into the base model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from ..runtime.train_error import TrainError
-from .safetensors_files import collect, stream
+from .safetensors_files import stream_tensors, tensor_entries
 
 PREFIXES = ("diffusion_model.", "transformer.")
 
 
 @dataclass(frozen=True)
-class Delta:
+class LoraDelta:
     """A low-rank change of one Linear: weight += scale * up @ down. down is rank x in, up is out x rank, float32."""
 
     down: Tensor
@@ -23,23 +23,26 @@ class Delta:
     scale: float
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """The change of the weight's rows start..stop, float32, on the device of the adapter."""
+        """Returns the change of the weight's rows start..stop, float32, on the device of the adapter."""
         return (self.up[start:stop] @ self.down) * self.scale
 
-    def to(self, device: torch.device) -> Delta:
-        return Delta(self.down.to(device), self.up.to(device), self.scale)
+    def to(self, device: torch.device) -> LoraDelta:
+        """Returns the delta on a device."""
+        return LoraDelta(self.down.to(device), self.up.to(device), self.scale)
 
 
-def read_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> dict[str, Delta]:
-    """The deltas of an adapter file by module name, on the CPU, checked against `linears` (name -> (out, in)).
+def read_training_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> dict[str, LoraDelta]:
+    """Returns the deltas of an adapter file by module name, on the CPU, checked against the model's `linears`.
 
     Raises TrainError when the file is no LoRA for this model; nothing of the model needs to be loaded for that.
     """
     if not file.is_file():
         kind = "is a folder; name the .safetensors file in it" if file.is_dir() else "does not exist"
         raise TrainError(f"The training adapter {file} {kind}.")
-    entries = collect([file])
-    tensors = {entry.name: view.to(torch.float32, copy=True) for entry, view in stream(list(entries.values()))}
+    entries = tensor_entries([file])
+    tensors = {
+        entry.name: view.to(torch.float32, copy=True) for entry, view in stream_tensors(list(entries.values()))
+    }
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         module, part = _split(name)
@@ -54,7 +57,7 @@ def read_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> dict[str, D
             f"The adapter {file} was made for another architecture: {len(unknown)} of its {len(parts)} modules "
             f"do not exist in this model, for example {unknown[0]}."
         )
-    deltas: dict[str, Delta] = {}
+    deltas: dict[str, LoraDelta] = {}
     for module, found in parts.items():
         if "A" not in found or "B" not in found:
             raise TrainError(f"The adapter {file} is incomplete: {module} lacks lora_{'B' if 'A' in found else 'A'}.")
@@ -65,7 +68,7 @@ def read_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> dict[str, D
                 f"{list(up.shape)} @ {list(down.shape)}."
             )
         scale = float(found["alpha"]) / down.shape[0] if "alpha" in found else 1.0
-        deltas[module] = Delta(down, up, scale)
+        deltas[module] = LoraDelta(down, up, scale)
     return deltas
 
 

@@ -1,4 +1,4 @@
-"""Quantized weights kept on disk between starts, shared by all runs of one base: the next start maps them.
+"""Quantized weights stay on disk between starts, shared by all runs of one base: the next start maps them.
 
 One plain safetensors file for each base, adapter, format and dtype, in the user's cache folder. Its header follows
 from what is asked for alone, so that a file with another header or another length is not the one that was asked for.
@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..runtime.atomic_files import write_parts
-from ..runtime.run_lock import taken
+from ..runtime.atomic_files import write_in_pieces
+from ..runtime.run_lock import try_lock
 from ..runtime.train_error import TrainError
-from .safetensors_files import DTYPES, Entry, read_entries, stream, view
+from .safetensors_files import DTYPES, TensorEntry, read_header, stream_tensors, tensor_view
 
 VERSION = 1  # to be raised when the same files give other numbers or another layout
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: a write this close to the reading may not show
@@ -38,7 +38,9 @@ Layout = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
 def cache_folder() -> Path:
-    """Where weights are kept: below ZDOCTOR_CACHE, else below the user's cache folder. It need not exist."""
+    """Returns the folder of kept weights, which need not exist: below ZDOCTOR_CACHE, else below the user's cache
+    folder.
+    """
     chosen = os.environ.get("ZDOCTOR_CACHE")
     if chosen:
         return Path(os.path.expanduser(chosen)).absolute() / "weights"
@@ -48,22 +50,22 @@ def cache_folder() -> Path:
 
 
 @dataclass(frozen=True)
-class Key:
-    """What some weights are made of, in words; `settled`: a later write to the files would change the words."""
+class WeightKey:
+    """The key says in words what some weights are made of; `settled`: a later write to the files would change it."""
 
     words: str
     settled: bool
 
 
-def key_of(entries: Sequence[Entry], **parts: str) -> Key:
-    """Changes when a file of the base does: its size, its times, its header or a sample from amid each tensor.
+def weight_key(entries: Sequence[TensorEntry], **parts: str) -> WeightKey:
+    """Returns a key that changes when a file of the base does: its size, times, header or a sample of each tensor.
 
     Whoever writes to a file changes its times. The samples are for systems where that does not hold (network
     folders, Windows, tools that set times back): training or merging touches every part of a tensor.
     """
     now, newest = time.time_ns(), 0
     digest = hashlib.sha256()
-    files: dict[Path, list[Entry]] = {}
+    files: dict[Path, list[TensorEntry]] = {}
     for entry in entries:
         files.setdefault(entry.file, []).append(entry)
     for file, held in sorted(files.items()):
@@ -76,12 +78,12 @@ def key_of(entries: Sequence[Entry], **parts: str) -> Key:
                 opened.seek(entry.start + entry.size // 2)
                 digest.update(opened.read(min(SAMPLE, entry.size - entry.size // 2)))
     words = {"version": str(VERSION), "base": digest.hexdigest(), **parts}
-    return Key(json.dumps(words, sort_keys=True), now - newest >= SETTLED_NS)
+    return WeightKey(json.dumps(words, sort_keys=True), now - newest >= SETTLED_NS)
 
 
 @dataclass(frozen=True)
 class WeightCache:
-    """The kept weights of one folder. `adapter` is the digest of the adapter file that is merged, or "none".
+    """The kept weights of one folder; `adapter` is the digest of the adapter file that is merged, or "none".
 
     Whatever cannot be read is made anew; whatever cannot be written is not kept, and `note` says so.
     """
@@ -91,9 +93,13 @@ class WeightCache:
     note: Callable[[str], None]
 
     def get(
-        self, key: Key, layout: Layout, device: torch.device, part: Callable[[Entry], Entry] | None = None
+        self,
+        key: WeightKey,
+        layout: Layout,
+        device: torch.device,
+        part: Callable[[TensorEntry], TensorEntry] | None = None,
     ) -> dict[str, Tensor] | None:
-        """The weights by name, or of each the `part` that is wanted; None when they are not there whole.
+        """Returns the weights by name, or of each the `part` that is wanted; None when they are not there whole.
 
         On the CPU they are a private map of the file.
         """
@@ -106,15 +112,15 @@ class WeightCache:
                 if opened.read(len(header)) != header:
                     return None
                 os.utime(file)  # it was used: it is kept for longer
-                entries = [entry if part is None else part(entry) for entry in read_entries(file)]
+                entries = [entry if part is None else part(entry) for entry in read_header(file)]
                 if device.type == "cpu":
-                    return mapped(opened.fileno(), entries)
-            return {entry.name: value.to(device, copy=True) for entry, value in stream(entries)}
+                    return map_tensors(opened.fileno(), entries)
+            return {entry.name: value.to(device, copy=True) for entry, value in stream_tensors(entries)}
         except (OSError, TrainError):
             return None
 
-    def put(self, key: Key, layout: Layout, values: Iterable[tuple[str, Tensor]]) -> bool:
-        """Keep weights, each written as it is made; whether they are there now.
+    def put(self, key: WeightKey, layout: Layout, values: Iterable[tuple[str, Tensor]]) -> bool:
+        """Keeps weights, each written as it is made; tells whether they are there now.
 
         Not while another process does, not after a change too recent to tell from the next one, and never more than
         half of what is free: then none of the `values` is asked for.
@@ -126,7 +132,7 @@ class WeightCache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with (self.folder / ".lock").open("ab") as lock:
-                if not taken(lock.fileno()):
+                if not try_lock(lock.fileno()):
                     return False
                 self._sweep()
                 free = shutil.disk_usage(self.folder).free
@@ -137,7 +143,7 @@ class WeightCache:
                         "variable ZDOCTOR_CACHE names another folder."
                     )
                     return False
-                write_parts(self._file(key), _parts(header, layout, values))
+                write_in_pieces(self._file(key), _parts(header, layout, values))
         except (OSError, TrainError) as error:
             self.note(f"The quantized weights are not kept for the next start: {error}")
             return False
@@ -147,7 +153,7 @@ class WeightCache:
         )
         return True
 
-    def _file(self, key: Key) -> Path:
+    def _file(self, key: WeightKey) -> Path:
         return self.folder / f"{hashlib.sha256(key.words.encode()).hexdigest()[:32]}.safetensors"
 
     def _sweep(self) -> None:
@@ -159,8 +165,8 @@ class WeightCache:
                     file.unlink()
 
 
-def mapped(descriptor: int, entries: Sequence[Entry]) -> dict[str, Tensor]:
-    """The tensors as a private map of their file; nothing of it is read yet. Raises OSError."""
+def map_tensors(descriptor: int, entries: Sequence[TensorEntry]) -> dict[str, Tensor]:
+    """Returns the tensors as a private map of their file; nothing of it is read yet. Raises OSError."""
     try:
         content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
     except OSError:
@@ -168,10 +174,10 @@ def mapped(descriptor: int, entries: Sequence[Entry]) -> dict[str, Tensor]:
         content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
-        return {entry.name: view(content, entry, entry.start) for entry in entries}
+        return {entry.name: tensor_view(content, entry, entry.start) for entry in entries}
 
 
-def _header(key: Key, layout: Layout) -> bytes:
+def _header(key: WeightKey, layout: Layout) -> bytes:
     """The safetensors header, padded so that every tensor lies where its numbers are aligned."""
     header: dict[str, object] = {"__metadata__": {"format": "pt", "zdoctor": key.words}}
     offset = 0

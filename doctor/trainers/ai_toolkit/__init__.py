@@ -8,6 +8,7 @@ AI_TOOLKIT = Trainer(
     marks=any_of("job+config", "job+process"),
     marker="toolkit/config_modules.py",
     miner="ai_toolkit.schema:mine",
+    editor="ai_toolkit.editor:body",
     table="ai_toolkit",
     packages=("oyaml", "lycoris_lora"),
     in_logs=r"ai-toolkit|extensions_built_in|[/\\]toolkit[/\\]|BaseSDTrainProcess|SDTrainer",

@@ -10,7 +10,7 @@ from ...model.recipe import (
     Checkpoints,
     Dataset,
     Ema,
-    Guidance,
+    GuidanceTarget,
     Logging,
     Loss,
     LrScheduler,
@@ -235,12 +235,12 @@ def _loss(w: Written) -> Loss:
     )
 
 
-def _guidance(w: Written) -> Guidance | None:
+def _guidance(w: Written) -> GuidanceTarget | None:
     if not w.flag("train/do_guidance_loss"):
         return None
     target = w.raw("train/guidance_loss_target")
     ends = [end for end in (target if isinstance(target, list) else [target]) if type(end) in (int, float)] or [3.0]
-    return Guidance(
+    return GuidanceTarget(
         low=float(ends[0]),
         high=float(ends[-1]),
         prompt=str(w.raw("train/unconditional_prompt") or ""),

@@ -12,6 +12,7 @@ SIMPLETUNER = Trainer(
     ),
     marker="simpletuner/helpers/configuration/cmd_args.py",
     miner="simpletuner.schema:mine",
+    editor="simpletuner.editor:body",
     table="simpletuner",
     packages=("simpletuner",),
     in_logs=r"(?i:simpletuner)",

@@ -14,9 +14,9 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.doctor.train.runtime.train_error import TrainError
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
-from zdoctor.doctor.train.weights.materialize import linears
-from zdoctor.doctor.train.weights.training_adapter import read_adapter
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
+from zdoctor.doctor.train.weights.materialize import linear_shapes
+from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
 from zdoctor.tests.flux import healthy_flux
 from zdoctor.tests.models import NO_HUB, probed, run_of
 
@@ -59,11 +59,11 @@ def test_as_the_runner_reads_it(tmp_path: Path, tensors: Tensors, said: str) -> 
     adapter = probe_adapter(LiveWorld(), run, NO_HUB)
     assert isinstance(adapter, WeightFile)
     findings = list(adapter_layout_mismatch(run, adapter, probed(run)))
-    model = build_empty(healthy_flux() / "transformer")
+    model = build_empty_transformer(healthy_flux() / "transformer")
     if said:
         assert len(findings) == 1 and said in findings[0].text()
         with pytest.raises(TrainError):
-            read_adapter(file, linears(model))
+            read_training_adapter(file, linear_shapes(model))
     else:
         assert not findings
-        assert read_adapter(file, linears(model))
+        assert read_training_adapter(file, linear_shapes(model))

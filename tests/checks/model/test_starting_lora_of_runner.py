@@ -21,11 +21,11 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.doctor.train.families import Family, family_of
-from zdoctor.doctor.train.network.initial_weights import read_start
-from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.train.families import FamilyModule, family_of
+from zdoctor.doctor.train.network.initial_weights import read_initial_weights
+from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.runtime.train_error import TrainError
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.network.test_kohya_lora import RANK, kohya
 from zdoctor.tests.flux import healthy_flux
@@ -41,15 +41,17 @@ def run_with(architecture: str, output: Path, **network: Any) -> Run:
     return replace(run, trainer=RUNNER, output_folder=str(output))
 
 
-def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], Family, str]:
-    model = build_empty(Path(run.recipe.base_model or "") / "transformer")
-    return targets(model, run.recipe.network.excluded), family_of(model), type(model).__name__
+def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], FamilyModule, str]:
+    model = build_empty_transformer(Path(run.recipe.base_model or "") / "transformer")
+    return lora_targets(model, run.recipe.network.excluded), family_of(model), type(model).__name__
 
 
 def whole(run: Run) -> Tensors:
     """A file that fits the run."""
     linears, family, _ = of_runner(run)
-    return {family.PREFIX + name: torch.ones(shape) for name, shape in network_shapes(run, linears).items()}
+    return {
+        family.RECORD.lora_prefix + name: torch.ones(shape) for name, shape in network_shapes(run, linears).items()
+    }
 
 
 def findings(run: Run) -> list[Finding]:
@@ -61,7 +63,7 @@ def findings(run: Run) -> list[Finding]:
 def said_by_the_runner(run: Run) -> str:
     linears, family, class_name = of_runner(run)
     try:
-        read_start(run, linears, family.PREFIX, class_name)
+        read_initial_weights(run, linears, family.RECORD.lora_prefix, class_name)
     except TrainError as error:
         return str(error)
     return ""
@@ -184,9 +186,9 @@ def test_what_is_not_known_is_not_passed(tmp_path: Path) -> None:
 def test_the_linears_are_those_of_the_runner(tmp_path: Path, architecture: str, pattern: str) -> None:
     run = run_with(architecture, tmp_path)
     part = probed(run).components["transformer"]
-    model = build_empty(Path(part.folder))
+    model = build_empty_transformer(Path(part.folder))
     assert part.config is not None
-    assert target_linears(part.class_name, part.config, pattern) == targets(model, pattern)
+    assert target_linears(part.class_name, part.config, pattern) == lora_targets(model, pattern)
     assert target_linears("UNet", {}) is None
 
 

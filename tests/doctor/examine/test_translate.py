@@ -15,10 +15,10 @@ from zdoctor.doctor.examine.translate import differences, for_runner
 from zdoctor.doctor.model import Run, Schema, Unknown
 from zdoctor.doctor.model.buckets import Buckets
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.train.network.lora import targets
-from zdoctor.doctor.train.output.trackers import asked
+from zdoctor.doctor.train.network.lora import lora_targets
+from zdoctor.doctor.train.output.trackers import requested_trackers
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.doctor.trainers.simpletuner.recipe import _OBEYED, _WITHOUT_EFFECT
 from zdoctor.tests.doctor.train.conftest import circles, tiny
@@ -98,7 +98,7 @@ def test_what_is_obeyed(schema: Schema) -> None:
         4.0,
     )
     assert run.recipe.network.scale == 1.0 and run.recipe.clip_method == "value"
-    assert asked(run) == ["comet_ml"] and run.recipe.logging.run_name == "x"
+    assert requested_trackers(run) == ["comet_ml"] and run.recipe.logging.run_name == "x"
     (dataset,) = run.recipe.datasets
     assert dataset.random_crop and not dataset.square_crop
     assert dataset.buckets == Buckets(768, 768)
@@ -202,8 +202,8 @@ def test_epochs_are_counted(schema: Schema) -> None:
 
 
 def test_the_attention_is_trained(schema: Schema, tiny: Path) -> None:
-    model = build_empty(tiny / "transformer")
-    names = targets(model, for_runner(run_of(), schema).recipe.network.excluded)
+    model = build_empty_transformer(tiny / "transformer")
+    names = lora_targets(model, for_runner(run_of(), schema).recipe.network.excluded)
     assert {name.split(".", 2)[2] for name in names} == {
         f"attention.{one}" for one in ("to_k", "to_q", "to_v", "to_out.0")
     }

@@ -8,7 +8,7 @@ from typing import Any
 from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.model import Run, Unknown
 from zdoctor.doctor.train import refuse
-from zdoctor.doctor.train.network.lora import dropout
+from zdoctor.doctor.train.network.lora import network_dropout
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.doctor.trainers.read import read_config
 
@@ -18,7 +18,7 @@ def test_in_a_config_of_ai_toolkit_they_say_nothing() -> None:
     made = ai_toolkit(network=nonsense, train={"epochs": "2", "drawn": 3}, dataset={"bucket_sizes": []})
     run = for_runner(made, Unknown("not asked"))
     assert refuse(run) == []
-    assert not any(dropout(run)) and run.recipe.epochs == 0 and run.recipe.network.scale == 1.0
+    assert not any(network_dropout(run)) and run.recipe.epochs == 0 and run.recipe.network.scale == 1.0
     assert any("alpha 2 is ignored" in note for note in explain(run))
     assert {"network/scale", "datasets/0/bucket_sizes"} <= run.settings.keys()  # for CFG002, which names them
 

@@ -18,7 +18,7 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.disk_space import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.train.output.checkpoint_files import write_state
-from zdoctor.doctor.train.step.training_state import State
+from zdoctor.doctor.train.step.training_state import TrainingState
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
@@ -80,7 +80,7 @@ def test_the_runners_state_holds_the_weights_too_and_a_new_one_is_written_beside
     stepped.step()
     weights = {name: parameter.detach().clone() for name, parameter in lora.items()}
     average = {name: weight + 1 for name, weight in weights.items()} if ema else None
-    write_state(tmp_path / "state.pt", State({}, 0, 1, [], weights, stepped.state_dict(), average))
+    write_state(tmp_path / "state.pt", TrainingState({}, 0, 1, [], weights, stepped.state_dict(), average))
     real = (tmp_path / "state.pt").stat().st_size
     one = wanted(asked)["the state of the run"]
     assert 0.8 * real < one < real

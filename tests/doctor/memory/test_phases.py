@@ -223,7 +223,7 @@ def test_absurd_numbers_are_survived() -> None:
 
 
 def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
-    run = zimage(quantization="qint8", trainer="SimpleTuner")
+    run = zimage(quantization="qint8", trainer="SimpleTuner", keys={})
     for gpus in ((T4,), ()):
         memory = predicted(run, *gpus)
         assert "loading the models side by side" not in [phase.name for phase in memory.phases]
@@ -231,7 +231,7 @@ def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
         assert len(early) == 3
         assert not any("transformer" in phase.items for phase in early)
         assert memory.alternatives == ()
-    offloaded = changed(run, settings={"ramtorch": Value(True, Where("c"), 0, 1)})
+    offloaded = changed(run, offload={"other": "ramtorch"})
     unknown = predict(offloaded, probed(run), (), SYSTEM, (T4,))
     assert isinstance(unknown, Unknown)
     assert "ramtorch" in unknown.reason

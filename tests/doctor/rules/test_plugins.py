@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,9 +22,9 @@ def too_many_steps(run: Run) -> Iterator[Finding]:
     What: a limit of ours.
     Why: the queue.
     """
-    if run.steps > 1000:
+    if run.recipe.steps > 1000:
         message = "{steps} steps are more than 1000."
-        yield found(run.where("steps"), message, otherwise="Others wait.", steps=run.steps)
+        yield found(run.where("steps"), message, otherwise="Others wait.", steps=run.recipe.steps)
 
 @repair("XYZ001")
 def ask_first(finding: Finding) -> Iterator[Fix]:
@@ -70,3 +71,71 @@ def test_a_package_cannot_take_one_of_our_ids(tmp_path: Path) -> None:
     done = zdoctor(install(tmp_path, PLUGIN.replace("XYZ001", "PTH001")), "rules")
     assert done.returncode == 0 and "read-only-path" in done.stdout and "too-many-steps" not in done.stdout
     assert "PTH001 too-many-steps is declared twice" in done.stderr
+
+
+FAMILY = """
+from zdoctor.doctor.families import family_of
+from zdoctor.doctor.model.record import replace
+
+FAMILIES = [{family}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("family", "why"),
+    [
+        ("replace(family_of('zimage'), name='lab', aliases=(), title=None)", "its family 'lab' has no title"),
+        ("replace(family_of('zimage'), aliases=())", "two model families are called 'zimage'"),
+        ("type(family_of('zimage'))(name='lab')", "Family: missing: "),
+        ("{'name': 'lab'}", "which is no Family"),
+    ],
+)
+def test_a_family_with_a_hole_is_named_and_the_check_goes_on(tmp_path: Path, family: str, why: str) -> None:
+    environment = install(tmp_path, FAMILY.format(family=family))
+    done = zdoctor(environment, "check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json")
+    assert done.returncode == 1 and "TRN002" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("zdoctor: the rules of lab_rules are left out: ") and why in line
+
+
+def test_a_family_from_elsewhere_is_known(tmp_path: Path) -> None:
+    family = "replace(family_of('zimage'), name='lab_image', aliases=(), title='Lab Image')"
+    environment = install(tmp_path, FAMILY.format(family=family))
+    seen = "from zdoctor.doctor.rules import all_rules; all_rules(); from zdoctor.doctor.families import family_of"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{seen}; print(family_of('lab_image').title)"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("Lab Image\n", "")
+
+
+def test_two_packages_with_one_id_are_told_apart(tmp_path: Path) -> None:
+    """The first by name stays; of the other one nothing is taken."""
+    environment = install(tmp_path, PLUGIN)
+    other = PLUGIN.replace("too-many-steps", "too-few-steps").replace("ask the queue", "ask nobody")
+    (tmp_path / "rival_rules.py").write_text(other)
+    declared = "[zdoctor.plugins]\nlab = lab_rules\nrival = rival_rules\n"
+    (tmp_path / "lab_rules-1.0.dist-info" / "entry_points.txt").write_text(declared)
+    done = zdoctor(environment, "rules")
+    assert "XYZ001  warning  fix  too-many-steps" in done.stdout and "too-few-steps" not in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "rules of rival_rules are left out: XYZ001 too-few-steps is declared twice" in line
+    kaggle = ["examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json"]
+    shown = zdoctor(environment, "check", *kaggle, "--select", "XYZ001").stdout
+    assert "ask the queue" in shown and "ask nobody" not in shown
+
+
+def test_a_package_that_alters_a_record_is_named_and_the_check_goes_on(tmp_path: Path) -> None:
+    altering = PLUGIN.replace(
+        "    if run.recipe.steps > 1000", "    run.settings['a'] = 1\n    if run.recipe.steps > 1000"
+    )
+    assert altering != PLUGIN
+    environment = install(tmp_path, altering)
+    kaggle = ["examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json"]
+    done = zdoctor(environment, "check", *kaggle, "--format", "json")
+    report = json.loads(done.stdout)
+    assert report["crashed"] == [{"rule": "XYZ001", "reason": "the plug-in lab_rules: RuleError: it alters run"}]
+    assert {"TRN002"} <= {finding["rule"] for finding in report["findings"]} and done.returncode == 1

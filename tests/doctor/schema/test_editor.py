@@ -8,11 +8,12 @@ import pytest
 import tomlkit
 from jsonschema import Draft202012Validator
 
+from zdoctor.doctor.model import Key, Schema
 from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.schema.editor import editor_schema
-from zdoctor.doctor.schema.hovers import KNOWN
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers import NAMES
+from zdoctor.doctor.trainers.ai_toolkit.editor import KNOWN
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.checks.config_cases import KAGGLE, SHARED
 
@@ -92,6 +93,15 @@ def test_toml_of_the_kohya_trainers() -> None:
     of_musubi = '[general]\nbatch_size = 1\n[[datasets]]\nimage_directory = "a"\n'
     assert not complaints("musubi-tuner", tomlkit.parse(of_musubi).unwrap())
     assert complaints("musubi-tuner", tomlkit.parse(of_musubi.replace("image_directory", "image_dir")).unwrap())
+
+
+def test_a_trainer_without_a_form_of_its_own_has_its_options() -> None:
+    made = editor_schema(
+        Schema("made-up", "", "", {"": {"steps": Key("int", 10, True), "list": Key()}, "list/*": {}})
+    )
+    assert made["properties"]["steps"]["default"] == 10 and made["properties"]["list"]["items"]["properties"] == {}
+    assert not list(Draft202012Validator(made).iter_errors({"steps": 5}))
+    assert list(Draft202012Validator(made).iter_errors({"stepps": 5}))
 
 
 def test_hovers_name_keys_and_rules_that_there_are() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from zdoctor.doctor.train.distributed import ranks as ranks_module
 from zdoctor.doctor.train.distributed.launcher import _free_port
-from zdoctor.doctor.train.distributed.ranks import Ranks, joined, leave
+from zdoctor.doctor.train.distributed.ranks import Ranks, join_process_group, leave_process_group
 
 PRELOAD = [
     "torch",
@@ -77,9 +77,9 @@ def _work(end: Connection, own: dict[str, str], patience: float, work: Work, wor
     os.environ.update(own)
     ranks_module.STEP_PATIENCE = timedelta(seconds=patience)
     torch.set_num_threads(1)
-    ranks: Ranks = joined(cuda=False)
+    ranks: Ranks = join_process_group(cuda=False)
     try:
         end.send(work(ranks, *words))
     except Exception as error:
         end.send(f"{error}\n{traceback.format_exc()}")
-    leave()
+    leave_process_group()

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.device_placement import place_of
+from zdoctor.doctor.train.device_placement import choose_placement
 from zdoctor.doctor.train.distributed.ranks import Ranks
 from zdoctor.doctor.train.job import Job
-from zdoctor.doctor.train.runtime.gpu_failures import explained
+from zdoctor.doctor.train.runtime.gpu_failures import explain_gpu_failures
 from zdoctor.doctor.train.runtime.stop_signals import Stop
 
 from .patient import Recorder, run_with
@@ -24,7 +24,7 @@ def job(written: str, asked: str | None = None, **changes: Any) -> Job:
         run=run_with(device=written, **changes),
         model=here,
         extras=None,
-        parts={},
+        components={},
         adapter=None,
         datasets={},
         output=here,
@@ -42,7 +42,7 @@ def job(written: str, asked: str | None = None, **changes: Any) -> Job:
 def test_a_device_that_the_runner_does_not_know(name: str) -> None:
     for one in (job(name), job("cpu", name)):
         with pytest.raises(TrainError, match=f"'{name}' is not a device; write cuda, cuda:1, mps or cpu"):
-            place_of(one)
+            choose_placement(one)
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:3", "mps", "xpu"])
@@ -50,14 +50,14 @@ def test_a_device_that_is_not_here(name: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     of_config = job(name)
-    assert place_of(of_config).device == torch.device("cpu")
+    assert choose_placement(of_config).device == torch.device("cpu")
     assert isinstance(of_config.progress, Recorder)
     kind = name.partition(":")[0].upper()
     assert of_config.progress.notes == [
         f"PyTorch {torch.__version__} sees no {kind} device: the run trains on the CPU, which is slow."
     ]
     with pytest.raises(TrainError, match=f"{name} was asked for, but PyTorch .* sees no {kind} device"):
-        place_of(job("cpu", name))
+        choose_placement(job("cpu", name))
 
 
 def test_a_card_that_is_there_and_cannot_be_used_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,14 +69,14 @@ def test_a_card_that_is_there_and_cannot_be_used_ends_the_start(monkeypatch: pyt
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "init", init)
-    with pytest.raises(TrainError, match="nvidia_uvm"), explained():
-        place_of(job("cuda"))
-    assert place_of(job("cpu")).device.type == "cpu"
+    with pytest.raises(TrainError, match="nvidia_uvm"), explain_gpu_failures():
+        choose_placement(job("cuda"))
+    assert choose_placement(job("cpu")).device.type == "cpu"
 
 
 @pytest.mark.parametrize("key", ["quantization", "text_encoder_quantization"])
 def test_float8_on_mps_is_refused_before_anything_is_loaded(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(TrainError, match=r"float8 weights on MPS\. Write qtype: int8"):
-        place_of(job("mps", **{key: "qfloat8"}))
-    assert place_of(job("mps", **{key: "int8"})).device.type == "mps"
+        choose_placement(job("mps", **{key: "qfloat8"}))
+    assert choose_placement(job("mps", **{key: "int8"})).device.type == "mps"

@@ -16,15 +16,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train.encode.encoding_cache import Cache
-from zdoctor.doctor.train.encode.text_embeddings import Texts
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.families import scheduler_of
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-from zdoctor.doctor.train.weights.materialize import linears
-from zdoctor.doctor.train.weights.training_adapter import read_adapter
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.weights.materialize import linear_shapes
+from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
 from zdoctor.tests.changes import changed
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
@@ -55,7 +56,9 @@ def pipeline(folder: Path) -> Any:
 
 
 def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
-    texts = Texts(Cache(cache), family, {name: folder / name for name in family.TEXT_PARTS}, torch.float32)
+    texts = TextEmbeddings(
+        EncodingCache(cache), family, {name: folder / name for name in family.TEXT_PARTS}, torch.float32
+    )
     assert texts.prepare(prompts, CPU, lambda _: None) == len(prompts)
     return [texts.get(prompt) for prompt in prompts]
 
@@ -63,7 +66,7 @@ def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
 def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = None) -> Tensor:
     latent = denoise(
         model,
-        family.scheduler(folder, model),
+        scheduler_of(family.RECORD, folder, model),
         PROMPT,
         text,
         text,
@@ -108,8 +111,8 @@ def test_embeddings_are_those_of_the_pipeline(flux: Path, tmp_path: Path) -> Non
 def test_what_fills_a_prompt_up_is_not_looked_at(flux: Path, tmp_path: Path) -> None:
     """apply_t5_attn_mask: as if the prompt had no more tokens than it has; of a batch each its own."""
     folders = {name: flux / name for name in family.TEXT_PARTS}
-    masked = Texts(Cache(tmp_path), family, folders, torch.float32, masked=True)
-    plain = Texts(Cache(tmp_path), family, folders, torch.float32)
+    masked = TextEmbeddings(EncodingCache(tmp_path), family, folders, torch.float32, masked=True)
+    plain = TextEmbeddings(EncodingCache(tmp_path), family, folders, torch.float32)
     prompts = ("a b ab", "b")
     assert masked.prepare(prompts, CPU, lambda _: None) == plain.prepare(prompts, CPU, lambda _: None) == 2
     texts = [masked.get(prompt) for prompt in prompts]
@@ -146,9 +149,9 @@ def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux: Path, circles:
     assert tensors["transformer.transformer_blocks.0.norm1_context.linear.lora_B.weight"].shape == (96, 8)
     assert tensors["transformer.single_transformer_blocks.2.proj_out.lora_A.weight"].shape == (8, 80)
 
-    model = build_empty(flux / "transformer")
-    fill(model, flux / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_network(model, targets(model), RUN, 0), family.PREFIX)
+    model = build_empty_transformer(flux / "transformer")
+    fill_transformer(model, flux / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    parameters = trainable_parameters(add_network(model, lora_targets(model), RUN, 0), family.RECORD.lora_prefix)
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])
     (text,) = embedded(flux, tmp_path / "cache", PROMPT.prompt)
@@ -166,9 +169,9 @@ def test_the_training_adapter_of_schnell_is_in_the_training_and_not_in_the_previ
 ) -> None:
     """At step 0 the LoRA is zero: base + adapter - adapter must paint what the base alone paints."""
     generator = torch.Generator().manual_seed(0)
-    model = build_empty(schnell / "transformer")
-    names = [*targets(model), "proj_out", "x_embedder"]
-    shapes = linears(model)
+    model = build_empty_transformer(schnell / "transformer")
+    names = [*lora_targets(model), "proj_out", "x_embedder"]
+    shapes = linear_shapes(model)
     file = tmp_path / "pytorch_lora_weights.safetensors"
     save_file(
         {
@@ -191,9 +194,11 @@ def test_the_training_adapter_of_schnell_is_in_the_training_and_not_in_the_previ
     pipe = pipeline(schnell)
     pipe.load_lora_weights(str(file))
     pipe.fuse_lora()
-    merged = build_empty(schnell / "transformer")
-    adapter = read_adapter(file, linears(merged))
-    fill(merged, schnell / "transformer", quantization="none", adapter=adapter, dtype=torch.float32, device=CPU)
+    merged = build_empty_transformer(schnell / "transformer")
+    adapter = read_training_adapter(file, linear_shapes(merged))
+    fill_transformer(
+        merged, schnell / "transformer", quantization="none", adapter=adapter, dtype=torch.float32, device=CPU
+    )
     for name in names:
         theirs = pipe.transformer.get_submodule(name).base_layer.weight
         torch.testing.assert_close(merged.get_submodule(name).get_parameter("weight"), theirs)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.dataset.training_items import Item
+from zdoctor.doctor.train.dataset.training_items import TrainingItem
 from zdoctor.doctor.train.encode.latents import Latents
 
 from .patient import Recorder, go, run_with
@@ -21,7 +21,7 @@ def test_one_picture_that_is_not_finite_now_and_then_ends_the_run_too(
     """It comes once in six steps, so no two bad steps follow each other. What is saved stays finite."""
     whole = Latents.get
 
-    def get(self: Latents, item: Item) -> torch.Tensor:
+    def get(self: Latents, item: TrainingItem) -> torch.Tensor:
         return whole(self, item) * (float("nan") if item.picture.file.name == "4.png" else 1.0)
 
     monkeypatch.setattr(Latents, "get", get)
@@ -41,7 +41,7 @@ def test_steps_that_were_not_finite_count_after_a_stop_too(
     """Else a run that is stopped often enough would go on for ever."""
     whole = Latents.get
 
-    def get(self: Latents, item: Item) -> torch.Tensor:
+    def get(self: Latents, item: TrainingItem) -> torch.Tensor:
         return whole(self, item) * (float("nan") if item.picture.file.name == "4.png" else 1.0)
 
     monkeypatch.setattr(Latents, "get", get)

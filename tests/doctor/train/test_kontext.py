@@ -15,13 +15,14 @@ from safetensors import safe_open
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError, refuse
-from zdoctor.doctor.train.dataset.images import Picture
-from zdoctor.doctor.train.dataset.training_items import Item, batches, load_pixels, read_items
-from zdoctor.doctor.train.encode.encoding_cache import Cache
+from zdoctor.doctor.train.dataset.images import DatasetImage
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, epoch_batches, load_pixels, read_training_items
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
-from zdoctor.doctor.train.encode.text_embeddings import Texts
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.sampling.sample_prompts import sample_controls
+from zdoctor.doctor.train.families import scheduler_of
+from zdoctor.doctor.train.sampling.sample_prompts import sample_control_images
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.changes import changed
@@ -49,18 +50,20 @@ def kontext(*folders: Path, **changes: Any) -> Any:
 def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: Path) -> None:
     prompt = SamplePrompt("a b ab", 48, 64, 3, 3, 3.5, control=str(pairs / "0.png"))
     run = run_with(architecture="flux_kontext", disable_sampling=False, samples=(prompt,))
-    (edited,) = sample_controls(run, 16)
+    (edited,) = sample_control_images(run, 16)
     assert edited is not None
-    latents = Latents(Cache(tmp_path), flux / "vae")
+    latents = Latents(EncodingCache(tmp_path), flux / "vae")
     latents.prepare([edited], CPU, lambda _: None)
-    texts = Texts(Cache(tmp_path), family, {name: flux / name for name in family.TEXT_PARTS}, torch.float32)
+    texts = TextEmbeddings(
+        EncodingCache(tmp_path), family, {name: flux / name for name in family.TEXT_PARTS}, torch.float32
+    )
     texts.prepare([prompt.prompt], CPU, lambda _: None)
     text = texts.get(prompt.prompt)
     pipe: Any = FluxKontextPipeline.from_pretrained(str(flux))
     pipe.set_progress_bar_config(disable=True)
     ours = denoise(
         pipe.transformer,
-        family.scheduler(flux, pipe.transformer),
+        scheduler_of(family.RECORD, flux, pipe.transformer),
         prompt,
         text,
         text,
@@ -86,7 +89,7 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
     ).images
     torch.testing.assert_close(family._packed(ours), theirs, rtol=1e-4, atol=1e-4)
     plain = changed(run, validation={"prompts": (replace(prompt, control=None),)})
-    assert sample_controls(plain, 16) == sample_controls(changed(run, architecture="flux"), 16) == [None]
+    assert sample_control_images(plain, 16) == sample_control_images(changed(run, architecture="flux"), 16) == [None]
 
 
 def test_a_run_on_pairs(flux: Path, circles: Path, pairs: Path, tmp_path: Path) -> None:
@@ -112,13 +115,13 @@ def test_a_picture_without_its_control_image_is_named_before_anything_is_loaded(
     assert not any("Loading" in phase for phase in recorder.phases)
     (some / "3.jpg").write_bytes(b"half")
     with pytest.raises(TrainError, match=r"1 of 6 control images .*3\.jpg"):
-        read_items(kontext(some), {"datasets/0": str(circles)}, 16)
+        read_training_items(kontext(some), {"datasets/0": str(circles)}, 16)
     told: list[str] = []
-    items = read_items(kontext(some), {"datasets/0": str(circles)}, 16, skip=told.append)
+    items = read_training_items(kontext(some), {"datasets/0": str(circles)}, 16, skip=told.append)
     assert len(items) == 2 * 5 and "3.jpg" in told[0]
     with pytest.raises(TrainError, match=r"control image .*gone\.png of the sample 'x'"):
         sample = SamplePrompt("x", 64, 64, 0, 1, 1.0, control=str(tmp_path / "gone.png"))
-        sample_controls(kontext(disable_sampling=False, samples=(sample,)), 16)
+        sample_control_images(kontext(disable_sampling=False, samples=(sample,)), 16)
 
 
 def test_a_control_image_is_cut_as_its_picture_and_transparency_is_black(tmp_path: Path) -> None:
@@ -126,8 +129,10 @@ def test_a_control_image_is_cut_as_its_picture_and_transparency_is_black(tmp_pat
     image = Image.new("RGBA", (40, 40), (255, 255, 255, 0))
     image.paste((255, 0, 0, 255), (0, 0, 20, 40))
     image.save(file)
-    control = Picture(file, 160, 80, "digest", "", is_control=True)
-    item = Item(Picture(tmp_path / "b.png", 160, 80, "d", "", control=control), 80, 64, "", "", 0.0, flip_x=True)
+    control = DatasetImage(file, 160, 80, "digest", "", is_control=True)
+    item = TrainingItem(
+        DatasetImage(tmp_path / "b.png", 160, 80, "d", "", control=control), 80, 64, "", "", 0.0, flip_x=True
+    )
     assert item.control is not None
     pixels = load_pixels(item.control)
     assert pixels.size == (80, 64)
@@ -135,12 +140,14 @@ def test_a_control_image_is_cut_as_its_picture_and_transparency_is_black(tmp_pat
 
 
 def test_batches_hold_pairs_or_pictures(tmp_path: Path) -> None:
-    control = Picture(tmp_path / "a.png", 64, 64, "c", "", is_control=True)
+    control = DatasetImage(tmp_path / "a.png", 64, 64, "c", "", is_control=True)
     items = [
-        Item(Picture(tmp_path / f"{n}.png", 64, 64, str(n), "", control if n < 3 else None), 64, 64, "", "", 0.0)
+        TrainingItem(
+            DatasetImage(tmp_path / f"{n}.png", 64, 64, str(n), "", control if n < 3 else None), 64, 64, "", "", 0.0
+        )
         for n in range(8)
     ]
-    for batch in batches(items, 2, 0, 0):
+    for batch in epoch_batches(items, 2, 0, 0):
         assert len({items[place].control is None for place in batch}) == 1
 
 

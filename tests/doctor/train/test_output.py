@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.runtime.run_lock import alone
+from zdoctor.doctor.train.runtime.run_lock import lock_run
 from zdoctor.doctor.train.runtime.stop_signals import BEGAN, Stop, interruptible
 
 from .patient import Recorder, go, run_with, written
@@ -84,7 +84,7 @@ def test_two_runners_of_one_run_do_not_meet(tiny: Path, circles: Path, tmp_path:
         with pytest.raises(TrainError, match="Another zdoctor train"):
             go(run_with(steps=1), tiny, circles, tmp_path)
         other.communicate()
-    with alone(tmp_path, "circles"), alone(tmp_path, "squares"):
+    with lock_run(tmp_path, "circles"), lock_run(tmp_path, "squares"):
         pass
 
 

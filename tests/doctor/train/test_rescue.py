@@ -16,8 +16,8 @@ from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import write_state
 from zdoctor.doctor.train.sampling import preview_samples as preview
-from zdoctor.doctor.train.step.flow_matching import Objective
-from zdoctor.doctor.train.step.optimizer import update
+from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
+from zdoctor.doctor.train.step.optimizer import optimizer_step
 from zdoctor.doctor.train.step.trainer import Trainer
 
 from .patient import Recorder, go, run_with
@@ -46,9 +46,9 @@ def following(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def fails_at(monkeypatch: pytest.MonkeyPatch, step: int, call: int, fail: Callable[[Tensor], Any]) -> None:
     """From now on `fail` gets the answer of the model, as often as it is asked within step `step`, from `call` on."""
-    whole, calls, done = Objective.predict, [], following(monkeypatch)
+    whole, calls, done = FlowMatchingLoss.predict, [], following(monkeypatch)
 
-    def predict(self: Objective, *inputs: Any) -> Tensor:
+    def predict(self: FlowMatchingLoss, *inputs: Any) -> Tensor:
         guess = whole(self, *inputs)
         if done[0] == step - 1:
             calls.append(step)
@@ -56,7 +56,7 @@ def fails_at(monkeypatch: pytest.MonkeyPatch, step: int, call: int, fail: Callab
                 fail(guess)
         return guess
 
-    monkeypatch.setattr(Objective, "predict", predict)
+    monkeypatch.setattr(FlowMatchingLoss, "predict", predict)
 
 
 def same(one: str | None, other: str | None) -> bool:
@@ -102,11 +102,11 @@ def test_what_fails_amid_the_update_is_not_saved(
 
     def half(optimizer: torch.optim.Optimizer) -> None:
         calls.append(1)
-        update(optimizer)
+        optimizer_step(optimizer)
         if len(calls) == 4:
             raise full()
 
-    monkeypatch.setattr("zdoctor.doctor.train.step.trainer.update", half)
+    monkeypatch.setattr("zdoctor.doctor.train.step.trainer.optimizer_step", half)
     with pytest.raises(TrainError, match=r"GPU ran out of memory.*was changing the weights.*not saved") as told:
         go(run_with(steps=6, save_every=2), tiny, circles, tmp_path)
     last = tmp_path / "circles_000000002.safetensors"
@@ -128,7 +128,7 @@ def test_what_fails_between_two_steps_loses_none(
         monkeypatch.setattr(preview, "denoise", fail)
     else:
         done = following(monkeypatch)
-        monkeypatch.setattr(Objective, "misses", lambda *_: fail() if done[0] else torch.zeros(1))
+        monkeypatch.setattr(FlowMatchingLoss, "unweighted_losses", lambda *_: fail() if done[0] else torch.zeros(1))
     run = run_with(steps=4, sample_every=2, disable_sampling=False, samples=(SAMPLE,), skip_first_sample=True)
     with pytest.raises(TrainError, match=r"GPU ran out of memory.*The run is saved at step 2; the same command"):
         go(run, tiny, circles, tmp_path, held_out=1)
@@ -169,7 +169,7 @@ def test_a_lora_that_is_said_to_be_there_is_there(
         raise full()
 
     done = following(monkeypatch)
-    monkeypatch.setattr(Objective, "misses", lambda *_: fail() if done[0] else torch.zeros(1))
+    monkeypatch.setattr(FlowMatchingLoss, "unweighted_losses", lambda *_: fail() if done[0] else torch.zeros(1))
     lora = tmp_path / "circles.safetensors"
     with pytest.raises(TrainError, match=r"All 1 steps are done and saved in (.*)\.$") as told:
         go(run_with(steps=1), tiny, circles, tmp_path, held_out=1, max_minutes=1e6)

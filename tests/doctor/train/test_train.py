@@ -21,13 +21,13 @@ from torch import Tensor
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.families import scheduler_of, zimage
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.runtime.precision import has_bfloat16
 from zdoctor.doctor.train.sampling.sampler import denoise
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-from zdoctor.doctor.train.weights.materialize import linears
-from zdoctor.doctor.train.weights.training_adapter import read_adapter
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.weights.materialize import linear_shapes
+from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
 
 from .patient import Recorder, go, run_with
 
@@ -85,9 +85,11 @@ def pipeline(tiny: Path) -> Any:
 
 def trained_latent(tiny: Path, lora: str, pipe: Any) -> Tensor:
     """A preview latent by the runner's own model with the trained weights in place."""
-    model = build_empty(tiny / "transformer")
-    fill(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_network(model, targets(model), run_with(), 0), zimage.PREFIX)
+    model = build_empty_transformer(tiny / "transformer")
+    fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    parameters = trainable_parameters(
+        add_network(model, lora_targets(model), run_with(), 0), zimage.RECORD.lora_prefix
+    )
     tensors = load_file(lora)
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():
@@ -99,7 +101,7 @@ def sampled(model: Any, tiny: Path, pipe: Any, prompt: SamplePrompt) -> Tensor:
     (positive,), (negative,) = pipe.encode_prompt(prompt.prompt, negative_prompt=prompt.negative)
     latent = denoise(
         model,
-        zimage.scheduler(tiny, model),
+        scheduler_of(zimage.RECORD, tiny, model),
         prompt,
         {"states": positive},
         {"states": negative},
@@ -144,8 +146,8 @@ def test_previews_are_painted_without_the_adapter(tiny: Path, adapter: Path, cir
     assert first.size == (64, 64)
     pairs = zip(first.tobytes(), other.tobytes(), strict=True)
     assert max(abs(a - b) for a, b in pairs) <= 1
-    shapes = linears(build_empty(tiny / "transformer"))
-    assert len(read_adapter(adapter, shapes)) == 32
+    shapes = linear_shapes(build_empty_transformer(tiny / "transformer"))
+    assert len(read_training_adapter(adapter, shapes)) == 32
     assert result.losses != plain.losses  # training did see the adapter
 
 

@@ -18,11 +18,17 @@ from transformers import CLIPTextModel, Qwen3Model, T5EncoderModel
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train import TrainError, TrainResult
-from zdoctor.doctor.train.components.component_files import all_files, check_part, check_tokenizer, config_of
+from zdoctor.doctor.train.components.component_files import (
+    check_component,
+    check_tokenizer,
+    component_config,
+    component_files,
+)
 from zdoctor.doctor.train.components.pretrained import load_file, load_pretrained, load_tokenizer
-from zdoctor.doctor.train.components.text_encoder import load_encoder
+from zdoctor.doctor.train.components.text_encoder import load_text_encoder
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.doctor.train.families import scheduler_of
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.tests.changes import changed
 
 from .. import parts as made
@@ -63,8 +69,11 @@ def test_the_same_transformer_and_vae(name: str, request: pytest.FixtureRequest)
     model, files = request.getfixturevalue(name)
     loaded = []
     for place, weights in ((model / "transformer", model / "transformer"), (files["transformer"],) * 2):
-        transformer = build_empty(place)
-        assert fill(transformer, weights, quantization="int8", adapter={}, dtype=torch.float32, device=CPU) == []
+        transformer = build_empty_transformer(place)
+        assert (
+            fill_transformer(transformer, weights, quantization="int8", adapter={}, dtype=torch.float32, device=CPU)
+            == []
+        )
         loaded.append(transformer)
     assert made.same(*loaded)
     theirs = load_pretrained(AutoencoderKL, model / "vae", "VAE", torch_dtype=torch.float32)
@@ -80,8 +89,8 @@ def test_the_same_transformer_and_vae(name: str, request: pytest.FixtureRequest)
 def test_the_same_text_encoders(dtype: torch.dtype, flux_parts: Parts, zimage_parts: Parts) -> None:
     cases = [(flux_parts, name, make) for name, make in ENCODERS.items()]
     for (model, files), part, make in [*cases, (zimage_parts, "text_encoder", Qwen3Model)]:
-        theirs = load_encoder(make, model / part, part, "none", dtype, CPU)
-        ours = load_encoder(make, files[part], part, "none", dtype, CPU)
+        theirs = load_text_encoder(make, model / part, part, "none", dtype, CPU)
+        ours = load_text_encoder(make, files[part], part, "none", dtype, CPU)
         assert made.same(ours, theirs)
         said = {**theirs.config.to_dict(), **ours.config.to_dict()}
         beside = {"_name_or_path", "dtype", "initializer_range", "architectures"}
@@ -107,20 +116,20 @@ def test_files_of_other_programs(flux_parts: Parts, tmp_path: Path) -> None:
         ("T5EncoderModel", t5),
     ):
         file = made.write(tmp_path / "part.safetensors", tensors)
-        check_part(file, class_name)
+        check_component(file, class_name)
         make: Any = {"CLIPTextModel": CLIPTextModel, "T5EncoderModel": T5EncoderModel}.get(class_name)
         if make is not None:
             part = "text_encoder" if make is CLIPTextModel else "text_encoder_2"
-            theirs = load_encoder(make, model / part, part, "none", torch.float32, CPU)
-            assert made.same(load_encoder(make, file, part, "none", torch.float32, CPU), theirs)
+            theirs = load_text_encoder(make, model / part, part, "none", torch.float32, CPU)
+            assert made.same(load_text_encoder(make, file, part, "none", torch.float32, CPU), theirs)
 
 
 def test_eight_bits_without_scales_are_weights_like_others(flux_parts: Parts, tmp_path: Path) -> None:
     model, _ = flux_parts
     eight = {name: v.to(torch.float8_e4m3fn) for name, v in made.tensors_of(model / "text_encoder_2").items()}
     file = made.write(tmp_path / "t5xxl_fp8_e4m3fn.safetensors", eight)
-    check_part(file, "T5EncoderModel")
-    loaded = load_encoder(T5EncoderModel, file, "t5", "none", torch.bfloat16, CPU)
+    check_component(file, "T5EncoderModel")
+    loaded = load_text_encoder(T5EncoderModel, file, "t5", "none", torch.bfloat16, CPU)
     assert torch.equal(loaded.shared.weight, eight["shared.weight"].to(torch.bfloat16))
 
 
@@ -130,7 +139,7 @@ def test_what_does_not_fit_is_said_from_the_header(flux_parts: Parts, tmp_path: 
 
     def refused(class_name: str, said: str, file: Path) -> None:
         with pytest.raises(TrainError, match=said):
-            check_part(file, class_name)
+            check_component(file, class_name)
 
     refused("CLIPTextModel", r"t5xxl\.safetensors is not a CLIP text encoder .* holds a T5", files["text_encoder_2"])
     refused("AutoencoderKL", r"is not a VAE .* holds a Flux transformer", files["transformer"])
@@ -144,18 +153,21 @@ def test_what_does_not_fit_is_said_from_the_header(flux_parts: Parts, tmp_path: 
     gguf.write_bytes(b"GGUF" + b"\3\0\0\0" + bytes(100))
     refused("T5EncoderModel", r"t5\.gguf is a GGUF file", gguf)
     first = made.shards(tmp_path, vae)
-    check_part(first, "AutoencoderKL")
+    check_component(first, "AutoencoderKL")
     first.with_name("model-00002-of-00002.safetensors").unlink()
     refused("AutoencoderKL", r"model-00002-of-00002\.safetensors does not exist", first)
     with pytest.raises(TrainError, match=r"holds a CLIP text encoder; this runner trains"):
-        build_empty(files["text_encoder"])
+        build_empty_transformer(files["text_encoder"])
 
 
 def test_a_folder_has_its_config(tiny: Path, tmp_path: Path) -> None:
-    assert config_of(tiny / "vae", "AutoencoderKL")["scaling_factor"] == 1.0
-    assert [file.name for file in all_files(tiny / "vae")] == ["config.json", "diffusion_pytorch_model.safetensors"]
+    assert component_config(tiny / "vae", "AutoencoderKL")["scaling_factor"] == 1.0
+    assert [file.name for file in component_files(tiny / "vae")] == [
+        "config.json",
+        "diffusion_pytorch_model.safetensors",
+    ]
     with pytest.raises(TrainError, match=r"config\.json cannot be read"):
-        config_of(tmp_path, "AutoencoderKL")
+        component_config(tmp_path, "AutoencoderKL")
 
 
 def test_the_tokenizer_that_google_published_for_t5_is_read(tmp_path: Path) -> None:
@@ -256,10 +268,10 @@ def test_what_does_not_fit_ends_the_start_before_anything_is_loaded(
 def test_without_guidance_it_is_schnell(flux: Path, tmp_path: Path) -> None:
     model = made.flux_model(tmp_path / "model", flux, guided=False)
     files = made.flux_parts(model, tmp_path / "parts")
-    transformer = build_empty(files["transformer"])
+    transformer = build_empty_transformer(files["transformer"])
     schnell, dev = (
-        family.scheduler(tmp_path, transformer),
-        family.scheduler(tmp_path, build_empty(flux / "transformer")),
+        scheduler_of(family.RECORD, tmp_path, transformer),
+        scheduler_of(family.RECORD, tmp_path, build_empty_transformer(flux / "transformer")),
     )
     assert schnell.config.shift == 1.0 and not schnell.config.use_dynamic_shifting
     assert dev.config.shift == 3.0 and dev.config.use_dynamic_shifting
@@ -269,4 +281,4 @@ def trained(
     run: Run, files: dict[str, Path], images: Path, output: Path, progress: Recorder | None = None
 ) -> TrainResult:
     parts = {name: str(place) for name, place in files.items() if name != "transformer"}
-    return go(run, files["transformer"], images, output, parts=parts, fresh=True, progress=progress)
+    return go(run, files["transformer"], images, output, components=parts, fresh=True, progress=progress)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from zdoctor.doctor.train.dataset.dataset_changes import changes, pictures_of
-from zdoctor.doctor.train.dataset.training_items import read_items
+from zdoctor.doctor.train.dataset.dataset_changes import dataset_changes, dataset_fingerprint
+from zdoctor.doctor.train.dataset.training_items import read_training_items
 from zdoctor.tests.changes import changed
 
 from ..patient import DATASET, Recorder, go, run_with, written
@@ -77,22 +77,22 @@ def test_control_images_masks_and_repeats_are_compared(images: Path, tmp_path: P
         dataset = replace(DATASET, control_folders=(str(tmp_path / "controls"),), repeats=repeats, resolutions=sizes)
         settings = written(datasets__0__mask_path=str(tmp_path / "masks"))
         run = run_with(architecture="flux_kontext", datasets=(dataset,), settings=settings)
-        return pictures_of(read_items(run, {"datasets/0": str(images)}, 16))
+        return dataset_fingerprint(read_training_items(run, {"datasets/0": str(images)}, 16))
 
     first = seen()
-    assert changes(first, seen(), 3) == ""
+    assert dataset_changes(first, seen(), 3) == ""
     Image.new("RGB", (160, 128), "red").save(tmp_path / "controls" / "0.png")
     second = seen()
-    assert "(pictures with another control image: 1)." in changes(first, second, 3)
+    assert "(pictures with another control image: 1)." in dataset_changes(first, second, 3)
     for number in (1, 2):
         Image.new("L", (160, 128), 100).save(tmp_path / "masks" / f"{number}.png")
     (tmp_path / "masks" / "3.png").unlink()
     third = seen()
-    assert "(pictures with another mask: 3)." in changes(second, third, 3)
-    said = changes(first, third, 3)
+    assert "(pictures with another mask: 3)." in dataset_changes(second, third, 3)
+    said = dataset_changes(first, third, 3)
     assert said.endswith("(pictures with another control image: 1, with another mask: 3).")
     for often in (seen(repeats=2), seen(sizes=(48, 64))):
-        assert changes(third, often, 3).endswith(
+        assert dataset_changes(third, often, 3).endswith(
             "(pictures shown more or less often: 6). From here on the pictures come in another order."
         )
 

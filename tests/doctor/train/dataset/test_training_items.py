@@ -16,12 +16,12 @@ from PIL import Image
 from zdoctor.doctor.model.buckets import Buckets, bucket_size
 from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.dataset.images import Picture
+from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import (
-    Item,
-    batches,
+    TrainingItem,
+    epoch_batches,
     load_pixels,
-    read_items,
+    read_training_items,
     uncaptioned,
     with_trigger,
 )
@@ -39,8 +39,8 @@ def picture(folder: Path, name: str, size: tuple[int, int] = (64, 64), caption: 
     return file
 
 
-def items_of(folder: Path, dataset: Dataset = DATASET, **run: Any) -> list[Item]:
-    return read_items(run_with(datasets=(dataset,), **run), {dataset.key: str(folder)}, 16)
+def items_of(folder: Path, dataset: Dataset = DATASET, **run: Any) -> list[TrainingItem]:
+    return read_training_items(run_with(datasets=(dataset,), **run), {dataset.key: str(folder)}, 16)
 
 
 @given(st.integers(16, 6000), st.integers(16, 6000), st.sampled_from([256, 512, 768, 1024]))
@@ -151,13 +151,13 @@ def test_random_crops_lie_anywhere_but_at_the_same_place_at_every_start(tmp_path
     assert items == items_of(tmp_path, dataset, settings=settings)
     assert len({item.crop for item in items}) == 80
     picture_ = items[0].picture
-    lefts = [left(Item(picture_, 64, 64, "", "", 0.0, place=item.place)) for item in items]
+    lefts = [left(TrainingItem(picture_, 64, 64, "", "", 0.0, place=item.place)) for item in items]
     assert min(lefts) < 20 and max(lefts) > 172 and max(lefts) <= 192
-    ends = [Item(picture_, 64, 64, "", "", 0.0, place=(share, 0.0)) for share in (0.0, 0.9999)]
+    ends = [TrainingItem(picture_, 64, 64, "", "", 0.0, place=(share, 0.0)) for share in (0.0, 0.9999)]
     assert [left(item) for item in ends] == [0, 192]
 
 
-def left(item: Item) -> int:
+def left(item: TrainingItem) -> int:
     """Where the crop of a picture begins whose pixels are as bright as their column's number."""
     return load_pixels(item).convert("L").tobytes()[0]
 
@@ -187,10 +187,10 @@ def test_every_broken_image_is_named(tmp_path: Path) -> None:
 def test_a_picture_is_decoded_once(tmp_path: Path) -> None:
     picture(tmp_path, "a.png", (48, 32))
     known: dict[str, tuple[int, int]] = {}
-    (first,) = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
+    (first,) = read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
     assert known == {first.picture.digest: (48, 32)}
     known[first.picture.digest] = (32, 16)
-    (again,) = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
+    (again,) = read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
     assert (again.picture.width, again.picture.height) == (32, 16)
 
 
@@ -209,12 +209,12 @@ def test_broken_images_are_left_out_when_told(tmp_path: Path) -> None:
     Image.new("RGB", (64, 64)).save(tmp_path / "good.png")
     (tmp_path / "bad.png").write_bytes(b"")
     told: list[str] = []
-    items = read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
+    items = read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
     assert [item.picture.file.name for item in items] == ["good.png"]
     assert len(told) == 1 and told[0].startswith("1 of 2 images") and "bad.png" in told[0]
     (tmp_path / "good.png").unlink()
     with pytest.raises(TrainError, match="None of the 1 images"):
-        read_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
+        read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_where_captions_come_from(tmp_path: Path, captions: Any, default: str, e
     Image.new("RGB", (64, 64)).save(tmp_path / "a_red_circle.png")
     (tmp_path / "a_red_circle.txt").write_text("written")
     dataset = replace(DATASET, captions=captions, default_caption=default)
-    (item,) = read_items(run_with(datasets=(dataset,)), {"datasets/0": str(tmp_path)}, 16)
+    (item,) = read_training_items(run_with(datasets=(dataset,)), {"datasets/0": str(tmp_path)}, 16)
     assert item.caption == expected
 
 
@@ -238,14 +238,14 @@ def test_a_list_of_pictures_with_captions(tmp_path: Path) -> None:
     listed.write_text(
         json.dumps({str(tmp_path / "one.png"): {"caption": " in the list "}, str(tmp_path / "two.png"): {}})
     )
-    items = read_items(run_with(), {"datasets/0": str(listed)}, 16)
+    items = read_training_items(run_with(), {"datasets/0": str(listed)}, 16)
     assert [item.caption for item in items] == ["in the list", "from the file"]
     listed.write_text('["one.png"]')
     with pytest.raises(TrainError, match="is not of the form"):
-        read_items(run_with(), {"datasets/0": str(listed)}, 16)
+        read_training_items(run_with(), {"datasets/0": str(listed)}, 16)
     listed.write_text("{")
     with pytest.raises(TrainError, match="cannot be read"):
-        read_items(run_with(), {"datasets/0": str(listed)}, 16)
+        read_training_items(run_with(), {"datasets/0": str(listed)}, 16)
 
 
 def test_a_caption_that_is_not_utf8_is_named(tmp_path: Path) -> None:
@@ -279,35 +279,35 @@ def test_pixels_are_cropped_around_the_middle_and_mirrored(tmp_path: Path) -> No
     image = Image.new("RGB", (96, 32), "black")
     image.paste("white", (32, 0, 48, 32))
     image.save(tmp_path / "a.png")
-    wide = Picture(tmp_path / "a.png", 96, 32, "", "")
-    plain = load_pixels(Item(wide, 32, 32, "", "", 0.0)).convert("L")
-    mirrored = load_pixels(Item(wide, 32, 32, "", "", 0.0, flip_x=True)).convert("L")
+    wide = DatasetImage(tmp_path / "a.png", 96, 32, "", "")
+    plain = load_pixels(TrainingItem(wide, 32, 32, "", "", 0.0)).convert("L")
+    mirrored = load_pixels(TrainingItem(wide, 32, 32, "", "", 0.0, flip_x=True)).convert("L")
     assert (plain.getpixel((4, 4)), plain.getpixel((28, 4))) == (255, 0)
     assert (mirrored.getpixel((4, 4)), mirrored.getpixel((28, 4))) == (0, 255)
 
 
 def test_gray_of_16_bits_is_gray(tmp_path: Path) -> None:
     Image.new("I;16", (32, 32), 40000).save(tmp_path / "deep.png")
-    deep = Picture(tmp_path / "deep.png", 32, 32, "", "")
-    assert load_pixels(Item(deep, 32, 32, "", "", 0.0)).getpixel((5, 5)) == (155, 155, 155)
+    deep = DatasetImage(tmp_path / "deep.png", 32, 32, "", "")
+    assert load_pixels(TrainingItem(deep, 32, 32, "", "", 0.0)).getpixel((5, 5)) == (155, 155, 155)
 
 
 def test_batches_hold_one_size_and_every_item() -> None:
-    nowhere = Picture(Path("x"), 64, 64, "", "")
-    items = [Item(nowhere, 64, 64 if i % 3 else 32, "", "", 0.0) for i in range(10)]
-    epoch = batches(items, 4, seed=1, epoch=0)
+    nowhere = DatasetImage(Path("x"), 64, 64, "", "")
+    items = [TrainingItem(nowhere, 64, 64 if i % 3 else 32, "", "", 0.0) for i in range(10)]
+    epoch = epoch_batches(items, 4, seed=1, epoch=0)
     assert {len(batch) for batch in epoch} == {4}
     assert all(len({items[i].height for i in batch}) == 1 for batch in epoch)
     assert {i for batch in epoch for i in batch} == set(range(10))
-    assert epoch == batches(items, 4, seed=1, epoch=0)
-    assert epoch != batches(items, 4, seed=1, epoch=1)
+    assert epoch == epoch_batches(items, 4, seed=1, epoch=0)
+    assert epoch != epoch_batches(items, 4, seed=1, epoch=1)
 
 
 def test_batches_have_one_kind_of_target() -> None:
     """prior_reg is of a dataset, and a batch of two datasets would hold all its items to the model as it was."""
-    nowhere = Picture(Path("x"), 64, 64, "", "")
-    items = [Item(nowhere, 64, 64, "", "", 0.0, prior=number % 2 == 0) for number in range(8)]
-    epoch = batches(items, 4, seed=1, epoch=0)
+    nowhere = DatasetImage(Path("x"), 64, 64, "", "")
+    items = [TrainingItem(nowhere, 64, 64, "", "", 0.0, prior=number % 2 == 0) for number in range(8)]
+    epoch = epoch_batches(items, 4, seed=1, epoch=0)
     assert sorted(tuple({items[i].prior for i in batch}) for batch in epoch) == [(False,), (True,)]
 
 
@@ -315,7 +315,7 @@ def test_captions_of_other_trainers_are_as_written(tmp_path: Path) -> None:
     Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
     (tmp_path / "a.txt").write_text("a [name] and a [trigger]")
     run = run_with(literal_captions=True)
-    assert [item.caption for item in read_items(run, {"datasets/0": str(tmp_path)}, 16)] == [
+    assert [item.caption for item in read_training_items(run, {"datasets/0": str(tmp_path)}, 16)] == [
         "a [name] and a [trigger]"
     ]
     assert sample_text(run, "a [name]") == "a [name]"

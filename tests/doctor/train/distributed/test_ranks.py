@@ -21,7 +21,7 @@ from zdoctor.doctor.commands.process_count import too_large
 from zdoctor.doctor.model import Gpu, Memory, Phase, Unknown
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.distributed.launcher import _free_port
-from zdoctor.doctor.train.distributed.ranks import Lost, Ranks, Said, gathered
+from zdoctor.doctor.train.distributed.ranks import RankLost, RankReport, Ranks, gather_reports
 
 from ..patient import go, run_with, written
 from ..test_command import PROCESS
@@ -213,7 +213,9 @@ def test_what_cannot_be_shared_is_refused_by_name(tiny: Path, circles: Path, tmp
 def test_every_sample_of_a_step_is_somebodys() -> None:
     for size in (1, 2, 3):
         for batch, accumulation in ((1, 4), (2, 1), (3, 3), (5, 2)):
-            dealt = [Ranks(rank, size).mine(j * batch, batch) for j in range(accumulation) for rank in range(size)]
+            dealt = [
+                Ranks(rank, size).own_samples(j * batch, batch) for j in range(accumulation) for rank in range(size)
+            ]
             assert sum(map(len, dealt)) == batch * accumulation
             for j in range(accumulation):
                 places = [place for part in dealt[j * size : (j + 1) * size] for place in part]
@@ -221,15 +223,15 @@ def test_every_sample_of_a_step_is_somebodys() -> None:
 
 
 def test_what_several_processes_say_alike_is_said_once() -> None:
-    def said(node: int, rank: int, *lines: str, torch: str = "2.13.0") -> Said:
-        return Said(node, f"gpu-{node}", rank, lines, {"torch": torch})
+    def said(node: int, rank: int, *lines: str, torch: str = "2.13.0") -> RankReport:
+        return RankReport(node, f"gpu-{node}", rank, lines, {"torch": torch})
 
     alone = [said(0, 0, "A."), said(0, 1, "A."), said(0, 2, "B.")]
-    assert gathered(alone) == ["process 0, 1: A.", "process 2: B."]
-    assert gathered([said(0, 0), said(3, 3, "Shard 2 is corrupt.")]) == ["node 3 (gpu-3): Shard 2 is corrupt."]
-    assert gathered([said(0, 0), said(0, 1)]) == []
+    assert gather_reports(alone) == ["process 0, 1: A.", "process 2: B."]
+    assert gather_reports([said(0, 0), said(3, 3, "Shard 2 is corrupt.")]) == ["node 3 (gpu-3): Shard 2 is corrupt."]
+    assert gather_reports([said(0, 0), said(0, 1)]) == []
     older = "node 5 (gpu-5): torch is 2.12.1 here, and 2.13.0 in process 0; all need the same."
-    assert gathered([said(0, 0), said(5, 1, torch="2.12.1"), said(5, 2, torch="2.12.1")]) == [older]
+    assert gather_reports([said(0, 0), said(5, 1, torch="2.12.1"), said(5, 2, torch="2.12.1")]) == [older]
 
 
 NCCL = "NCCL error in: NCCLUtils.cpp:94, {}, NCCL version 2.27.5\n{}\nLast error:\n{}"
@@ -246,7 +248,7 @@ OTHER = ("remote process exited", "ncclRemoteError: A call failed possibly due t
     [(RUNNER, r"NCCL fails in process 1 of 2 \(Cuda failure 2 'out of memory'\)\."), (OTHER, "is gone")],
 )
 def test_a_failure_of_this_process_is_not_called_a_lost_one(said: tuple[str, ...], told: str) -> None:
-    with pytest.raises(Lost, match=told), Ranks(1, 2).noticing():
+    with pytest.raises(RankLost, match=told), Ranks(1, 2).noticing_lost_ranks():
         raise DistBackendError(NCCL.format(*said))
 
 
@@ -264,6 +266,9 @@ def test_a_failure_of_this_process_is_not_called_a_lost_one(said: tuple[str, ...
     ],
 )
 def test_a_process_that_does_not_answer_is_not_called_gone(said: str, silent: bool) -> None:
-    with pytest.raises(Lost, match="does not answer" if silent else "is gone") as lost, Ranks(1, 2).noticing():
+    with (
+        pytest.raises(RankLost, match="does not answer" if silent else "is gone") as lost,
+        Ranks(1, 2).noticing_lost_ranks(),
+    ):
         raise DistBackendError(said)
     assert lost.value.silent == silent

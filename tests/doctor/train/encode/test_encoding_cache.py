@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.doctor.train.encode.encoding_cache import Cache
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 
 VALUES = {
     "states": torch.arange(600.0).view(20, 30).bfloat16(),
@@ -19,7 +19,7 @@ VALUES = {
 
 
 def test_what_is_put_is_got(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "deep" / "cache")
+    cache = EncodingCache(tmp_path / "deep" / "cache")
     assert not cache.has("key")
     cache.put("key", {**VALUES, "turned": VALUES["states"].t()})
     assert cache.has("key") and not cache.has("other")
@@ -32,7 +32,7 @@ def test_what_is_put_is_got(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lost", ["all", "the end", "the end's content", "a byte"])
 def test_what_never_reached_the_disk_is_absent(tmp_path: Path, lost: str) -> None:
     """As file systems leave it after a power failure: empty, cut off, or with zeros in it."""
-    cache = Cache(tmp_path)
+    cache = EncodingCache(tmp_path)
     cache.put("key", VALUES)
     file = tmp_path / "key.safetensors"
     content = file.read_bytes()
@@ -50,7 +50,7 @@ def test_what_never_reached_the_disk_is_absent(tmp_path: Path, lost: str) -> Non
 
 def test_a_file_without_a_checksum_is_taken(tmp_path: Path) -> None:
     """Those of older versions."""
-    cache = Cache(tmp_path)
+    cache = EncodingCache(tmp_path)
     cache.put("key", VALUES)
     file = tmp_path / "key.safetensors"
     save_file(load_file(file), file)

@@ -15,13 +15,13 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.components import text_encoder, vae
-from zdoctor.doctor.train.components.component_files import component
+from zdoctor.doctor.train.components.component_files import component_folder
 from zdoctor.doctor.train.components.vae import vae_divisor
-from zdoctor.doctor.train.dataset.images import Picture
-from zdoctor.doctor.train.dataset.training_items import Item, read_items
-from zdoctor.doctor.train.encode.encoding_cache import Cache
+from zdoctor.doctor.train.dataset.images import DatasetImage
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
-from zdoctor.doctor.train.encode.text_embeddings import Texts
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.runtime.atomic_files import write_atomic
 
@@ -31,9 +31,9 @@ CPU = torch.device("cpu")
 PROMPTS = ("a red circle", "", "a painting of a blue square beside the green sea, no text")
 
 
-def texts(model: Path, cache: Path) -> Texts:
+def texts(model: Path, cache: Path) -> TextEmbeddings:
     folders = {name: model / name for name in zimage.TEXT_PARTS}
-    return Texts(Cache(cache), zimage, folders, torch.float32)
+    return TextEmbeddings(EncodingCache(cache), zimage, folders, torch.float32)
 
 
 def silence(_: str) -> None: ...
@@ -83,9 +83,9 @@ def test_a_text_encoder_without_all_its_tensors_is_refused_although_transformers
 
 
 def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    items = read_items(run_with(), {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
-    ours = Latents(Cache(tmp_path), tiny / "vae")
-    middles = Latents(Cache(tmp_path), tiny / "vae", middle=True)
+    items = read_training_items(run_with(), {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
+    ours = Latents(EncodingCache(tmp_path), tiny / "vae")
+    middles = Latents(EncodingCache(tmp_path), tiny / "vae", middle=True)
     assert (ours.prepare(items, CPU, silence), middles.prepare(items, CPU, silence)) == (6, 6)
     pipe = ZImagePipeline.from_pretrained(str(tiny))
     from zdoctor.doctor.train.dataset.training_items import load_pixels
@@ -103,10 +103,10 @@ def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path
 
 def test_a_picture_changed_in_place_gets_a_new_latent(tiny: Path, circles: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(circles, tmp_path / "images"))
-    latents = Latents(Cache(tmp_path / "cache"), tiny / "vae")
+    latents = Latents(EncodingCache(tmp_path / "cache"), tiny / "vae")
 
-    def items() -> list[Item]:
-        return read_items(run_with(), {"datasets/0": str(folder)}, 16)
+    def items() -> list[TrainingItem]:
+        return read_training_items(run_with(), {"datasets/0": str(folder)}, 16)
 
     latents.prepare(items(), CPU, silence)
     shutil.copy(folder / "0.png", folder / "1.png")
@@ -120,8 +120,8 @@ def test_a_picture_that_changes_while_others_are_encoded_is_not_cached_as_what_i
     tiny: Path, circles: Path, tmp_path: Path, gone: bool
 ) -> None:
     folder = Path(shutil.copytree(circles, tmp_path / "images"))
-    latents = Latents(Cache(tmp_path / "cache"), tiny / "vae")
-    items = read_items(run_with(), {"datasets/0": str(folder)}, 16)
+    latents = Latents(EncodingCache(tmp_path / "cache"), tiny / "vae")
+    items = read_training_items(run_with(), {"datasets/0": str(folder)}, 16)
     shutil.copy(folder / "0.png", folder / "3.png")
     if gone:
         (folder / "3.png").unlink()
@@ -131,15 +131,15 @@ def test_a_picture_that_changes_while_others_are_encoded_is_not_cached_as_what_i
 
 
 def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
-    latents = Latents(Cache(tmp_path), tiny / "vae")
-    picture = Picture(tmp_path / "x.png", 64, 64, "digest", "")
+    latents = Latents(EncodingCache(tmp_path), tiny / "vae")
+    picture = DatasetImage(tmp_path / "x.png", 64, 64, "digest", "")
     items = [
-        Item(picture, 64, 64, "", "", 0.0),
-        Item(picture, 48, 64, "", "", 0.0),
-        Item(picture, 64, 64, "", "", 0.0, flip_x=True),
-        Item(picture, 64, 64, "", "", 0.0, flip_y=True),
-        Item(picture, 64, 64, "", "", 0.0, place=(0.5, 0.5)),
-        Item(picture, 64, 64, "", "", 0.0, place=(0.5, 0.25)),
+        TrainingItem(picture, 64, 64, "", "", 0.0),
+        TrainingItem(picture, 48, 64, "", "", 0.0),
+        TrainingItem(picture, 64, 64, "", "", 0.0, flip_x=True),
+        TrainingItem(picture, 64, 64, "", "", 0.0, flip_y=True),
+        TrainingItem(picture, 64, 64, "", "", 0.0, place=(0.5, 0.5)),
+        TrainingItem(picture, 64, 64, "", "", 0.0, place=(0.5, 0.25)),
     ]
     assert len({latents.key(item) for item in items}) == len(items)
 
@@ -147,12 +147,12 @@ def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
 def test_components_come_from_the_extras_folder_first(tiny: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(tiny / "transformer", bare / "transformer")
-    assert component("vae", bare, tiny) == tiny / "vae"
+    assert component_folder("vae", bare, tiny) == tiny / "vae"
     other = shutil.copytree(tiny / "vae", tmp_path / "other" / "vae")
-    assert component("vae", tiny, tmp_path / "other") == other  # what was checked is what is trained on
-    assert component("tokenizer", tiny, tmp_path / "other") == tiny / "tokenizer"
+    assert component_folder("vae", tiny, tmp_path / "other") == other  # what was checked is what is trained on
+    assert component_folder("tokenizer", tiny, tmp_path / "other") == tiny / "tokenizer"
     with pytest.raises(TrainError, match="no vae folder"):
-        component("vae", bare, None)
+        component_folder("vae", bare, None)
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:

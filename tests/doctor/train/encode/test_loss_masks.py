@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.dataset.training_items import Item, read_items
-from zdoctor.doctor.train.encode.encoding_cache import Cache
-from zdoctor.doctor.train.encode.loss_masks import Masks, balanced
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.loss_masks import LossMasks, with_mean_one
 from zdoctor.tests.changes import changed
 
 from ..patient import Recorder, go, run_with, written
@@ -28,12 +28,14 @@ def picture(file: Path, left: Any, right: Any, size: tuple[int, int] = (64, 64),
     return file
 
 
-def items(folder: Path, loss: Any = None, **settings: Any) -> list[Item]:
-    return read_items(run_with(loss=loss or {}, settings=written(**settings)), {"datasets/0": str(folder)}, 16)
+def items(folder: Path, loss: Any = None, **settings: Any) -> list[TrainingItem]:
+    return read_training_items(
+        run_with(loss=loss or {}, settings=written(**settings)), {"datasets/0": str(folder)}, 16
+    )
 
 
-def made(found: list[Item], cache: Path, notes: Recorder | None = None) -> torch.Tensor:
-    masks = Masks(Cache(cache), 8)
+def made(found: list[TrainingItem], cache: Path, notes: Recorder | None = None) -> torch.Tensor:
+    masks = LossMasks(EncodingCache(cache), 8)
     masks.prepare(found, (notes or Recorder()).note)
     return masks.get(found[0])
 
@@ -53,7 +55,7 @@ def test_the_half_of_a_picture(tmp_path: Path, settings: Any, left: float, right
     mask = made(found, tmp_path / "cache")
     assert mask.shape == (1, 8, 8)
     assert torch.allclose(mask[:, :, :4], torch.tensor(left)) and torch.allclose(mask[:, :, 4:], torch.tensor(right))
-    assert balanced([mask, torch.ones(1, 8, 8)]).mean().item() == pytest.approx(1.0)
+    assert with_mean_one([mask, torch.ones(1, 8, 8)]).mean().item() == pytest.approx(1.0)
 
 
 def test_without_alpha_all_of_a_picture_of_sd_scripts_counts(tmp_path: Path) -> None:
@@ -78,8 +80,8 @@ def test_a_mask_is_mirrored_and_cropped_with_its_picture(tmp_path: Path) -> None
     run = run_with(settings=written(datasets__0__mask_path=str(tmp_path / "masks"), datasets__0__square_crop=True))
     dataset = run.recipe.datasets[0]
     run = changed(run, datasets=(replace(dataset, flip_x=True),))
-    plain, mirrored = read_items(run, {"datasets/0": str(tmp_path / "pictures")}, 16)
-    masks = Masks(Cache(tmp_path / "cache"), 8)
+    plain, mirrored = read_training_items(run, {"datasets/0": str(tmp_path / "pictures")}, 16)
+    masks = LossMasks(EncodingCache(tmp_path / "cache"), 8)
     masks.prepare([plain, mirrored], lambda _: None)
     half = torch.tensor([0.0] * 4 + [1.0] * 4)
     torch.testing.assert_close(masks.get(plain)[0, 0], half, rtol=0, atol=0.05)
@@ -132,12 +134,12 @@ def test_what_is_masked_does_not_move_the_network(
     trained = trainer(tiny, circles, tmp_path, settings=written(datasets__0__mask_path=str(tmp_path / "masks")))
     latents: Any = trained.objective.latents
     real, predict = latents.get, trained.objective.predict
-    originals = torch.stack([real(item) for item in trained.order.batch(0)])
+    originals = torch.stack([real(item) for item in trained.batches.batch(0)])
     monkeypatch.setattr(trained.objective, "predict", lambda clean, *rest: predict(originals, *rest))
     gradients = []
     for columns in (slice(0, 0), slice(0, 2), slice(6, 8)):  # of 8; the middle ones may be partly masked
 
-        def changed(item: Item, columns: slice = columns) -> torch.Tensor:
+        def changed(item: TrainingItem, columns: slice = columns) -> torch.Tensor:
             latent: torch.Tensor = real(item).clone()
             latent[:, :, columns] += 1.0
             return latent

@@ -13,17 +13,19 @@ import pytest
 import torch
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.encode.encoding_cache import Cache
-from zdoctor.doctor.train.encode.text_embeddings import Texts
-from zdoctor.doctor.train.encode.text_encoder_process import TextProcess
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
+from zdoctor.doctor.train.encode.text_encoder_process import TextEncoderProcess
 from zdoctor.doctor.train.families import zimage
 
 CPU = torch.device("cpu")
 PROMPTS = ("a red circle", 'two\nlines, "quotes" and ünïcödé')
 
 
-def texts(model: Path, cache: Path, process: TextProcess | None = None) -> Texts:
-    return Texts(Cache(cache), zimage, {n: model / n for n in zimage.TEXT_PARTS}, torch.float32, "none", process)
+def texts(model: Path, cache: Path, process: TextEncoderProcess | None = None) -> TextEmbeddings:
+    return TextEmbeddings(
+        EncodingCache(cache), zimage, {n: model / n for n in zimage.TEXT_PARTS}, torch.float32, "none", process
+    )
 
 
 def silence(_: str) -> None: ...
@@ -35,7 +37,7 @@ def as_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_gives_what_this_process_would(tiny: Path, tmp_path: Path) -> None:
-    process = TextProcess()
+    process = TextEncoderProcess()
     process.start()
     other = texts(tiny, tmp_path / "other", process)
     assert other.begin(PROMPTS, CPU, silence, 1) == 2
@@ -53,7 +55,7 @@ def test_what_it_cannot_load_is_told_as_here(tiny: Path, tmp_path: Path) -> None
     (tmp_path / "text_encoder" / "config.json").write_text("{")
     (tmp_path / "tokenizer").symlink_to(tiny / "tokenizer")
     said = []
-    for process in (None, TextProcess()):
+    for process in (None, TextEncoderProcess()):
         with pytest.raises(TrainError) as caught:
             texts(tmp_path, tmp_path / "cache", process).prepare(PROMPTS, CPU, silence)
         said.append(str(caught.value))
@@ -64,7 +66,7 @@ def test_what_it_cannot_load_is_told_as_here(tiny: Path, tmp_path: Path) -> None
 def test_nothing_waits_for_its_imports(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "transformers.py").write_text("import signal; signal.pause()")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    process = TextProcess()
+    process = TextEncoderProcess()
     assert texts(tiny, tmp_path / "cache", process).begin(["more than a pipe holds " * 100_000], CPU, silence, 1) == 1
     process.close()
     assert process.process is None
@@ -72,7 +74,7 @@ def test_nothing_waits_for_its_imports(tiny: Path, tmp_path: Path, monkeypatch: 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_killed_for_want_of_memory(tiny: Path, tmp_path: Path) -> None:
-    process = TextProcess()
+    process = TextEncoderProcess()
     other = texts(tiny, tmp_path, process)
     other.begin(PROMPTS, CPU, silence, 1)
     assert process.process is not None
@@ -86,14 +88,14 @@ def test_it_ends_without_a_word(tiny: Path, tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "transformers.py").write_text("raise SystemExit('out of luck')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(TrainError, match=r"ended with code 1\. Its last line: out of luck"):
-        texts(tiny, tmp_path / "cache", TextProcess()).prepare(PROMPTS, CPU, silence)
+        texts(tiny, tmp_path / "cache", TextEncoderProcess()).prepare(PROMPTS, CPU, silence)
 
 
 def test_a_package_that_is_broken_is_named(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "transformers.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(TrainError, match=r"operator torchvision::nms does not exist\. A package"):
-        texts(tiny, tmp_path / "cache", TextProcess()).prepare(PROMPTS, CPU, silence)
+        texts(tiny, tmp_path / "cache", TextEncoderProcess()).prepare(PROMPTS, CPU, silence)
 
 
 STARTER = """

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from zdoctor.doctor.train.kernels import attention
-from zdoctor.doctor.train.kernels.attention import VARIABLE, products, use_kernel
-from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.train.kernels.attention import VARIABLE, matmul_attention, use_native_attention
+from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer import transformer_blocks as blocks
-from zdoctor.doctor.train.transformer.transformer_blocks import backward_blocks, blocks_of, suit_cpu
+from zdoctor.doctor.train.transformer.transformer_blocks import backward_blocks, optimize_for_cpu, transformer_blocks
 
 from ..patient import Recorder, go, run_with
 from ..transformer.test_quantized_gradients import base, gradients
@@ -55,7 +55,7 @@ def test_it_is_as_near_to_the_exact_one_as_the_kernel(
     operands, upon = drawn(tokens, keys, heads, width, size)
     exact = outcome(scaled_dot_product_attention, operands, upon, torch.float64)
     kernel = outcome(scaled_dot_product_attention, operands, upon, torch.bfloat16)
-    found = outcome(products, operands, upon, torch.bfloat16)
+    found = outcome(matmul_attention, operands, upon, torch.bfloat16)
     for mine, torchs, right in zip(found, kernel, exact, strict=True):
         norm = right.norm()
         assert (mine - right).norm() <= 1.2 * (torchs - right).norm() + ERROR * norm
@@ -64,7 +64,7 @@ def test_it_is_as_near_to_the_exact_one_as_the_kernel(
 def test_a_scale_is_followed() -> None:
     operands, upon = drawn(20, 20, 2, 16, 1.0)
     exact = outcome(scaled_dot_product_attention, operands, upon, torch.float64, scale=0.5)
-    found = outcome(products, operands, upon, torch.bfloat16, scale=0.5)
+    found = outcome(matmul_attention, operands, upon, torch.bfloat16, scale=0.5)
     assert all((mine - right).norm() < 4 * ERROR * right.norm() for mine, right in zip(found, exact, strict=True))
 
 
@@ -78,7 +78,7 @@ def test_what_it_is_not_made_for_is_the_kernels(why: str, monkeypatch: pytest.Mo
         monkeypatch.setattr(attention, "KEPT", 1)
     dtype = torch.float32 if why == "float32" else torch.bfloat16
     plain = outcome(scaled_dot_product_attention, operands, upon, dtype, **options)
-    found = outcome(products, operands, upon, dtype, **options)
+    found = outcome(matmul_attention, operands, upon, dtype, **options)
     assert all(torch.equal(one, other) for one, other in zip(plain, found, strict=True))
 
 
@@ -91,17 +91,17 @@ def test_it_stands_in_the_place_of_the_kernel_in_every_block(
 
     def counted(*args: Any, **options: Any) -> Tensor:
         called.append(None)
-        return products(*args, **options)
+        return matmul_attention(*args, **options)
 
-    monkeypatch.setattr(blocks, "products", counted)
+    monkeypatch.setattr(blocks, "matmul_attention", counted)
     model = base(request.getfixturevalue(family), "int8")
-    suit_cpu(model, all_again=True)
+    optimize_for_cpu(model, all_again=True)
     gradients(model, checkpointed=True)
-    again = len(backward_blocks(model, targets(model))) - 1
-    assert len(called) == len(blocks_of(model)) + again
+    again = len(backward_blocks(model, lora_targets(model))) - 1
+    assert len(called) == len(transformer_blocks(model)) + again
     assert scaled_dot_product_attention is torch.nn.functional.scaled_dot_product_attention
     with pytest.raises(TypeError):
-        blocks_of(model)[0]()
+        transformer_blocks(model)[0]()
     assert scaled_dot_product_attention is torch.nn.functional.scaled_dot_product_attention
 
 
@@ -117,7 +117,7 @@ def test_another_attention_of_diffusers_is_not_asked_for(
     with pytest.raises(TypeError, match="not callable"):
         gradients(base(folder, "int8"))
     model = base(folder, "int8")
-    assert use_kernel(model) == "flash"
+    assert use_native_attention(model) == "flash"
     found = gradients(model)
     assert found.keys() == plain.keys() and all(torch.equal(found[key], plain[key]) for key in plain)
 

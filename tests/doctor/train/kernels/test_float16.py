@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.kernels.float16 import attention, times
-from zdoctor.doctor.train.kernels.quantized_linear import Kind, QuantizedLinear
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-from zdoctor.doctor.train.transformer.transformer_blocks import use_half
+from zdoctor.doctor.train.kernels.float16 import scaled_attention, scaled_matmul
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.transformer.transformer_blocks import use_float16
 
 from ..patient import run_with
 
@@ -24,12 +24,12 @@ CPU = torch.device("cpu")
 HALF_ERROR = 2.0**-11
 
 
-def model_of(folder: Path, kind: Kind, dtype: torch.dtype, *, half: bool, wild: float) -> nn.Module:
+def model_of(folder: Path, kind: Quantization, dtype: torch.dtype, *, half: bool, wild: float) -> nn.Module:
     """The tiny model; with `wild` its values, attention outputs and gated activations are so many times larger."""
-    model = build_empty(folder / "transformer")
+    model = build_empty_transformer(folder / "transformer")
     if half and kind == "none":
         kind = "float16"
-    fill(model, folder / "transformer", quantization=kind, adapter={}, dtype=dtype, device=CPU)
+    fill_transformer(model, folder / "transformer", quantization=kind, adapter={}, dtype=dtype, device=CPU)
     for name, module in model.named_modules():
         if name.endswith(("to_v", "w3")):
             tensor = module.scale if isinstance(module, QuantizedLinear) else module.get_parameter("weight")
@@ -41,13 +41,13 @@ def results(
     model: nn.Module, dtype: torch.dtype, *, half: bool, size: float = 1.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The output and the gradient of every LoRA tensor, for a loss multiplied by `size`."""
-    shapes = targets(model)
+    shapes = lora_targets(model)
     if half:
-        use_half(model)
+        use_float16(model)
     network = add_network(model, shapes, run_with(rank=4), 0)
-    for parameter in trainable(network, zimage.PREFIX).values():
+    for parameter in trainable_parameters(network, zimage.RECORD.lora_prefix).values():
         parameter.data = parameter.data.to(dtype)
-    parameters = trainable(network, zimage.PREFIX)
+    parameters = trainable_parameters(network, zimage.RECORD.lora_prefix)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for key, parameter in parameters.items():
@@ -65,7 +65,7 @@ def miss(found: Tensor, exact: Tensor) -> float:
 
 
 @pytest.mark.parametrize("kind", ["none", "int8", "float8", "nf4"])
-def test_activations_that_overflow_plain_float16(tiny: Path, kind: Kind) -> None:
+def test_activations_that_overflow_plain_float16(tiny: Path, kind: Quantization) -> None:
     exact, gradients = results(model_of(tiny, kind, torch.float32, half=False, wild=1e5), torch.float32, half=False)
     plain, _ = results(model_of(tiny, kind, torch.float16, half=False, wild=6e4), torch.float16, half=False)
     assert not torch.isfinite(plain).all()
@@ -93,13 +93,13 @@ def test_the_worst_product_fits(largest: float, size: float) -> None:
     """All terms of one sum alike and as large as they can be; and a row of zeros."""
     x = torch.stack([torch.full((512,), size), torch.zeros(512)])
     matrix = torch.full((512, 3), largest).half()
-    product = times(x, matrix, float(matrix.max()))
+    product = scaled_matmul(x, matrix, float(matrix.max()))
     torch.testing.assert_close(product, x @ matrix.float(), rtol=HALF_ERROR, atol=0)
 
 
 def test_what_is_no_number_stays_none() -> None:
     x = torch.tensor([[torch.nan, 1.0], [torch.inf, 1.0], [1.0, 1.0]])
-    assert torch.isfinite(times(x, torch.eye(2).half(), 1.0)).all(dim=1).tolist() == [False, False, True]
+    assert torch.isfinite(scaled_matmul(x, torch.eye(2).half(), 1.0)).all(dim=1).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("size", [1e-8, 1e8])
@@ -113,7 +113,7 @@ def test_attention(size: float) -> None:
     pull = torch.randn(value.shape, generator=generator)
     found, exact = (
         _with_gradients(function, query, key, value, pull, mask)
-        for function in (attention, functional.scaled_dot_product_attention)
+        for function in (scaled_attention, functional.scaled_dot_product_attention)
     )
     for one, other in zip(found, exact, strict=True):
         assert miss(one, other) < 8 * HALF_ERROR

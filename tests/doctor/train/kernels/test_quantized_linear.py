@@ -11,17 +11,17 @@ from torch.utils.checkpoint import checkpoint
 from zdoctor.doctor.train.kernels.quantized_linear import (
     BLOCK,
     LEVELS,
-    Kind,
+    Quantization,
     QuantizedLinear,
     dequantize,
     quantize_rows,
-    stored,
+    storage_of,
 )
 
 # Largest error of a weight: relative to the largest weight of its row (int8), to itself (float8: 3 mantissa bits).
 INT8_STEP = 1 / 127
 FLOAT8_STEP = 2**-3
-KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4")
+KINDS: tuple[Quantization, ...] = ("int8", "float8", "nf4")
 
 
 def weight(rows: int = 48, columns: int = 64) -> Tensor:
@@ -73,7 +73,7 @@ def test_a_weight_that_is_no_number_stays_none() -> None:
 
 def test_the_errors_on_normal_weights_are_those_of_the_formats() -> None:
     value = torch.randn(64, 1024, generator=torch.Generator().manual_seed(0))
-    bars: dict[Kind, float] = {"int8": 0.009, "float8": 0.027, "nf4": 0.094}
+    bars: dict[Quantization, float] = {"int8": 0.009, "float8": 0.027, "nf4": 0.094}
     for kind, bar in bars.items():
         miss = dequantize(*quantize_rows(value, kind), 1024) - value
         assert 0.5 * bar < miss.pow(2).mean().sqrt() < bar, kind
@@ -81,10 +81,10 @@ def test_the_errors_on_normal_weights_are_those_of_the_formats() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(48, 64), (3, 70)])
-def test_codes_and_scales_are_stored_as_announced(kind: Kind, shape: tuple[int, int]) -> None:
+def test_codes_and_scales_are_stored_as_announced(kind: Quantization, shape: tuple[int, int]) -> None:
     codes, scale = quantize_rows(weight(48, shape[1])[: shape[0]], kind)
     made = {"codes": codes, "scale": scale}
-    assert {name: (value.dtype, tuple(value.shape)) for name, value in made.items()} == stored(kind, shape)
+    assert {name: (value.dtype, tuple(value.shape)) for name, value in made.items()} == storage_of(kind, shape)
 
 
 def test_scales_are_exact_in_bfloat16() -> None:
@@ -94,7 +94,7 @@ def test_scales_are_exact_in_bfloat16() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Kind, bias: bool) -> None:
+def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Quantization, bias: bool) -> None:
     torch.manual_seed(1)
     codes, scale = quantize_rows(weight(), kind)
     extra = torch.randn(48) if bias else None
@@ -111,7 +111,7 @@ def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Kind, bia
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
-def test_gradcheck_in_double_precision(kind: Kind) -> None:
+def test_gradcheck_in_double_precision(kind: Quantization) -> None:
     codes, scale = quantize_rows(weight(6, 5), kind)
     ours = QuantizedLinear(codes, scale, None, 5)
     x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
@@ -119,7 +119,7 @@ def test_gradcheck_in_double_precision(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_matrix_that_is_kept_changes_no_bit(kind: Kind) -> None:
+def test_a_matrix_that_is_kept_changes_no_bit(kind: Quantization) -> None:
     ours, kept = (QuantizedLinear(*quantize_rows(weight(), kind), None, 64) for _ in range(2))
     kept.keep_matrix()
     made: dict[str, list[Tensor]] = {"plain": [], "kept": []}
@@ -141,7 +141,7 @@ def test_a_matrix_that_is_kept_changes_no_bit(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_checkpointing_changes_no_gradient(kind: Kind) -> None:
+def test_checkpointing_changes_no_gradient(kind: Quantization) -> None:
     ours = QuantizedLinear(*quantize_rows(weight(64, 64), kind), None, 64)
     x = torch.randn(3, 64, requires_grad=True)
     y = x.detach().clone().requires_grad_(True)
@@ -154,7 +154,7 @@ def test_checkpointing_changes_no_gradient(kind: Kind) -> None:
 
 
 def test_weights_are_frozen_and_of_the_size_of_the_format() -> None:
-    sizes: dict[Kind, int] = {"int8": 48 * 64 + 48 * 4, "float8": 48 * 64 + 48 * 4, "nf4": 48 * 32 + 48 * 2}
+    sizes: dict[Quantization, int] = {"int8": 48 * 64 + 48 * 4, "float8": 48 * 64 + 48 * 4, "nf4": 48 * 32 + 48 * 2}
     for kind, size in sizes.items():
         ours = QuantizedLinear(*quantize_rows(weight(), kind), None, 64)
         assert not any(parameter.requires_grad for parameter in ours.parameters())

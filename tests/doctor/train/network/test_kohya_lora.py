@@ -13,8 +13,8 @@ from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.record.single_file import original_parts
 from zdoctor.doctor.families.start import sources
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.network.lora import targets
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.network.lora import lora_targets
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 
 from ..patient import go, run_with
 
@@ -43,7 +43,7 @@ def from_kohya(held: dict[str, Tensor], shapes: dict[str, tuple[int, int]], clas
 
 def test_fused_linears_are_taken_apart(flux: Path) -> None:
     """Against the product of the fused Linear, whose rows are those of query, key and value in this order."""
-    shapes = targets(build_empty(flux / "transformer"))
+    shapes = lora_targets(build_empty_transformer(flux / "transformer"))
     file = kohya(shapes, "FluxTransformer2DModel")
     made = from_kohya(file, shapes, "FluxTransformer2DModel")
     assert made.keys() == {f"{name}.{part}.weight" for name in shapes for part in ("lora_A", "lora_B")}
@@ -60,7 +60,7 @@ def test_fused_linears_are_taken_apart(flux: Path) -> None:
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_run_begins_with_a_file_of_kohyas(tiny: Path, circles: Path, tmp_path: Path, fused: bool) -> None:
     """musubi-tuner's Z-Image has query, key and value apart; others fuse them. Alpha is the config's."""
-    shapes = targets(build_empty(tiny / "transformer"))
+    shapes = lora_targets(build_empty_transformer(tiny / "transformer"))
     name = "layers.1.attention.to_k"
     file = tmp_path / "old.safetensors"
     tensors = kohya(shapes, "ZImageTransformer2DModel")

@@ -15,8 +15,8 @@ from zdoctor.doctor.families.network import factors
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lokr import LokrLinear
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
 from ..patient import Recorder, go, run_with, written
 from ..test_train import CPU, PROMPT, pipeline, pipeline_latent, sampled
@@ -80,9 +80,9 @@ def test_the_file_in_the_real_pipeline_is_the_trained_model(
         assert ("ss_network_dim" in file.metadata()) == ("settings" in changes)
 
     pipe = pipeline(tiny)
-    model = build_empty(tiny / "transformer")
-    fill(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_network(model, targets(model), run, 0), zimage.PREFIX)
+    model = build_empty_transformer(tiny / "transformer")
+    fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    parameters = trainable_parameters(add_network(model, lora_targets(model), run, 0), zimage.RECORD.lora_prefix)
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])

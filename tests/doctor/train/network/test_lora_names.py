@@ -13,8 +13,8 @@ import pytest
 
 from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train.families import family_of
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.flux import healthy_flux
 
 from ..patient import run_with, written
@@ -47,11 +47,11 @@ RUNS = {
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("title", COMFYUI)
 def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str, run: Run) -> None:
-    model = build_empty((tiny if title == "Z-Image" else healthy_flux()) / "transformer")
+    model = build_empty_transformer((tiny if title == "Z-Image" else healthy_flux()) / "transformer")
     family = family_of(model)
-    assert title == family.TITLE
-    shapes = targets(model)
-    keys = list(trainable(add_network(model, shapes, run, 0), family.PREFIX))
+    assert title == family.RECORD.title
+    shapes = lora_targets(model)
+    keys = list(trainable_parameters(add_network(model, shapes, run, 0), family.RECORD.lora_prefix))
     seen = set()
     for key in keys:
         ending = key.rsplit(".", 2 if key.endswith(".weight") else 1)
@@ -63,7 +63,9 @@ def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str
         )
         assert number.isdecimal() and inner in COMFYUI[title][blocks]
         assert last in ENDINGS[run.recipe.network.type]
-        assert loaded_by_ai_toolkit(key, title) in expected_by_ai_toolkit(name.removeprefix(family.PREFIX), run)
+        assert loaded_by_ai_toolkit(key, title) in expected_by_ai_toolkit(
+            name.removeprefix(family.RECORD.lora_prefix), run
+        )
         seen.add((blocks, inner))
     assert seen == {(blocks, inner) for blocks, names in COMFYUI[title].items() for inner in names}
     assert len(keys) >= 2 * len(shapes)

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
 from ..patient import go, run_with
 from ..test_train import CPU, PROMPT, pipeline, pipeline_latent, sampled
@@ -26,9 +26,11 @@ def test_the_file_in_the_real_pipeline_is_the_trained_model(tiny: Path, circles:
     for block in ("noise_refiner", "context_refiner", "layers"):
         assert tensors[f"diffusion_model.{block}.0.attention.to_q.lora_B.weight"].abs().max() > 1e-3
     pipe = pipeline(tiny)
-    model = build_empty(tiny / "transformer")
-    fill(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable(add_network(model, targets(model, refiners=True), run, 0), zimage.PREFIX)
+    model = build_empty_transformer(tiny / "transformer")
+    fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    parameters = trainable_parameters(
+        add_network(model, lora_targets(model, refiners=True), run, 0), zimage.RECORD.lora_prefix
+    )
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])

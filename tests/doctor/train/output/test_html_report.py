@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from PIL import Image
 
-from zdoctor.doctor.train.output.html_report import Sample, page
+from zdoctor.doctor.train.output.html_report import ReportSample, html_report
 from zdoctor.tests.browser import CONTRAST, Show
 
 HOSTILE = "<script>document.title = 'taken'</script>" + "a_name_without_any_end_" * 20
@@ -35,11 +35,13 @@ def test_the_page_of_a_run_is_readable_at_any_width_and_in_the_dark(
     losses = [1 / (1 + step / 50) for step in range(300)]
     evaluations = [(step, 1 / (1 + step / 60)) for step in range(0, 301, 50)]
     samples = [
-        Sample(step, number, f"prompt {number} {HOSTILE}", f"samples/{step}_{number}.png", _jpeg())
+        ReportSample(step, number, f"prompt {number} {HOSTILE}", f"samples/{step}_{number}.png", _jpeg())
         for step in (0, 100, 200)
         for number in range(2)
     ]
-    file.write_text(page(RECORD, "Finished at step 300 of 300", losses, evaluations, samples), encoding="utf-8")
+    file.write_text(
+        html_report(RECORD, "Finished at step 300 of 300", losses, evaluations, samples), encoding="utf-8"
+    )
     shown = show(file, width, scheme)
     assert shown.title == HOSTILE
     assert (shown.asked, shown.said, shown.overflow) == ((), (), 0)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train.output.html_report import Sample, page
-from zdoctor.doctor.train.output.run_record import Folder, git_state, read_record, run_record
+from zdoctor.doctor.train.output.html_report import ReportSample, html_report
+from zdoctor.doctor.train.output.run_record import RunFolder, git_state, read_record, run_record
 from zdoctor.doctor.train.runtime import allocator
 
 from ..patient import go, run_with, written
@@ -75,7 +75,7 @@ def test_a_run_leaves_a_record_and_a_page(tiny: Path, circles: Path, tmp_path: P
 def test_the_page_says_what_was_trained_and_not_where_that_was_found() -> None:
     settings = {"root": "/config", "datasets": [{"key": "datasets/0", "folder": "cats", "repeats": 1}], "rank": 8}
     settings |= {"optimizer_settings": {"relative_step": False, "weight_decay": 0.0}}
-    told = Reader(page({**RECORD, "settings": settings}, "s", [1.0], [], [])).text
+    told = Reader(html_report({**RECORD, "settings": settings}, "s", [1.0], [], [])).text
     assert "folder: cats, repeats: 1" in told and "relative step: no, weight decay: 0.0" in told
     assert "datasets/0" not in told and "/config" not in told
 
@@ -89,7 +89,7 @@ def test_what_the_config_said_at_each_start_is_kept() -> None:
     later = run_with(settings={**settings, **written(train__lr=0.2)})
     again = run_record(later, device="cpu", dtype="float32", seed=1, step=9, before=first)
     assert again["starts"][1]["changed"] == {"train/lr": [0.1, 0.2]} and "changed" not in again["starts"][0]
-    text = Reader(page(again, "", [], [], [])).text
+    text = Reader(html_report(again, "", [], [], [])).text
     assert "train/do_differential_guidance" in text and "train/lr changed from 0.1 to 0.2" in text
 
 
@@ -98,7 +98,7 @@ def test_the_most_memory_on_the_card_is_kept_for_each_start(tmp_path: Path) -> N
         {"at": "10:00", "step": 0, "command": "a"},
         {"at": "11:00", "step": 2, "command": "a"},
     ]
-    folder = Folder(tmp_path, run_with(), {**RECORD, "starts": starts})
+    folder = RunFolder(tmp_path, run_with(), {**RECORD, "starts": starts})
     for part, peak in (("loading", 5), ("training", 7), ("training", 8)):
         folder.keep_peak(part, {"allocated": peak << 30, "reserved": 9 << 30})
     folder.write("Finished", [], [])
@@ -128,14 +128,17 @@ def test_a_card_s_count_is_of_one_part_of_the_run(monkeypatch: pytest.MonkeyPatc
     ):
         device = torch.device(kind)
         assert allocator.peak_memory(device) == before
-        allocator.count_anew(device)
+        allocator.reset_peak_memory(device)
         assert allocator.peak_memory(device) == after
 
 
 def test_the_page_needs_nothing_from_anywhere() -> None:
     hostile = {**RECORD, "name": "<script>x</script>", "config": "a&b.yaml"}
-    samples = [Sample(5, 0, '"><img src=http://x>', "samples/a #1.png", b"\xff\xd8"), Sample(9, 0, "", "b.png", b"")]
-    text = page(hostile, "Saved", [1.0, float("nan"), 0.5], [(0, 1.1), (3, 0.7)], samples)
+    samples = [
+        ReportSample(5, 0, '"><img src=http://x>', "samples/a #1.png", b"\xff\xd8"),
+        ReportSample(9, 0, "", "b.png", b""),
+    ]
+    text = html_report(hostile, "Saved", [1.0, float("nan"), 0.5], [(0, 1.1), (3, 0.7)], samples)
     read = Reader(text)
     assert not read.all("script") and not read.all("link")
     assert all(str(image["src"]).startswith("data:image/jpeg;base64,") for image in read.all("img"))
@@ -157,7 +160,7 @@ def test_the_page_needs_nothing_from_anywhere() -> None:
     ],
 )
 def test_every_curve_is_inside_its_frame(losses: list[float], evaluations: list[tuple[int, float]]) -> None:
-    read = Reader(page(RECORD, "Saved", losses, evaluations, []))
+    read = Reader(html_report(RECORD, "Saved", losses, evaluations, []))
     for line in read.all("polyline"):
         points = [tuple(map(float, point.split(","))) for point in str(line["points"]).split()]
         assert len(points) <= 400 and all(0 <= x <= 860 and 0 <= y <= 300 for x, y in points)
@@ -187,5 +190,5 @@ def test_a_damaged_record_is_none(tmp_path: Path) -> None:
 def test_a_name_that_is_no_text_is_recorded_all_the_same(tmp_path: Path) -> None:
     """A folder named in Latin-1 on Linux; half a surrogate pair on Windows."""
     config = "/data/caf\udce9/config.yaml"
-    Folder(tmp_path, run_with(), {**RECORD, "config": config})
+    RunFolder(tmp_path, run_with(), {**RECORD, "config": config})
     assert read_record(tmp_path / "run.json")["config"] == config

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.output.trackers import LOGINS, Trackers, asked, refused
+from zdoctor.doctor.train.output.trackers import LOGINS, Trackers, requested_trackers, tracker_refusal
 
 from ..patient import Recorder, go, run_with, written
 
@@ -108,12 +108,12 @@ def test_tensorboard_that_cannot_write_is_said_once(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_config_asks_for(settings: dict[str, Any], names: list[str]) -> None:
-    assert asked(run_with(settings=written(**settings))) == names
+    assert requested_trackers(run_with(settings=written(**settings))) == names
 
 
 def test_a_tracker_that_is_unknown_or_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def said(**settings: Any) -> str:
-        return refused(run_with(settings=written(**settings)))
+        return tracker_refusal(run_with(settings=written(**settings)))
 
     here = importlib.util.find_spec
     assert "tensorboard, aim, clearml, comet_ml" in said(logging__report_to="custom-tracker")

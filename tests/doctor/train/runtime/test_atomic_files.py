@@ -13,12 +13,12 @@ import torch
 
 from zdoctor.doctor.files import renaming
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.output.checkpoint_files import prune, read_state, write_state
-from zdoctor.doctor.train.output.loss_log import Journal
-from zdoctor.doctor.train.runtime.atomic_files import atomic
-from zdoctor.doctor.train.step.training_state import State
+from zdoctor.doctor.train.output.checkpoint_files import prune_checkpoints, read_state, write_state
+from zdoctor.doctor.train.output.loss_log import LossLog
+from zdoctor.doctor.train.runtime.atomic_files import atomic_file
+from zdoctor.doctor.train.step.training_state import TrainingState
 
-STATE = State({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
+STATE = TrainingState({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of a file there")
@@ -47,7 +47,7 @@ def test_a_disk_that_fills_up_leaves_the_last_good_checkpoint(tmp_path: Path) ->
 
 
 def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match=r"No space left on device\. Make room there"), atomic(tmp_path / "a"):
+    with pytest.raises(TrainError, match=r"No space left on device\. Make room there"), atomic_file(tmp_path / "a"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
 
@@ -56,7 +56,7 @@ def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
 def test_a_journal_on_a_full_disk_says_so_and_hides_nothing_when_it_is_closed(tmp_path: Path) -> None:
     """What could not be written is tried once more when a stream is closed, while another error is on its way."""
     file = tmp_path / "losses.jsonl"
-    journal = Journal(file, [])
+    journal = LossLog(file, [])
     file.unlink()
     file.symlink_to("/dev/full")
     with pytest.raises(TrainError, match=r"losses\.jsonl cannot be written: No space left on device"):
@@ -79,11 +79,11 @@ def test_a_file_that_is_being_read_is_replaced_in_time(tmp_path: Path, monkeypat
     monkeypatch.setattr(Path, "replace", hindered)
     monkeypatch.setattr(renaming, "TRIES", 3)
     monkeypatch.setattr(renaming, "TRY_SECONDS", 0.0)
-    with atomic(tmp_path / "a") as stream:
+    with atomic_file(tmp_path / "a") as stream:
         stream.write(b"new")
     assert (tmp_path / "a").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1
     left[0] = 3
-    with pytest.raises(TrainError, match="Permission denied"), atomic(tmp_path / "a") as stream:
+    with pytest.raises(TrainError, match="Permission denied"), atomic_file(tmp_path / "a") as stream:
         stream.write(b"newer")
     assert (tmp_path / "a").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1
 
@@ -92,5 +92,5 @@ def test_saves_that_cannot_be_removed_stay(tmp_path: Path) -> None:
     (tmp_path / "run_000000001.safetensors").mkdir()  # like a file that another program has open on Windows
     for step in (2, 3, 4):
         (tmp_path / f"run_{step:09d}.safetensors").write_bytes(b"")
-    prune(tmp_path, "run", 2)
+    prune_checkpoints(tmp_path, "run", 2)
     assert sorted(int(path.stem[-9:]) for path in tmp_path.iterdir()) == [1, 3, 4]

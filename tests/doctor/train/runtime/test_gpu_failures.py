@@ -12,18 +12,23 @@ from torch import nn
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.components import text_encoder
-from zdoctor.doctor.train.components.vae import moved
-from zdoctor.doctor.train.encode.encoding_cache import Cache
-from zdoctor.doctor.train.encode.text_embeddings import Texts
+from zdoctor.doctor.train.components.vae import on_device_or_cpu
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.runtime.gpu_failures import explained, is_card_lost, less_of, tried
+from zdoctor.doctor.train.runtime.gpu_failures import (
+    explain_gpu_failures,
+    is_gpu_lost,
+    memory_savings,
+    unless_out_of_memory,
+)
 from zdoctor.doctor.train.settings.refuse import refuse
 
 from ..patient import run_with, written
 
 
 def test_memory_that_runs_out() -> None:
-    with pytest.raises(TrainError, match=r"memory of this computer ran out \(.*allocat"), explained():
+    with pytest.raises(TrainError, match=r"memory of this computer ran out \(.*allocat"), explain_gpu_failures():
         torch.empty(1 << 60, dtype=torch.uint8)
 
 
@@ -42,7 +47,7 @@ def test_memory_that_runs_out() -> None:
     ],
 )
 def test_each_says_what_to_do(error: Exception, words: str) -> None:
-    with pytest.raises(TrainError, match=words) as told, explained():
+    with pytest.raises(TrainError, match=words) as told, explain_gpu_failures():
         raise error
     assert "\n" not in str(told.value)
 
@@ -73,24 +78,24 @@ OF_CARDS = [
 @pytest.mark.parametrize(("words", "told"), OF_CARDS)
 @pytest.mark.parametrize("kind", [RuntimeError, torch.AcceleratorError])
 def test_each_failure_of_a_card_has_its_words(words: str, told: str, kind: type[Exception]) -> None:
-    with pytest.raises(TrainError) as error, explained():
+    with pytest.raises(TrainError) as error, explain_gpu_failures():
         raise kind(words + BLAMES_A_CALL)
     text = str(error.value)
     assert text.startswith(f"The GPU failed ({words}; test_gpu_failures.py, line ") and told in text
     others = {other for _, other in OF_CARDS} - {told, "nvidia-smi", "Xid 79"}
     assert not [other for other in others if other in text]
-    assert is_card_lost(kind(words))
+    assert is_gpu_lost(kind(words))
 
 
 def test_a_failure_of_cudnn_leaves_the_card_as_it_was() -> None:
     error = RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED")
-    with pytest.raises(TrainError, match="its memory is full"), explained():
+    with pytest.raises(TrainError, match="its memory is full"), explain_gpu_failures():
         raise error
-    assert not is_card_lost(error)
+    assert not is_gpu_lost(error)
 
 
 def test_bugs_stay_bugs() -> None:
-    with pytest.raises(RuntimeError, match="size of tensor"), explained():
+    with pytest.raises(RuntimeError, match="size of tensor"), explain_gpu_failures():
         torch.add(torch.ones(2), torch.ones(3))
 
 
@@ -114,7 +119,7 @@ def test_only_what_the_runner_takes_is_offered(
     settings: dict[str, Any], changes: dict[str, Any], error: Exception, offered: bool
 ) -> None:
     run = run_with(**{"device": "cuda", "settings": written(**settings), **changes})
-    assert ("layer_offloading: true" in less_of(run, error)) == offered
+    assert ("layer_offloading: true" in memory_savings(run, error)) == offered
     assert not refuse(run)
     more = run_with(**{**changes, "settings": written(**{**settings, "model__layer_offloading": True})})
     assert not offered or not refuse(more)
@@ -128,10 +133,10 @@ def test_nothing_keeps_what_did_not_fit() -> None:
         taken.append(weakref.ref(part))
         raise full()
 
-    assert tried(work) is None and taken[0]() is None
-    assert tried(lambda: 3) == 3
+    assert unless_out_of_memory(work) is None and taken[0]() is None
+    assert unless_out_of_memory(lambda: 3) == 3
     with pytest.raises(RuntimeError, match="size of tensor"):
-        tried(lambda: torch.ones(2) + torch.ones(3))
+        unless_out_of_memory(lambda: torch.ones(2) + torch.ones(3))
 
 
 def test_a_model_that_does_not_fit_is_whole_on_the_cpu() -> None:
@@ -140,7 +145,7 @@ def test_a_model_that_does_not_fit_is_whole_on_the_cpu() -> None:
             raise full()
 
     model = Large(2, 3)
-    assert moved(model, torch.device("cuda")) is model and next(model.parameters()).device.type == "cpu"
+    assert on_device_or_cpu(model, torch.device("cuda")) is model and next(model.parameters()).device.type == "cpu"
 
 
 def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(
@@ -149,7 +154,7 @@ def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(
     """In the middle of the prompts, too; two text encoders are never in memory."""
     made: list[weakref.ref[Any]] = []
     load: Any
-    plain, load = zimage.text_encoder, text_encoder.load_encoder
+    plain, load = zimage.text_encoder, text_encoder.load_text_encoder
 
     def loaded(*args: Any) -> Any:
         assert all(model() is None for model in made)
@@ -167,9 +172,9 @@ def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(
 
         return some
 
-    monkeypatch.setattr(zimage, "load_encoder", loaded)
+    monkeypatch.setattr(zimage, "load_text_encoder", loaded)
     monkeypatch.setattr(zimage, "text_encoder", encoder)
-    texts = Texts(Cache(tmp_path), zimage, {n: tiny / n for n in zimage.TEXT_PARTS}, torch.float32)
+    texts = TextEmbeddings(EncodingCache(tmp_path), zimage, {n: tiny / n for n in zimage.TEXT_PARTS}, torch.float32)
     said: list[str] = []
     assert texts.prepare(["one", "two"], torch.device("cuda"), said.append) == 2
     assert len(made) == 2 and "does not fit on the GPU" in said[-1]

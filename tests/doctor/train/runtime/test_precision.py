@@ -28,9 +28,9 @@ FULL, BRAIN, HALF = torch.float32, torch.bfloat16, torch.float16
 )
 def test_cards(capability: tuple[int, int], wanted: torch.dtype, dtype: torch.dtype, half: bool, said: str) -> None:
     found = on_cuda(wanted, "Tesla T4", capability)
-    assert (found.dtype, found.half) == (dtype, half)
+    assert (found.dtype, found.scaled_float16) == (dtype, half)
     assert said in found.note and bool(found.note) == bool(said)
-    assert found.texts == (HALF if half else dtype)
+    assert found.text_encoder_dtype == (HALF if half else dtype)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_cards(capability: tuple[int, int], wanted: torch.dtype, dtype: torch.dt
 )
 def test_processors(wanted: torch.dtype, brain: bool, half: bool, dtype: torch.dtype, products: bool) -> None:
     found = on_cpu(wanted, brain=brain, half=half)
-    assert (found.dtype, found.half) == (dtype, products)
-    assert bool(found.note) == (wanted != FULL and (found.dtype, found.half) == (FULL, False))
+    assert (found.dtype, found.scaled_float16) == (dtype, products)
+    assert bool(found.note) == (wanted != FULL and (found.dtype, found.scaled_float16) == (FULL, False))
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,12 @@ def test_processors(wanted: torch.dtype, brain: bool, half: bool, dtype: torch.d
 def test_a_mac(wanted: str, new: bool, dtype: torch.dtype, half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By torch's sources it refuses bfloat16 on MPS before macOS 14."""
     monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: new or major < 14)
-    found = numerics.numerics(wanted, torch.device("mps"))
-    assert (found.dtype, found.half, "macOS 14" in found.note) == (dtype, half, wanted == "bf16" and not new)
+    found = numerics.choose_precision(wanted, torch.device("mps"))
+    assert (found.dtype, found.scaled_float16, "macOS 14" in found.note) == (
+        dtype,
+        half,
+        wanted == "bf16" and not new,
+    )
 
 
 def test_every_name_is_a_type_of_torch() -> None:

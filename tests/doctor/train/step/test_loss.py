@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.model.recipe import Guidance
-from zdoctor.doctor.train.step.loss import guided, scales_of
+from zdoctor.doctor.model.recipe import GuidanceTarget
+from zdoctor.doctor.train.step.loss import guidance_scales, guided_target
 
 from ..patient import go, run_with, written
 from .test_output_preservation import parts, trainer
@@ -21,15 +21,15 @@ BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        (Guidance(3.0, 3.0, "", False, False), 1.0 + 3.0 * (TARGET - 1.0)),
+        (GuidanceTarget(3.0, 3.0, "", False, False), 1.0 + 3.0 * (TARGET - 1.0)),
         # at a quarter of the noise a scale of 3 has fallen to 1.5
-        (Guidance(3.0, 3.0, "", False, True), 1.0 + 1.5 * (TARGET - 1.0)),
+        (GuidanceTarget(3.0, 3.0, "", False, True), 1.0 + 1.5 * (TARGET - 1.0)),
         # the blank answer times 10 / 4 fits the target best
-        (Guidance(3.0, 3.0, "", True, False), 2.5 + 3.0 * (TARGET - 2.5)),
+        (GuidanceTarget(3.0, 3.0, "", True, False), 2.5 + 3.0 * (TARGET - 2.5)),
     ],
 )
-def test_the_guided_target(how: Guidance, expected: torch.Tensor) -> None:
-    said = guided(TARGET, BLANK, scales_of(how, 1, torch.Generator()), torch.tensor([0.25]), how)
+def test_the_guided_target(how: GuidanceTarget, expected: torch.Tensor) -> None:
+    said = guided_target(TARGET, BLANK, guidance_scales(how, 1, torch.Generator()), torch.tensor([0.25]), how)
     torch.testing.assert_close(said, expected)
 
 
@@ -41,7 +41,7 @@ def test_what_a_config_asks_for() -> None:
     )
     how = run_with(settings=asked).recipe.loss.guidance
     assert how is not None and (how.low, how.high, how.prompt) == (2.0, 4.0, "no")
-    scales = scales_of(how, 100, torch.Generator().manual_seed(0))
+    scales = guidance_scales(how, 100, torch.Generator().manual_seed(0))
     assert 2.0 <= scales.min() < 2.2 and 3.8 < scales.max() <= 4.0
     apart = run_with(settings=written(train__do_differential_guidance=True))
     assert apart.recipe.loss.differential_guidance == 3.0

@@ -16,7 +16,7 @@ from diffusers.optimization import (
 )
 from torch.optim import lr_scheduler as torchs
 
-from zdoctor.doctor.train.step.lr_scheduler import rate_factor
+from zdoctor.doctor.train.step.lr_scheduler import lr_factor
 
 RATE = 2e-3
 STEPS = 12
@@ -101,13 +101,13 @@ CASES: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
 def test_rates_are_those_of_the_library(
     name: str, settings: dict[str, Any], make: Any, words: dict[str, Any]
 ) -> None:
-    ours = [RATE * rate_factor(name, settings, RATE, step, STEPS) for step in range(STEPS)]
+    ours = [RATE * lr_factor(name, settings, RATE, step, STEPS) for step in range(STEPS)]
     assert ours == pytest.approx(theirs(make, **words), rel=1e-6, abs=1e-12)
 
 
 def test_linear_without_factors_falls_to_zero() -> None:
-    assert [rate_factor("linear", {}, RATE, step, 4) for step in range(5)] == [1.0, 0.75, 0.5, 0.25, 0.0]
+    assert [lr_factor("linear", {}, RATE, step, 4) for step in range(5)] == [1.0, 0.75, 0.5, 0.25, 0.0]
 
 
 def test_cosine_stays_down_when_it_has_arrived() -> None:
-    assert [rate_factor("cosine", {"total_iters": 2}, RATE, step, 9) for step in (0, 2, 5)] == [1.0, 0.0, 0.0]
+    assert [lr_factor("cosine", {"total_iters": 2}, RATE, step, 9) for step in (0, 2, 5)] == [1.0, 0.0, 0.0]

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from zdoctor.doctor.model.recipe import Dataset
-from zdoctor.doctor.train.dataset.images import Picture
-from zdoctor.doctor.train.dataset.training_items import Item, read_items
+from zdoctor.doctor.train.dataset.images import DatasetImage
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.distributed.ranks import Ranks
-from zdoctor.doctor.train.encode.encoding_cache import Cache
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
-from zdoctor.doctor.train.encode.loss_masks import Masks
-from zdoctor.doctor.train.encode.text_embeddings import Texts
+from zdoctor.doctor.train.encode.loss_masks import LossMasks
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.network.lora import add_network, targets
-from zdoctor.doctor.train.sampling.sample_prompts import prompts
-from zdoctor.doctor.train.step.flow_matching import Objective
+from zdoctor.doctor.train.network.lora import add_network, lora_targets
+from zdoctor.doctor.train.sampling.sample_prompts import prompts_to_encode
+from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
 from zdoctor.doctor.train.step.output_preservation import preservation_weight, preserved_prompt
 from zdoctor.doctor.train.step.trainer import Trainer
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.tests.changes import changed
 
 from ..patient import Recorder, go, run_with, written
@@ -35,25 +35,27 @@ BLANK = {"train__blank_prompt_preservation": True}
 
 
 def bare(tiny: Path) -> Any:
-    model = build_empty(tiny / "transformer")
-    fill(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    model = build_empty_transformer(tiny / "transformer")
+    fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
     return model
 
 
 def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     """A trainer whose network already has an effect."""
     run = run_with(timestep_type="linear", trigger_word="circle", **changes)
-    items = read_items(run, {"datasets/0": str(circles)}, 16)
-    latents = Latents(Cache(cache), tiny / "vae")
-    texts = Texts(Cache(cache), zimage, {name: tiny / name for name in zimage.TEXT_PARTS}, torch.float32)
+    items = read_training_items(run, {"datasets/0": str(circles)}, 16)
+    latents = Latents(EncodingCache(cache), tiny / "vae")
+    texts = TextEmbeddings(
+        EncodingCache(cache), zimage, {name: tiny / name for name in zimage.TEXT_PARTS}, torch.float32
+    )
     latents.prepare(items, CPU, lambda _: None)
-    texts.prepare(prompts(run, items), CPU, lambda _: None)
+    texts.prepare(prompts_to_encode(run, items), CPU, lambda _: None)
     model = bare(tiny)
-    network = add_network(model, targets(model), run, 0)
+    network = add_network(model, lora_targets(model), run, 0)
     generator = torch.Generator().manual_seed(1)
-    masks = Masks(Cache(cache), 8)
+    masks = LossMasks(EncodingCache(cache), 8)
     masks.prepare(items, lambda _: None)
-    objective = Objective(run, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
+    objective = FlowMatchingLoss(run, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
     made = Trainer(run, objective, items, Recorder())
     for parameter in made.parameters.values():
         parameter.data = 0.05 * torch.randn(parameter.shape, generator=generator)
@@ -62,7 +64,7 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
 
 def parts(made: Trainer, index: int) -> Iterator[Tensor]:
     """Those of the loss of a batch."""
-    return made.objective.parts(index, made.order.batch(index))
+    return made.objective.batch_losses(index, made.batches.batch(index))
 
 
 def answers(made: Trainer, model: Any, index: int, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> Tensor:
@@ -105,7 +107,7 @@ def test_the_second_part_is_what_has_changed(
 ) -> None:
     made = trainer(tiny, circles, tmp_path, network_type=network, settings=written(**settings))
     first, second = parts(made, 0)
-    items = made.order.batch(0)
+    items = made.batches.batch(0)
     texts = ["" if settings is not CLASS else item.caption.replace("circle", "thing") for item in items]
     before = answers(made, bare(tiny), 0, texts, monkeypatch)
     after = answers(made, made.objective.model, 0, texts, monkeypatch)
@@ -133,7 +135,7 @@ def test_the_target_of_a_prior_set_is_the_model_without_the_network(
 ) -> None:
     made = trainer(tiny, circles, tmp_path, settings=written(datasets__0__prior_reg=True))
     (part,) = parts(made, 0)
-    texts = [item.caption for item in made.order.batch(0)]
+    texts = [item.caption for item in made.batches.batch(0)]
     before, after = (answers(made, model, 0, texts, monkeypatch) for model in (bare(tiny), made.objective.model))
     assert part.item() == pytest.approx((after - before).square().mean().item(), rel=1e-3)
     for parameter in made.parameters.values():
@@ -146,7 +148,7 @@ def test_the_target_of_a_prior_set_is_the_model_without_the_network(
     [({}, None), (CLASS, "a red thing"), (BLANK, ""), ({"train__diff_output_preservation": True}, "a red ")],
 )
 def test_prompts_that_are_preserved(settings: dict[str, Any], expected: str | None) -> None:
-    item = Item(Picture(Path("x"), 64, 64, "", ""), 64, 64, "a red zc", "zc", 0.1, trigger="zc")
+    item = TrainingItem(DatasetImage(Path("x"), 64, 64, "", ""), 64, 64, "a red zc", "zc", 0.1, trigger="zc")
     run = run_with(settings=written(**settings))
     assert preserved_prompt(run, item, item.caption) == expected
     assert (

@@ -14,8 +14,8 @@ from torch import Tensor
 from zdoctor.doctor.model.recipe import TimestepDensity
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.step.timestep_density import drawn_times
-from zdoctor.doctor.train.step.timestep_sampling import draw, levels
+from zdoctor.doctor.train.step.timestep_density import timesteps_from_density
+from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps, timestep_scheme
 
 from ..patient import run_with
 
@@ -78,14 +78,16 @@ CASES: list[tuple[str, dict[str, Any], Callable[[], Tensor]]] = [
 def test_times_are_the_trainers(how: dict[str, Any], theirs: Callable[[], Tensor]) -> None:
     run = run_with(timestep_sampling={"type": "drawn", "density": TimestepDensity(**how)})
     assert not refuse(run)
-    t, weight = draw(levels(run), SIZE, seeded(), zimage, CELLS)
+    t, weight = sample_timesteps(timestep_scheme(run), SIZE, seeded(), zimage, CELLS)
     torch.testing.assert_close(t, theirs(), rtol=1e-5, atol=2e-6)
     assert (weight == 1).all()
 
 
 def test_a_cut_range_keeps_the_shape_of_what_is_left() -> None:
-    whole = drawn_times(TimestepDensity("logit_normal", shift=2.0), SIZE, seeded(), CELLS)
-    part = drawn_times(TimestepDensity("logit_normal", shift=2.0, low=0.3, high=0.8, cut=True), SIZE, seeded(), CELLS)
+    whole = timesteps_from_density(TimestepDensity("logit_normal", shift=2.0), SIZE, seeded(), CELLS)
+    part = timesteps_from_density(
+        TimestepDensity("logit_normal", shift=2.0, low=0.3, high=0.8, cut=True), SIZE, seeded(), CELLS
+    )
     assert part.min() >= 0.3 and part.max() <= 0.8
     inside = whole[(whole >= 0.3) & (whole <= 0.8)]
     at = torch.tensor([0.25, 0.5, 0.75])
@@ -93,5 +95,7 @@ def test_a_cut_range_keeps_the_shape_of_what_is_left() -> None:
 
 
 def test_a_range_that_is_never_met_ends() -> None:
-    t = drawn_times(TimestepDensity("logit_normal", spread=0.0, low=0.9, high=1.0, cut=True), 4, seeded(), CELLS)
+    t = timesteps_from_density(
+        TimestepDensity("logit_normal", spread=0.0, low=0.9, high=1.0, cut=True), 4, seeded(), CELLS
+    )
     assert (t == torch.full((4,), 0.9)).all()

@@ -10,25 +10,35 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
-from zdoctor.doctor.train.families import Family, flux, zimage
+from zdoctor.doctor.train.families import FamilyModule, flux, zimage
+from zdoctor.doctor.train.families.dynamic_shift import shift
 from zdoctor.doctor.train.settings import names
 from zdoctor.doctor.train.settings.names import FAVOURS, SCHEMES
 from zdoctor.doctor.train.step.loss import LOSSES
-from zdoctor.doctor.train.step.timestep_sampling import COUNT, FEW_STEPS, draw, levels, times, weights
+from zdoctor.doctor.train.step.timestep_sampling import (
+    COUNT,
+    FEW_STEPS,
+    sample_timesteps,
+    timestep_scheme,
+    timestep_table,
+    timestep_weights,
+)
 
 from ..patient import run_with, written
 
 
 def many(scheme: str, favour: str = "balanced") -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    return draw(levels(run_with(timestep_type=scheme, content_or_style=favour)), 40_000, generator, zimage, 16)[0]
+    return sample_timesteps(
+        timestep_scheme(run_with(timestep_type=scheme, content_or_style=favour)), 40_000, generator, zimage, 16
+    )[0]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_tables_fall_from_noise_to_clean(scheme: str) -> None:
-    families: tuple[Family, ...] = (zimage, flux)
+    families: tuple[FamilyModule, ...] = (zimage, flux)
     for family in families:
-        table = times(scheme, torch.Generator().manual_seed(0), family, 4096)
+        table = timestep_table(scheme, torch.Generator().manual_seed(0), family, 4096)
         assert table.shape == (COUNT,)
         assert (table[:-1] >= table[1:]).all()
         assert table.min() >= 0.0 and table.max() <= 1.0
@@ -58,7 +68,7 @@ def test_content_prefers_noise_and_style_detail() -> None:
 def test_shifted_times_are_those_of_the_scheduler(scheme: str) -> None:
     scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=3.0)
     scheduler.set_timesteps(1000)
-    table = times(scheme, torch.Generator(), zimage, 4096)
+    table = timestep_table(scheme, torch.Generator(), zimage, 4096)
     torch.testing.assert_close(table * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
 
 
@@ -67,14 +77,14 @@ def test_flux_shifts_larger_pictures_more(width: int, height: int, middle: float
     """exp(mu) / (exp(mu) + 1) amid the table, mu from 0.5 at 256 cells to 1.15 at 4096: the scheduler's numbers."""
     cells = width * height // 256
     scheduler: Any = FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True)
-    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=flux.shift(cells))
-    table = times("flux_shift", torch.Generator(), flux, cells)
+    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=shift(cells))
+    table = timestep_table("flux_shift", torch.Generator(), flux, cells)
     torch.testing.assert_close(table * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
     assert table[500].item() == pytest.approx(middle, abs=1e-3)
 
 
 def test_a_blend_is_three_quarters_log_normal() -> None:
-    table = times("lognorm_blend", torch.Generator().manual_seed(0), zimage, 16) * 1000
+    table = timestep_table("lognorm_blend", torch.Generator().manual_seed(0), zimage, 16) * 1000
     torch.manual_seed(0)
     make: Any = torch.distributions.LogNormal(0.0, 0.333)
     early = make.sample((750,))
@@ -90,30 +100,32 @@ def test_few_steps_pick_the_beginnings_of_a_short_sampling(scheme: str, few: tup
 
 @pytest.mark.parametrize(("favour", "lowest"), [("balanced", 501), ("content", 500), ("style", 500)])
 def test_a_span_of_the_table(favour: str, lowest: int) -> None:
-    noise = levels(
+    noise = timestep_scheme(
         run_with(content_or_style=favour, timestep_type="linear", settings=written(train__max_denoising_steps=500))
     )
-    t = (1000 * draw(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
+    t = (1000 * sample_timesteps(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
     assert (t.min().item(), t.max().item()) == (lowest, 1000)  # index 500 is the time 500 of 1000
-    noise = levels(
+    noise = timestep_scheme(
         run_with(content_or_style=favour, timestep_type="linear", settings=written(train__min_denoising_steps=500))
     )
-    t = (1000 * draw(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
+    t = (1000 * sample_timesteps(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
     assert (t.min().item(), t.max().item()) == (2 if favour == "balanced" else 1, 500)
 
 
 def test_only_weighted_weighs() -> None:
-    value = weights("weighted")
+    value = timestep_weights("weighted")
     assert value.mean().item() == pytest.approx(1.0)
     assert int(value.argmax()) == 124
     assert value[[0, 400, 999]].tolist() == pytest.approx([0.906, 1.083, 0.447], abs=0.01)
     for scheme in SCHEMES:
-        _, weight = draw(levels(run_with(timestep_type=scheme)), 50, torch.Generator().manual_seed(0), zimage, 16)
+        _, weight = sample_timesteps(
+            timestep_scheme(run_with(timestep_type=scheme)), 50, torch.Generator().manual_seed(0), zimage, 16
+        )
         assert (len(set(weight.tolist())) > 1) == (scheme == "weighted")
 
 
 def test_bells() -> None:
-    bell, half = weights("bell"), weights("half bell")
+    bell, half = timestep_weights("bell"), timestep_weights("half bell")
     place = [(math.exp(-2 * ((i - 500) / 1000) ** 2)) for i in range(1000)]
     mean = sum(place) / 1000 - min(place)
     expected = [(value - min(place)) / mean for value in place]
@@ -132,7 +144,7 @@ def test_bells() -> None:
     ],
 )
 def test_old_names_of_linear_schemes(settings: dict[str, Any], scheme: str, expected: tuple[str, str]) -> None:
-    noise = levels(run_with(timestep_type=scheme, settings=written(**settings)))
+    noise = timestep_scheme(run_with(timestep_type=scheme, settings=written(**settings)))
     assert (noise.scheme, noise.weighting) == expected
 
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.dataset.training_items import Item, read_items
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.dataset.validation_split import hold_out
 
 from ..patient import DATASET, Recorder, go, run_with
@@ -25,8 +25,8 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "losses.jsonl").read_text().splitlines()]
 
 
-def read(circles: Path, **changes: Any) -> list[Item]:
-    return read_items(run_with(**changes), {DATASET.key: str(circles)}, 16)
+def read(circles: Path, **changes: Any) -> list[TrainingItem]:
+    return read_training_items(run_with(**changes), {DATASET.key: str(circles)}, 16)
 
 
 def test_held_out_pictures_are_trained_on_in_no_form(circles: Path) -> None:

@@ -12,29 +12,36 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.kernels.quantized_linear import Kind
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.transformer import block_swap as module
-from zdoctor.doctor.train.transformer.block_swap import Offload, offload, offload_share, spread
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-from zdoctor.doctor.train.transformer.transformer_blocks import backward_blocks, blocks_of, checkpointing, use_half
+from zdoctor.doctor.train.transformer.block_swap import BlockSwap, spread, swap_blocks, swap_share
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.transformer.transformer_blocks import (
+    backward_blocks,
+    checkpoint_blocks,
+    transformer_blocks,
+    use_float16,
+)
 
 from ..patient import run_with
 
 CPU = torch.device("cpu")
 
 
-def built(folder: Path, kind: Kind, left_out: str = "") -> tuple[nn.Module, dict[str, nn.Parameter], list[nn.Module]]:
+def built(
+    folder: Path, kind: Quantization, left_out: str = ""
+) -> tuple[nn.Module, dict[str, nn.Parameter], list[nn.Module]]:
     """The tiny model with a checkpointed LoRA that is no longer zero, and the blocks that backward goes through."""
-    model = build_empty(folder / "transformer")
-    fill(model, folder / "transformer", quantization=kind, adapter={}, dtype=torch.float32, device=CPU)
-    shapes = targets(model, left_out)
+    model = build_empty_transformer(folder / "transformer")
+    fill_transformer(model, folder / "transformer", quantization=kind, adapter={}, dtype=torch.float32, device=CPU)
+    shapes = lora_targets(model, left_out)
     if kind == "float16":
-        use_half(model)
-    parameters = trainable(add_network(model, shapes, run_with(rank=4), 0), zimage.PREFIX)
+        use_float16(model)
+    parameters = trainable_parameters(add_network(model, shapes, run_with(rank=4), 0), zimage.RECORD.lora_prefix)
     for parameter in parameters.values():
         parameter.data += 0.01
-    model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, shapes))  # type: ignore[operator]
+    model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, shapes))  # type: ignore[operator]
     return model, parameters, backward_blocks(model, shapes)
 
 
@@ -57,12 +64,14 @@ def gradients(model: nn.Module, parameters: dict[str, nn.Parameter]) -> dict[str
 
 @pytest.mark.parametrize("kind", ["none", "int8", "float8", "nf4", "float16"])
 @pytest.mark.parametrize("share", [1.0, 0.5])
-def test_every_bit_is_the_same(tiny: Path, kind: Kind, share: float) -> None:
+def test_every_bit_is_the_same(tiny: Path, kind: Quantization, share: float) -> None:
     model, parameters, _ = built(tiny, kind)
     plain = gradients(model, parameters)
     model, parameters, _ = built(tiny, kind)
-    size = sum(p.numel() * p.element_size() for b in blocks_of(model) for p in b.parameters() if not p.requires_grad)
-    assert offload_share(model, targets(model), share, CPU) == pytest.approx(share * size, rel=0.1)
+    size = sum(
+        p.numel() * p.element_size() for b in transformer_blocks(model) for p in b.parameters() if not p.requires_grad
+    )
+    assert swap_share(model, lora_targets(model), share, CPU) == pytest.approx(share * size, rel=0.1)
     found = gradients(model, parameters)
     assert len(plain) == len(parameters) and found.keys() == plain.keys()
     assert all(torch.equal(found[key], plain[key]) for key in plain)
@@ -74,21 +83,21 @@ def test_blocks_without_a_lora_behind_one_are_computed_again_too(tiny: Path) -> 
     model, parameters, _ = built(tiny, "int8", without)
     plain = gradients(model, parameters)
     model, parameters, back = built(tiny, "int8", without)
-    assert back == blocks_of(model)[2:]
-    offload_share(model, targets(model, without), 1.0, CPU)
+    assert back == transformer_blocks(model)[2:]
+    swap_share(model, lora_targets(model, without), 1.0, CPU)
     found = gradients(model, parameters)
     assert found and all(torch.equal(found[key], plain[key]) for key in plain)
 
 
 def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story: list[str] = []
-    fetch, turn = Offload._fetch, Offload._turn
+    fetch, turn = BlockSwap._fetch, BlockSwap._turn
 
-    def fetched(self: Offload, index: int, place: int) -> None:
+    def fetched(self: BlockSwap, index: int, place: int) -> None:
         story.append(f"fetch {index}")
         fetch(self, index, place)
 
-    def turned(self: Offload, index: int) -> None:
+    def turned(self: BlockSwap, index: int) -> None:
         story.append(f"run {index}")
         turn(self, index)
         places = {place.untyped_storage().data_ptr() for place in self.places}
@@ -99,12 +108,12 @@ def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.Monke
         assert all(len(where) == 1 for where in here) and sum(True in where for where in here) <= 2
         assert here[index] == {True}
 
-    monkeypatch.setattr(Offload, "_fetch", fetched)
-    monkeypatch.setattr(Offload, "_turn", turned)
+    monkeypatch.setattr(BlockSwap, "_fetch", fetched)
+    monkeypatch.setattr(BlockSwap, "_turn", turned)
     model, _, back = built(tiny, "int8")
-    blocks = blocks_of(model)
+    blocks = transformer_blocks(model)
     first = blocks.index(back[0])
-    offload(model, blocks, CPU, first)
+    swap_blocks(model, blocks, CPU, first)
     last = len(blocks) - 1
     assert (first, last) == (2, 5)
     forward = [line for index in range(1, last) for line in (f"run {index}", f"fetch {index + 1}")]
@@ -120,7 +129,7 @@ def test_weights_that_are_overwritten_too_early_are_noticed(tiny: Path) -> None:
     """Without checkpointing, backward needs what is no longer there."""
     model, _, _ = built(tiny, "int8")
     model.disable_gradient_checkpointing()  # type: ignore[operator]
-    offload(model, blocks_of(model), CPU)
+    swap_blocks(model, transformer_blocks(model), CPU)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         passed(model, 0).mean().backward()  # type: ignore[no-untyped-call]
 
@@ -143,7 +152,7 @@ def test_one_block_at_a_time_is_in_host_memory_twice(tiny: Path, monkeypatch: py
         return plain(*given)
 
     monkeypatch.setattr(module, "_at_home", watched)
-    offload(model, blocks, CPU)
+    swap_blocks(model, blocks, CPU)
     assert done[0] == len(blocks) > 1
 
 

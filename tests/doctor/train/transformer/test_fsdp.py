@@ -20,16 +20,16 @@ from torch import Tensor
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train import TrainError, TrainResult, train
-from zdoctor.doctor.train.dataset.training_items import Item
+from zdoctor.doctor.train.dataset.training_items import TrainingItem
 from zdoctor.doctor.train.distributed.launcher import _end_stopped
-from zdoctor.doctor.train.distributed.ranks import Lost, Ranks
-from zdoctor.doctor.train.kernels.quantized_linear import Kind
-from zdoctor.doctor.train.step.flow_matching import Objective
-from zdoctor.doctor.train.transformer.fsdp import Shares, part
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-from zdoctor.doctor.train.weights.materialize import linears
-from zdoctor.doctor.train.weights.safetensors_files import Entry
-from zdoctor.doctor.train.weights.training_adapter import read_adapter
+from zdoctor.doctor.train.distributed.ranks import RankLost, Ranks
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization
+from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
+from zdoctor.doctor.train.transformer.fsdp import ShardPlan, local_shard
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.weights.materialize import linear_shapes
+from zdoctor.doctor.train.weights.safetensors_files import TensorEntry
+from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
 from zdoctor.doctor.train.weights.weight_cache import WeightCache
 from zdoctor.tests.changes import changed
 
@@ -38,7 +38,7 @@ from ..patient import Recorder, go, run_with
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no forkserver there")
 
-KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4", "none")
+KINDS: tuple[Quantization, ...] = ("int8", "float8", "nf4", "none")
 CPU = torch.device("cpu")
 ROUNDING = 1e-5
 SAMPLE = SamplePrompt("a red circle", width=64, height=64, steps=2, guidance=2.0, seed=3)
@@ -53,10 +53,12 @@ RUN = run_with(
 )
 
 
-def filled(kind: Kind, model: Path, adapter: Path, cache: WeightCache | None, shares: Shares | None) -> Any:
-    empty = build_empty(model / "transformer")
-    deltas = read_adapter(adapter, linears(empty))
-    fill(
+def filled(
+    kind: Quantization, model: Path, adapter: Path, cache: WeightCache | None, shares: ShardPlan | None
+) -> Any:
+    empty = build_empty_transformer(model / "transformer")
+    deltas = read_training_adapter(adapter, linear_shapes(empty))
+    fill_transformer(
         empty,
         model / "transformer",
         quantization=kind,
@@ -71,12 +73,14 @@ def filled(kind: Kind, model: Path, adapter: Path, cache: WeightCache | None, sh
 
 def kept(ranks: Ranks, model: Path, adapter: Path, folder: Path) -> dict[str, dict[str, bytes]]:
     """The bytes that this process keeps of each parameter: read from the model's files, and from kept weights."""
-    shares = Shares(replace(ranks, sharded=True), ("noise_refiner", "context_refiner", "layers"))
+    shares = ShardPlan(replace(ranks, sharded=True), ("noise_refiner", "context_refiner", "layers"))
     found = {}
     for kind in KINDS:
         for how, cache in {"": None, " kept": WeightCache(folder, "some", print)}.items():
             parameters = filled(kind, model, adapter, cache, shares).named_parameters()
-            found[kind + how] = {n: part(p).contiguous().view(torch.uint8).numpy().tobytes() for n, p in parameters}
+            found[kind + how] = {
+                n: local_shard(p).contiguous().view(torch.uint8).numpy().tobytes() for n, p in parameters
+            }
     return found
 
 
@@ -103,15 +107,15 @@ def test_rows_are_dealt_out_as_fsdp_does() -> None:
     """As torch.chunk: whole rows, the last ones may get fewer or none."""
     for count, size in ((7, 2), (8, 4), (5, 4), (2, 3)):
         chunks = [len(chunk) for chunk in torch.arange(count).chunk(size)]
-        parts = [Shares(Ranks(rank, size), ("layers",)).part(entry("layers.0.x", count)) for rank in range(size)]
+        parts = [ShardPlan(Ranks(rank, size), ("layers",)).part(entry("layers.0.x", count)) for rank in range(size)]
         assert [p.shape[0] for p in parts] == chunks + [0] * (size - len(chunks))
         assert [p.size for p in parts] == [6 * p.shape[0] for p in parts]
         assert parts[0].start == 100 and parts[-1].start + parts[-1].size == 100 + 6 * count
-    assert Shares(Ranks(1, 2), ("layers",)).part(entry("x_embedder.weight", 7)) == entry("x_embedder.weight", 7)
+    assert ShardPlan(Ranks(1, 2), ("layers",)).part(entry("x_embedder.weight", 7)) == entry("x_embedder.weight", 7)
 
 
-def entry(name: str, count: int) -> Entry:
-    return Entry(name, Path("x"), "BF16", (count, 3), 100, 6 * count)
+def entry(name: str, count: int) -> TensorEntry:
+    return TensorEntry(name, Path("x"), "BF16", (count, 3), 100, 6 * count)
 
 
 def trained(
@@ -159,7 +163,7 @@ def encoded(run: Run, model: Path, images: Path, output: Path) -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("zimage", "int8"), ("flux", "none")])
 def test_a_run_is_the_same_with_a_shared_base(
-    tiny: Path, flux: Path, circles: Path, tmp_path: Path, adapter: Path, name: str, kind: Kind
+    tiny: Path, flux: Path, circles: Path, tmp_path: Path, adapter: Path, name: str, kind: Quantization
 ) -> None:
     """Stopped by Ctrl-C in one of two processes after two steps, it goes on in a single one."""
     model, merged = (tiny, adapter) if name == "zimage" else (flux, None)
@@ -185,17 +189,17 @@ def test_a_run_is_the_same_with_a_shared_base(
 
 def hit(ranks: Ranks, run: Run, name: str, rank: int, places: tuple[Path, Path, Path]) -> str:
     """The signal `name` reaches process `rank` as the third step begins."""
-    real = Objective.parts
+    real = FlowMatchingLoss.batch_losses
 
-    def parts(self: Objective, index: int, items: Sequence[Item]) -> Iterator[Tensor]:
+    def parts(self: FlowMatchingLoss, index: int, items: Sequence[TrainingItem]) -> Iterator[Tensor]:
         if index == 2 * run.recipe.gradient_accumulation and ranks.rank == rank:
             os.kill(os.getpid(), signal.Signals[name])
         return real(self, index, items)
 
-    Objective.parts = parts  # type: ignore[method-assign]
+    FlowMatchingLoss.batch_losses = parts  # type: ignore[method-assign]
     try:
         shared(ranks, run, places, held_out=1)
-    except Lost as error:
+    except RankLost as error:
         return f"lost {error}"
     except TrainError as error:
         return str(error)

@@ -14,10 +14,14 @@ from torch import nn
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.kernels.quantized_linear import Kind, QuantizedLinear, dequantize, quantize_rows
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill, transformer_folder
-from zdoctor.doctor.train.weights.materialize import check_no_meta, linears
-from zdoctor.doctor.train.weights.training_adapter import read_adapter
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear, dequantize, quantize_rows
+from zdoctor.doctor.train.transformer.load_transformer import (
+    build_empty_transformer,
+    fill_transformer,
+    transformer_folder,
+)
+from zdoctor.doctor.train.weights.materialize import check_no_meta, linear_shapes
+from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
 
 CPU = torch.device("cpu")
 
@@ -28,10 +32,10 @@ def reference(folder: Path) -> nn.Module:
     return model
 
 
-def load(folder: Path, kind: Kind = "none", adapter: Path | None = None) -> nn.Module:
-    model = build_empty(folder)
-    deltas = {} if adapter is None else read_adapter(adapter, linears(model))
-    fill(model, folder, quantization=kind, adapter=deltas, dtype=torch.float32, device=CPU)
+def load(folder: Path, kind: Quantization = "none", adapter: Path | None = None) -> nn.Module:
+    model = build_empty_transformer(folder)
+    deltas = {} if adapter is None else read_training_adapter(adapter, linear_shapes(model))
+    fill_transformer(model, folder, quantization=kind, adapter=deltas, dtype=torch.float32, device=CPU)
     return model
 
 
@@ -54,20 +58,20 @@ def test_streaming_gives_the_weights_of_from_pretrained(tiny: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "error"), [("int8", 0.0045), ("float8", 0.03), ("nf4", 0.1)])
-def test_quantized_weights_stay_within_the_format(tiny: Path, kind: Kind, error: float) -> None:
+def test_quantized_weights_stay_within_the_format(tiny: Path, kind: Quantization, error: float) -> None:
     ours, theirs = load(tiny / "transformer", kind), reference(tiny / "transformer")
     for name, module in theirs.named_modules():
         if not isinstance(module, nn.Linear):
             continue
         mine = ours.get_submodule(name)
-        assert isinstance(mine, QuantizedLinear) == zimage.is_quantized(name), name
+        assert isinstance(mine, QuantizedLinear) == zimage.RECORD.is_quantized(name), name
         if isinstance(mine, QuantizedLinear):
             spread = module.weight.std()
             assert ((mine.weight() - module.weight).pow(2).mean().sqrt() / spread) < error * 2, name
         else:
             assert isinstance(mine, nn.Linear)
             assert torch.equal(mine.weight, module.weight)
-    names = {name.split(".")[0] for name in linears(theirs) if not zimage.is_quantized(name)}
+    names = {name.split(".")[0] for name in linear_shapes(theirs) if not zimage.RECORD.is_quantized(name)}
     assert names == {"all_x_embedder", "all_final_layer", "t_embedder", "cap_embedder"}
 
 
@@ -84,7 +88,7 @@ def test_a_single_file_loads_like_shards(transformer: Path) -> None:
 def test_the_adapter_is_merged_before_quantization(tiny: Path, adapter: Path) -> None:
     ours, theirs = load(tiny / "transformer", "int8", adapter), reference(tiny / "transformer")
     tensors = load_file(str(adapter))
-    for name in linears(theirs):
+    for name in linear_shapes(theirs):
         mine = ours.get_submodule(name)
         if not isinstance(mine, QuantizedLinear):
             continue
@@ -105,8 +109,8 @@ def test_alpha_scales_the_adapter(tiny: Path, adapter: Path, tmp_path: Path) -> 
     for name in [key for key in tensors if key.endswith("lora_A.weight")]:
         tensors[name.replace("lora_A.weight", "alpha")] = torch.tensor(2.0)
     save_file(tensors, str(tmp_path / "half.safetensors"))
-    shapes = linears(build_empty(tiny / "transformer"))
-    assert {delta.scale for delta in read_adapter(tmp_path / "half.safetensors", shapes).values()} == {0.5}
+    shapes = linear_shapes(build_empty_transformer(tiny / "transformer"))
+    assert {delta.scale for delta in read_training_adapter(tmp_path / "half.safetensors", shapes).values()} == {0.5}
 
 
 def test_missing_tensors_are_named_and_diffusers_leaves_them_on_meta(transformer: Path) -> None:
@@ -151,7 +155,7 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "transformer").mkdir()
     (tmp_path / "transformer" / "config.json").write_text('{"_class_name": "SD3Transformer2DModel"}')
     with pytest.raises(TrainError, match="SD3Transformer2DModel"):
-        build_empty(transformer_folder(tmp_path))
+        build_empty_transformer(transformer_folder(tmp_path))
 
 
 def test_a_parameter_on_meta_is_refused_although_the_cpu_would_compute_with_it(tiny: Path) -> None:
@@ -163,7 +167,7 @@ def test_a_parameter_on_meta_is_refused_although_the_cpu_would_compute_with_it(t
 
 
 def test_an_adapter_of_another_model_is_refused(tiny: Path, tmp_path: Path) -> None:
-    shapes = linears(build_empty(tiny / "transformer"))
+    shapes = linear_shapes(build_empty_transformer(tiny / "transformer"))
     pair = {"A": torch.zeros(4, 96), "B": torch.zeros(96, 4)}
     cases = {
         "another architecture": {
@@ -181,6 +185,6 @@ def test_an_adapter_of_another_model_is_refused(tiny: Path, tmp_path: Path) -> N
         file = tmp_path / "adapter.safetensors"
         save_file(tensors, str(file))
         with pytest.raises(TrainError, match=words):
-            read_adapter(file, shapes)
+            read_training_adapter(file, shapes)
     with pytest.raises(TrainError, match="is a folder"):
-        read_adapter(tmp_path, shapes)
+        read_training_adapter(tmp_path, shapes)

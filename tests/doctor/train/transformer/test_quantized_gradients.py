@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.train.families import family_of
-from zdoctor.doctor.train.kernels.quantized_linear import Kind, QuantizedLinear
-from zdoctor.doctor.train.network.lora import add_network, targets, trainable
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-from zdoctor.doctor.train.transformer.transformer_blocks import checkpointing
-from zdoctor.doctor.train.weights.materialize import replace
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.transformer.transformer_blocks import checkpoint_blocks
+from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
 from ..patient import run_with
@@ -22,12 +22,12 @@ CPU = torch.device("cpu")
 MODELS = ("tiny", "wide_flux")
 # Of each model: the tensors of its LoRA, and its latents' channels.
 SIZES = {"ZImageTransformer2DModel": (4 * 8 * 2, 16), "FluxTransformer2DModel": (2 * (2 * 14 + 3 * 6), 4)}
-KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4")
+KINDS: tuple[Quantization, ...] = ("int8", "float8", "nf4")
 
 
-def base(folder: Path, kind: Kind) -> nn.Module:
-    model = build_empty(folder / "transformer")
-    fill(model, folder / "transformer", quantization=kind, adapter={}, dtype=torch.float32, device=CPU)
+def base(folder: Path, kind: Quantization) -> nn.Module:
+    model = build_empty_transformer(folder / "transformer")
+    fill_transformer(model, folder / "transformer", quantization=kind, adapter={}, dtype=torch.float32, device=CPU)
     return model
 
 
@@ -39,24 +39,26 @@ def restored(model: nn.Module) -> nn.Module:
             plain.weight = nn.Parameter(module.weight(), requires_grad=False)
             if module.bias is not None:
                 plain.bias = nn.Parameter(module.bias, requires_grad=False)
-            replace(model, name, plain)
+            replace_module(model, name, plain)
     return model
 
 
 def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]:
     """The gradient of every LoRA tensor, with a LoRA that is no longer zero."""
-    network = add_network(model, targets(model), run_with(rank=4), 0)
+    network = add_network(model, lora_targets(model), run_with(rank=4), 0)
     family = family_of(model)
-    parameters = trainable(network, family.PREFIX)
+    parameters = trainable_parameters(network, family.RECORD.lora_prefix)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for key, parameter in parameters.items():
             if "lora_B" in key:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.02)
     if checkpointed:
-        model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpointing(model, network))  # type: ignore[operator]
-    noisy = torch.stack([torch.randn(SIZES[family.CLASS_NAME][1], 8, 8, generator=generator) for _ in range(2)])
-    if family.CLASS_NAME == "FluxTransformer2DModel":
+        model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))  # type: ignore[operator]
+    noisy = torch.stack(
+        [torch.randn(SIZES[family.RECORD.class_name][1], 8, 8, generator=generator) for _ in range(2)]
+    )
+    if family.RECORD.class_name == "FluxTransformer2DModel":
         texts = [
             {"states": torch.randn(9, 24, generator=generator), "pooled": torch.randn(20, generator=generator)}
             for _ in range(2)
@@ -93,7 +95,7 @@ def exact(folder: Path) -> dict[str, Tensor]:
     return gradients(base(folder, "none"))
 
 
-def noisy(folder: Path, kind: Kind, seed: int) -> nn.Module:
+def noisy(folder: Path, kind: Quantization, seed: int) -> nn.Module:
     """The full-precision model with noise in each weight that is as large as the format's error in it."""
     model, quantized = base(folder, "none"), base(folder, kind)
     generator = torch.Generator().manual_seed(seed)
@@ -111,7 +113,9 @@ def miss(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_gradient_is_within_the_error_of_the_format(folder: Path, exact: dict[str, Tensor], kind: Kind) -> None:
+def test_every_gradient_is_within_the_error_of_the_format(
+    folder: Path, exact: dict[str, Tensor], kind: Quantization
+) -> None:
     """How much a weight's error does to a gradient is the model's own; noise of the same size tells."""
     found = miss(gradients(base(folder, kind)), exact)
     draws = [miss(gradients(noisy(folder, kind, seed)), exact) for seed in range(4)]
@@ -123,14 +127,14 @@ def test_every_gradient_is_within_the_error_of_the_format(folder: Path, exact: d
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_products_themselves_add_no_error(folder: Path, kind: Kind) -> None:
+def test_the_products_themselves_add_no_error(folder: Path, kind: Quantization) -> None:
     found, plain = gradients(base(folder, kind)), gradients(restored(base(folder, kind)))
     for key, grad in plain.items():
         assert (found[key] - grad).norm() <= 2e-5 * grad.norm(), key
 
 
 @pytest.mark.parametrize("kind", ["none", *KINDS])
-def test_checkpointing_changes_no_bit(folder: Path, kind: Kind) -> None:
+def test_checkpointing_changes_no_bit(folder: Path, kind: Quantization) -> None:
     found, again = gradients(base(folder, kind)), gradients(base(folder, kind), checkpointed=True)
     assert found.keys() == again.keys()
     assert all(torch.equal(found[key], again[key]) for key in found)

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from zdoctor.doctor.train.kernels.quantized_linear import Kind, QuantizedLinear
-from zdoctor.doctor.train.network.lora import targets
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear
+from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer import transformer_blocks as blocks
 from zdoctor.doctor.train.transformer.transformer_blocks import (
-    blocks_of,
-    cannot_compile,
-    checkpointing,
+    checkpoint_blocks,
     compile_blocks,
-    suit_cpu,
+    optimize_for_cpu,
+    transformer_blocks,
+    why_not_compiled,
 )
 
 from .test_block_swap import built, gradients, passed
@@ -43,7 +43,7 @@ def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) ->
     found: dict[int, dict[str, Tensor]] = {}
     for each in (1, interval):
         model, parameters, _ = built(tiny, "int8")
-        again = checkpointing(model, targets(model), each)
+        again = checkpoint_blocks(model, lora_targets(model), each)
         model.enable_gradient_checkpointing(gradient_checkpointing_func=again)  # type: ignore[operator]
         found[each] = gradients(model, parameters)
         kept[each] = kept_bytes(model)
@@ -60,26 +60,26 @@ def test_blocks_without_a_lora_behind_one_keep_no_more_than_others(tiny: Path) -
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
-def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(tiny: Path, kind: Kind) -> None:
+def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(tiny: Path, kind: Quantization) -> None:
     kept: dict[bool, int] = {}
     found: dict[bool, dict[str, Tensor]] = {}
     for suited in (False, True):
         model, parameters, _ = built(tiny, kind)
         if suited:
-            suit_cpu(model, all_again=True)
+            optimize_for_cpu(model, all_again=True)
         found[suited] = gradients(model, parameters)
         kept[suited] = kept_bytes(model)
     assert all(torch.equal(found[False][key], value) for key, value in found[True].items())
-    last = [module for module in blocks_of(model)[-1].modules() if isinstance(module, QuantizedLinear)]
+    last = [module for module in transformer_blocks(model)[-1].modules() if isinstance(module, QuantizedLinear)]
     assert 0 < kept[True] - kept[False] <= sum(4 * module.out_features * module.in_features for module in last)
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
-def test_blocks_are_traced_whole(tiny: Path, kind: Kind) -> None:
+def test_blocks_are_traced_whole(tiny: Path, kind: Quantization) -> None:
     """Everything but the making of kernels, which takes minutes; a part that Dynamo cannot follow would fail."""
     model, _, _ = built(tiny, kind)
     plain = passed(model, 0)
-    blocks_of(model)[-1].compile(backend="eager", fullgraph=True)
+    transformer_blocks(model)[-1].compile(backend="eager", fullgraph=True)
     found = passed(model, 0)
     torch.testing.assert_close(found, plain)
     found.mean().backward()  # type: ignore[no-untyped-call]
@@ -109,9 +109,9 @@ def test_no_kind_of_call_is_left_uncompiled(tiny: Path, monkeypatch: pytest.Monk
 def test_what_compiling_needs_is_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    assert "C++ compiler" in cannot_compile(torch.device("cpu"))
-    assert "mps" in cannot_compile(torch.device("mps"))
+    assert "C++ compiler" in why_not_compiled(torch.device("cpu"))
+    assert "mps" in why_not_compiled(torch.device("mps"))
     monkeypatch.setattr(blocks, "find_spec", lambda name: None)
-    assert cannot_compile(torch.device("cuda")).endswith("pip install triton")
+    assert why_not_compiled(torch.device("cuda")).endswith("pip install triton")
     monkeypatch.setattr(sys, "platform", "win32")  # for which PyPI has no triton
-    assert cannot_compile(torch.device("cuda")).endswith("pip install triton-windows")
+    assert why_not_compiled(torch.device("cuda")).endswith("pip install triton-windows")

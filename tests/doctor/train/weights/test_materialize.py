@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from zdoctor.doctor.train.weights.materialize import read_tensors
-from zdoctor.doctor.train.weights.safetensors_files import collect
+from zdoctor.doctor.train.weights.safetensors_files import tensor_entries
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def two_threads() -> Iterator[None]:
 def test_small_pieces_are_read_by_one_thread(two_threads: None, tmp_path: Path, end: bool) -> None:
     """Whatever model is read, also when the reader stops in the middle."""
     save_file({"a.weight": torch.ones(4, 4), "b.weight": torch.ones(4, 4)}, str(tmp_path / "model.safetensors"))
-    entries = [*collect([tmp_path / "model.safetensors"]).values()]
+    entries = [*tensor_entries([tmp_path / "model.safetensors"]).values()]
     read = read_tensors(entries, {"a": (4, 4)}, "int8", {}, torch.bfloat16, torch.device("cpu"))
     names = [next(read)[0]]
     assert torch.get_num_threads() == 1

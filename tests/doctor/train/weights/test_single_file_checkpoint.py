@@ -16,8 +16,8 @@ from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model.weights import COMFYUI_PREFIX
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.transformer.load_transformer import build_empty, fill
-from zdoctor.doctor.train.weights.safetensors_files import stream
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.weights.safetensors_files import stream_tensors
 from zdoctor.doctor.train.weights.single_file_checkpoint import single_file_entries
 
 from ..parts import transformer_tensors, write
@@ -29,7 +29,7 @@ FLUX = "FluxTransformer2DModel"
 
 def single(folder: Path, file: Path, prefix: str = "") -> Path:
     """The transformer of a diffusers folder in its authors' layout."""
-    class_name = type(build_empty(folder / "transformer")).__name__
+    class_name = type(build_empty_transformer(folder / "transformer")).__name__
     return write(file, transformer_tensors(folder / "transformer", class_name, prefix))
 
 
@@ -46,7 +46,7 @@ def test_flux_is_converted_as_diffusers_does_it(tmp_path: Path) -> None:
     theirs: dict[str, Tensor] = convert(load_file(file))
     entries = single_file_entries(file, FLUX, needed)
     assert entries.keys() == theirs.keys() == needed.keys()
-    for entry, view in stream(list(entries.values())):
+    for entry, view in stream_tensors(list(entries.values())):
         assert torch.equal(view, theirs[entry.name]), entry.name
 
 
@@ -54,11 +54,11 @@ def test_flux_is_converted_as_diffusers_does_it(tmp_path: Path) -> None:
 def test_the_same_weights(name: str, prefix: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(name)
     file = single(folder, tmp_path / "model.safetensors", prefix)
-    assert len(load_file(file)) < len(build_empty(folder / "transformer").state_dict())
+    assert len(load_file(file)) < len(build_empty_transformer(folder / "transformer").state_dict())
     loaded: list[dict[str, Any]] = []
     for place in (folder / "transformer", file):
-        model = build_empty(folder / "transformer")
-        unused = fill(model, place, quantization="int8", adapter={}, dtype=torch.float32, device=CPU)
+        model = build_empty_transformer(folder / "transformer")
+        unused = fill_transformer(model, place, quantization="int8", adapter={}, dtype=torch.float32, device=CPU)
         assert unused == []
         loaded.append({**dict(model.named_parameters()), **dict(model.named_buffers())})
     assert loaded[0].keys() == loaded[1].keys()

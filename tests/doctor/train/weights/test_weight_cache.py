@@ -19,19 +19,26 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from zdoctor.doctor.train.kernels.quantized_linear import Kind, QuantizedLinear
-from zdoctor.doctor.train.runtime.run_lock import taken
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear
+from zdoctor.doctor.train.runtime.run_lock import try_lock
 from zdoctor.doctor.train.transformer import load_transformer as load
 from zdoctor.doctor.train.weights import materialize as install
 from zdoctor.doctor.train.weights import weight_cache as weights
-from zdoctor.doctor.train.weights.safetensors_files import DTYPES, Entry, collect, read_entries, stream, weight_files
-from zdoctor.doctor.train.weights.training_adapter import read_adapter
-from zdoctor.doctor.train.weights.weight_cache import WeightCache, cache_folder, mapped
+from zdoctor.doctor.train.weights.safetensors_files import (
+    DTYPES,
+    TensorEntry,
+    read_header,
+    stream_tensors,
+    tensor_entries,
+    weight_files,
+)
+from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
+from zdoctor.doctor.train.weights.weight_cache import WeightCache, cache_folder, map_tensors
 
 from ..patient import Recorder, go, run_with
 
 CPU = torch.device("cpu")
-KINDS: tuple[Kind, ...] = ("int8", "float8", "nf4")
+KINDS: tuple[Quantization, ...] = ("int8", "float8", "nf4")
 Change = Callable[[Path], object]
 
 
@@ -55,28 +62,28 @@ class Loaded(NamedTuple):
 def start(
     folder: Path,
     kept: Path,
-    kind: Kind = "int8",
+    kind: Quantization = "int8",
     *,
     dtype: torch.dtype = torch.float32,
     adapter: Path | None = None,
     digest: str = "none",
 ) -> Loaded:
     """Load as a run does; `read` counts the tensors that were read from the base's files."""
-    model = load.build_empty(folder)
-    deltas = {} if adapter is None else read_adapter(adapter, install.linears(model))
+    model = load.build_empty_transformer(folder)
+    deltas = {} if adapter is None else read_training_adapter(adapter, install.linear_shapes(model))
     notes: list[str] = []
     read = 0
 
-    def counted(entries: list[Entry]) -> Iterator[tuple[Entry, torch.Tensor]]:
+    def counted(entries: list[TensorEntry]) -> Iterator[tuple[TensorEntry, torch.Tensor]]:
         nonlocal read
-        for each in stream(entries):
+        for each in stream_tensors(entries):
             read += 1
             yield each
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(install, "stream", counted)
+        patch.setattr(install, "stream_tensors", counted)
         cache = WeightCache(kept, digest, notes.append)
-        load.fill(model, folder, quantization=kind, adapter=deltas, dtype=dtype, device=CPU, cache=cache)
+        load.fill_transformer(model, folder, quantization=kind, adapter=deltas, dtype=dtype, device=CPU, cache=cache)
     return Loaded(model, read, notes)
 
 
@@ -94,7 +101,7 @@ def files(kept: Path) -> list[Path]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_second_start_maps_what_the_first_has_made(
-    transformer: Path, tmp_path: Path, kind: Kind, dtype: torch.dtype
+    transformer: Path, tmp_path: Path, kind: Quantization, dtype: torch.dtype
 ) -> None:
     first = start(transformer, tmp_path / "kept", kind, dtype=dtype)
     second = start(transformer, tmp_path / "kept", kind, dtype=dtype)
@@ -128,7 +135,7 @@ def test_a_file_larger_than_the_memory_that_is_promised_is_mapped(tmp_path: Path
             warnings.simplefilter("error")
             with pytest.raises(OSError, match="Cannot allocate memory"):
                 mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
-            (value,) = mapped(opened.fileno(), [Entry("codes", file, "I8", (size,), 0, size)]).values()
+            (value,) = map_tensors(opened.fileno(), [TensorEntry("codes", file, "I8", (size,), 0, size)]).values()
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
     assert value.shape == (size,) and not value[:: 1 << 20].any()
@@ -137,7 +144,7 @@ def test_a_file_larger_than_the_memory_that_is_promised_is_mapped(tmp_path: Path
 def test_tensors_lie_where_their_numbers_are_aligned(transformer: Path, tmp_path: Path) -> None:
     start(transformer, tmp_path / "kept", dtype=torch.bfloat16)
     (file,) = files(tmp_path / "kept")
-    for entry in read_entries(file):
+    for entry in read_header(file):
         assert entry.start % DTYPES[entry.dtype].itemsize == 0, entry
 
 
@@ -149,7 +156,7 @@ def test_weights_that_are_not_quantized_are_not_kept(transformer: Path, tmp_path
 def change_one_number(folder: Path) -> None:
     """In place and with the file's old modification time, as a tool that hides its traces would."""
     shard = sorted(folder.glob("*.safetensors"))[0]
-    entry = read_entries(shard)[-1]
+    entry = read_header(shard)[-1]
     times = shard.stat()
     with shard.open("r+b") as file:
         file.seek(entry.start + entry.size // 2)
@@ -186,12 +193,12 @@ def test_where_times_tell_nothing_the_samples_do(transformer: Path, monkeypatch:
 
     stat = os.fstat
     monkeypatch.setattr(os, "fstat", lambda descriptor: Times(stat(descriptor).st_size))
-    entries = list(collect(weight_files(transformer)).values())
-    before = weights.key_of(entries)
+    entries = list(tensor_entries(weight_files(transformer)).values())
+    before = weights.weight_key(entries)
     touch(transformer)
-    assert weights.key_of(entries) == before
+    assert weights.weight_key(entries) == before
     change_one_number(transformer)
-    assert weights.key_of(entries) != before
+    assert weights.weight_key(entries) != before
 
 
 def test_other_formats_types_and_adapters_have_weights_of_their_own(
@@ -335,7 +342,7 @@ def test_only_one_process_writes(transformer: Path, tmp_path: Path) -> None:
     part = kept / ".being-written.part"
     part.touch()
     with (kept / ".lock").open("ab") as held:
-        assert taken(held.fileno())
+        assert try_lock(held.fileno())
         assert start(transformer, kept).read
         assert part.exists() and not files(kept)
     start(transformer, kept)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from diffusers.optimization import get_cosine_schedule_with_warmup, get_scheduler
 
-from zdoctor.doctor.train.step.lr_scheduler import rate_factor
+from zdoctor.doctor.train.step.lr_scheduler import lr_factor
 from zdoctor.doctor.trainers.read import read_config
 
 from .runs import FLUX, run_of, trained
@@ -20,7 +20,7 @@ def test_rates_are_the_trainers() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
     scheduler = get_cosine_schedule_with_warmup(optimizer, num_warmup_steps=3, num_training_steps=30)
     for step in range(30):
-        ours = run.recipe.learning_rate * rate_factor(
+        ours = run.recipe.learning_rate * lr_factor(
             run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings, run.recipe.learning_rate, step, 30
         )
         assert ours == pytest.approx(scheduler.get_last_lr()[0], abs=1e-12)
@@ -42,7 +42,7 @@ def test_each_process_advances_the_rate(name: str, warmup: float) -> None:
     count = int(warmup * 60) if warmup < 1 else int(warmup)
     scheduler = get_scheduler(name, optimizer, num_warmup_steps=count, num_training_steps=60)
     for step in range(30):
-        ours = run.recipe.learning_rate * rate_factor(
+        ours = run.recipe.learning_rate * lr_factor(
             run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings, run.recipe.learning_rate, step, 30
         )
         assert ours == pytest.approx(scheduler.get_last_lr()[0], abs=1e-12)

@@ -9,7 +9,7 @@ import pytest
 
 from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.model.start import start_of
-from zdoctor.doctor.train.step.ema import kept
+from zdoctor.doctor.train.step.ema import ema_decay_at
 from zdoctor.tests.doctor.train.patient import run_with
 
 from .runs import SET, run_of, said, trained
@@ -28,12 +28,12 @@ from .runs import SET, run_of, said, trained
 )
 def test_the_average_follows_as_in_simpletuner(written: dict[str, Any], shares: list[float | None]) -> None:
     run = trained({"use_ema": True, **written})
-    assert [kept(run, updates) for updates in range(1, len(shares) + 1)] == pytest.approx(shares)
+    assert [ema_decay_at(run, updates) for updates in range(1, len(shares) + 1)] == pytest.approx(shares)
     assert "the saved LoRA is the average" in " ".join(differences(run_of({"use_ema": True})))
 
 
 def test_the_average_of_other_configs_is_one_decay() -> None:
-    assert {kept(run_with(use_ema=True, ema_decay=0.9), updates) for updates in (1, 2, 500)} == {0.9}
+    assert {ema_decay_at(run_with(use_ema=True, ema_decay=0.9), updates) for updates in (1, 2, 500)} == {0.9}
 
 
 def test_what_only_an_evaluation_looks_at() -> None:

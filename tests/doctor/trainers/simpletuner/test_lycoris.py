@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.families.network import described, lokr_factor, trained_weights
-from zdoctor.doctor.train.network.lora import add_network, targets
+from zdoctor.doctor.train.network.lora import add_network, lora_targets
 from zdoctor.doctor.train.settings.explain import explain
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.doctor.train.conftest import flux, tiny
 
 from .runs import run_of, said, trained
@@ -62,11 +62,11 @@ def test_the_network_is_that_of_lycoris(
     shapes: dict[str, tuple[int, int]],
 ) -> None:
     run = trained(written, lycoris=file)
-    model = build_empty((flux if written else tiny) / "transformer")
-    covered = targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
+    model = build_empty_transformer((flux if written else tiny) / "transformer")
+    covered = lora_targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
     assert len(covered) == linears
     everything = {
-        one: (inputs, out) for one, (out, inputs) in targets(model, refiners=run.recipe.network.refiners).items()
+        one: (inputs, out) for one, (out, inputs) in lora_targets(model, refiners=run.recipe.network.refiners).items()
     }
     assert trained_weights(run.recipe.network, everything) == weights
     assert (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.examine.translate import differences
-from zdoctor.doctor.train.network.lora import targets
-from zdoctor.doctor.train.transformer.load_transformer import build_empty
+from zdoctor.doctor.train.network.lora import lora_targets
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.doctor.train.conftest import flux
 
 from .runs import run_of, said, trained
@@ -35,7 +35,7 @@ NORMS = {"norm.linear", "norm1.linear", "norm1_context.linear"}
 )
 def test_the_linears_of_flux(flux: Path, target: str, names: set[str]) -> None:
     written = {"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target}
-    covered = targets(build_empty(flux / "transformer"), trained(written).recipe.network.excluded)
+    covered = lora_targets(build_empty_transformer(flux / "transformer"), trained(written).recipe.network.excluded)
     assert {name.split(".", 2)[2] for name in covered} == names
 
 

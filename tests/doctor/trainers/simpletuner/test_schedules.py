@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.train.step.lr_scheduler import rate_factor
+from zdoctor.doctor.train.step.lr_scheduler import lr_factor
 
 from .runs import said, trained
 
@@ -37,7 +37,7 @@ def test_rates_are_simpletuners(written: dict[str, Any], rates: list[float]) -> 
     run = trained({"max_train_steps": 11, **written})
     rate = run.recipe.learning_rate
     ours = [
-        rate * rate_factor(run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings, rate, n, run.recipe.steps)
+        rate * lr_factor(run.recipe.lr_scheduler.name, run.recipe.lr_scheduler.settings, rate, n, run.recipe.steps)
         for n in range(len(rates))
     ]
     assert ours == pytest.approx(rates, rel=1e-9, abs=0)

@@ -1,13 +1,15 @@
-"""What an editor shows beside a key: what is known of it beside its default, and which rule speaks of it."""
+"""What an ai-toolkit config looks like to an editor, and what is shown beside its keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
-from ..model.schema import Key
+from ...model.schema import Schema
+from ...schema.editor import Hovers, section_schema
 
-# ai-toolkit, at commit 27a03a91; each is what the rule says when it finds it
-KNOWN: Mapping[str, tuple[str, str]] = {
+_JOBS = ("extension", "train", "extract", "generate", "mod")
+# at commit 27a03a91; each is what the rule says when it finds it
+KNOWN: Hovers = {
     "network/linear_alpha": ("CFG003", "For transformer models the trainer sets it to the rank."),
     "network/alpha": ("CFG003", "For transformer models the trainer sets it to the rank."),
     "network/conv": ("CFG003", "Z-Image has no convolutions, so it does nothing there."),
@@ -34,20 +36,27 @@ KNOWN: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-def hover(trainer: str, path: str, key: Key) -> str:
-    """One or two sentences about a key; "" where nothing is known of it."""
-    said: list[str] = []
-    if key.has_default and key.default is not None:
-        said.append(f"Default: {_shown(key.default)}.")
-    rule, sentence = KNOWN.get(path, ("", "")) if trainer == "ai-toolkit" else ("", "")
-    if sentence:
-        said.append(f"{sentence} (zdoctor explain {rule})")
-    elif key.strict:
-        said.append("Any other value stops the trainer. (zdoctor explain CFG004)")
-    return " ".join(said)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value) if isinstance(value, str) else str(value)
+def body(schema: Schema) -> dict[str, Any]:
+    """A job with its processes. The keys of extensions are not known and never forbidden."""
+    trainers = sorted(u for u in schema.processes if schema.sections.get(f"{u}:") == schema.sections.get(""))
+    process = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"type": "string", "examples": list(schema.processes)}},
+        "if": {"properties": {"type": {"enum": trainers}}},
+        "then": {"$ref": "#/$defs/process"},
+    }
+    return {
+        "type": "object",
+        "required": ["job", "config"],
+        "properties": {
+            "job": {"enum": list(_JOBS), "description": "For training a LoRA: extension."},
+            "config": {
+                "type": "object",
+                "required": ["name", "process"],
+                "properties": {"name": {"type": "string"}, "process": {"type": "array", "items": process}},
+            },
+            "meta": {"type": "object", "description": "Written into the saved LoRA."},
+        },
+        "$defs": {"process": section_schema(schema, "", KNOWN)},
+    }

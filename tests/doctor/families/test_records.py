@@ -1,0 +1,165 @@
+"""Every family answers every question, and whoever asks one finds an answer for every family that is trained."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+import pytest
+from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+
+from zdoctor.doctor.families import add, classes, families, family_of, family_with, loader_of, registry, trained
+from zdoctor.doctor.families.components import CLASSES
+from zdoctor.doctor.families.flux.record import FLUX
+from zdoctor.doctor.families.part_files import BY_FILES
+from zdoctor.doctor.families.record import Family
+from zdoctor.doctor.families.tensors import block_linears, needed_tensors, parameters, published_size
+from zdoctor.doctor.families.zimage.record import ZIMAGE
+from zdoctor.doctor.model import Run
+from zdoctor.doctor.model.recipe import Recipe
+from zdoctor.doctor.model.record import replace
+from zdoctor.doctor.model.trainer import RUNNER
+from zdoctor.doctor.train.families import FamilyModule, family_named, family_titles, flux, zimage
+from zdoctor.doctor.trainers import NAMES
+from zdoctor.doctor.trainers.kohya.network import SCRIPTS
+
+TRAINED = [family_of(name) for name in trained()]
+_: tuple[FamilyModule, ...] = (zimage, flux)  # the type checker asks both for every name
+
+
+def named(family: Family) -> str:
+    return family.name
+
+
+def run_of(family: Family, trainer: str) -> Run:
+    return Run(trainer, "", "", 0, "lora", "", "", recipe=Recipe(architecture=family.name))
+
+
+def test_a_forgotten_field_is_no_record() -> None:
+    """No field has a default: a family that leaves one out is a TypeError where it is written."""
+    fields: dict[str, Any] = {name: getattr(ZIMAGE, name) for name in Family.__match_args__}
+    assert len(fields) > 25 and Family(**fields) == ZIMAGE
+    for name in fields:
+        with pytest.raises(TypeError, match=name):
+            Family(**{key: value for key, value in fields.items() if key != name})
+
+
+def test_every_trained_architecture_is_a_family() -> None:
+    assert trained() == ("zimage", "flux", "flux_kontext")
+    assert family_titles() == "Z-Image (ZImageTransformer2DModel), Flux (FluxTransformer2DModel)"
+
+
+@pytest.mark.parametrize("family", families(), ids=named)
+def test_names_find_their_record(family: Family) -> None:
+    assert family.title and all(family_of(name) is family for name in (family.name, *family.aliases))
+    assert family.transformer is None or family_with(family.class_name).transformer is family.transformer
+    assert loader_of(run_of(family, RUNNER)) is family.own
+    assert loader_of(run_of(family, "ai-toolkit")) is family.loader
+    assert all(loader_of(run_of(family, trainer)) is None for trainer in family.kohya)
+    assert family.kohya.keys() <= set(BY_FILES)
+
+
+@pytest.mark.parametrize("family", [f for f in families() if f.loader or f.own], ids=named)
+def test_components_have_classes_that_are_known(family: Family) -> None:
+    for loader in filter(None, (family.loader, family.own)):
+        for component, names in loader.components.items():
+            assert component.startswith(("tokenizer", "scheduler")) or set(names) <= classes().keys()
+        assert loader.components["transformer"] == (family.class_name,)
+        assert all(fit.component in loader.components for fit in family.fits)
+        assert loader.adapter_key is None or re.match(family.lora_names, loader.adapter_key)
+
+
+@pytest.mark.parametrize("family", TRAINED, ids=named)
+def test_a_trained_family_is_known_whole(family: Family) -> None:
+    """A hole would be silence: no memory, no samples, no LoRA that other programs read."""
+    assert family.transformer is not None and family.loader is not None and family.memory is not None
+    shapes = needed_tensors(family.class_name, family.memory.config("")) or {}
+    lists = {name.split(".", 1)[0] for name in shapes}
+    assert set(family.blocks) <= lists and set(family.lora_blocks) <= set(family.blocks) <= set(
+        family.quantized_blocks
+    )
+    assert set(family.refiners) <= set(family.blocks)
+    assert family.targets(refiners=True) == (*family.lora_blocks, *family.refiners)
+    linears = block_linears(shapes, family.lora_blocks)
+    assert linears and all(family.is_quantized(name) for name in linears) and not family.is_quantized("x_embedder")
+    assert all(re.match(family.lora_names, f"{family.lora_prefix}{name}.lora_A.weight") for name in linears)
+    assert family.base_version and family.repos and family.tokenizers
+    assert FlowMatchEulerDiscreteScheduler(**family.scheduler(family.memory.config("")))
+    module = family_named(family.class_name)
+    assert module is not None and module.RECORD.transformer is family.transformer
+    assert module is import_module(family.runner, "zdoctor.doctor.train.families")
+    built = getattr(import_module(module.MODULE), family.class_name)
+    assert built.__name__ == family.class_name
+    assert set(module.TEXT_PARTS) == {name for name in family.own.others if name != "vae"} if family.own else False
+    assert {tokenizer.name for tokenizer in family.tokenizers} == {
+        n for n, kind in module.TEXT_PARTS.items() if not kind
+    }
+
+
+@pytest.mark.parametrize("family", TRAINED, ids=named)
+def test_the_memory_figures_of_a_trained_family(family: Family) -> None:
+    memory = family.memory
+    assert memory is not None and family.own is not None
+    sides = memory.sides(memory.config(""))
+    assert sides.keys() == {"width", "heads", "layers", "refiners"} and sides["width"] % sides["heads"] == 0
+    assert memory.kept > memory.moment > 0 and memory.half_kept > memory.kept and memory.half_moment >= memory.moment
+    assert memory.encoders.keys() == {name for name in family.own.others if name.startswith("text_encoder")}
+    for name, (class_name, config) in memory.encoders.items():
+        assert class_name in family.own.components[name] and needed_tensors(class_name, config)
+    assert published_size(family.name, next(iter(family.repos.values()))) > 5_000_000_000
+    assert published_size(family.name, "somebody/else") == 0
+
+
+@pytest.mark.parametrize("family", TRAINED, ids=named)
+def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> None:
+    assert family.simpletuner is not None and family.simpletuner.flavours
+    assert family.simpletuner.default in (*family.simpletuner.flavours, "")
+    assert family.kohya
+    for trainer, words in family.kohya.items():
+        assert SCRIPTS[words.script] == words.network_module
+        assert words.files[0].class_name == family.class_name and words.blocks > 0
+        assert {file.name for file in words.files} == set(family.memory.encoders if family.memory else ()) | {
+            "transformer",
+            "vae",
+        }
+        assert all(file.class_name in family.files for file in words.files)
+        assert bool(words.cache) == (trainer == "musubi-tuner")
+    assert {"ai-toolkit", "SimpleTuner", *family.kohya} <= set(NAMES)
+
+
+@pytest.mark.parametrize("kind", classes().values(), ids=lambda kind: kind.name)
+def test_a_class_is_told_by_its_own_files(kind: Any) -> None:
+    told = classes()[kind.told_as]
+    assert kind.marks == told.marks and kind.title == told.title and kind.infer is told.infer
+    others = {mark for other in classes().values() if other.told_as != kind.told_as for mark in other.marks}
+    assert kind.marks and not others & set(kind.marks)
+
+
+def test_components_are_of_no_family() -> None:
+    assert not {kind.name for kind in CLASSES} & {family.class_name for family in families()}
+
+
+def test_an_architecture_without_a_record_promises_nothing() -> None:
+    for name in (None, "", "wan22", "sd1"):
+        family = family_of(name)
+        assert not family.name and family.own is None and family.loader is None and family.memory is None
+        assert not family.edits and not family.overflows and not family.packages and not family.kohya
+    assert not family_with("UNet2DConditionModel").name
+
+
+def test_two_families_of_one_name() -> None:
+    with pytest.raises(ValueError, match="two model families are called 'z_image'"):
+        registry((ZIMAGE, replace(FLUX, aliases=("z_image",))))
+    before = families()
+    with pytest.raises(ValueError, match="no name"):
+        add((replace(FLUX, name=""),))
+    with pytest.raises(ValueError, match="'flux'"):
+        add((replace(FLUX, title="Another"),))
+    assert families() == before
+
+
+def test_the_published_transformers() -> None:
+    assert parameters(needed_tensors("ZImageTransformer2DModel", {}) or {}) == published_size("zimage", "x/Z-Image")
+    assert published_size("z_image", "Tongyi-MAI/Z-Image-Turbo") == 6_154_908_736
+    assert published_size("flux", "black-forest-labs/FLUX.1-schnell") == 11_891_178_560
