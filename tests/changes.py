@@ -19,12 +19,11 @@ _OF_RUN = frozenset(field.name for field in fields(Run))
 def changed(run: Run, **changes: Any) -> Run:
     """`run` with other values of its own or of its recipe; a mapping changes some fields of a group.
 
-    `settings` are read as ai-toolkit's, where the run is ai-toolkit's or the runner's; other changes go before them.
+    `settings` are read as ai-toolkit's, where the run is ai-toolkit's or the runner's, on top of the other changes.
     """
     recipe = run.recipe
     reads = "settings" in changes and changes.get("trainer", run.trainer) in ("ai-toolkit", RUNNER)
     if reads:
-        recipe = _reread(recipe, run.settings, changes["settings"])
         changes = {"keys": {**keys_of(Written(changes["settings"])), **run.keys}, **changes}
     for name, value in changes.items():
         if name in _OF_RUN:
@@ -36,6 +35,8 @@ def changed(run: Run, **changes: Any) -> Run:
         elif dot:
             value = replace(getattr(recipe, group), **{inner: value})
         recipe = replace(recipe, **{group: value})
+    if reads:
+        recipe = _reread(recipe, run.settings, changes["settings"])
     made = replace(run, **{"recipe": recipe, **{name: value for name, value in changes.items() if name in _OF_RUN}})
     return replace(made, refused=refusals(made)) if reads else made
 
