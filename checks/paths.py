@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from ..doctor.families import family_of
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
+from ..doctor.model.pattern import pattern
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
 from ..doctor.trainers import trainer_of
 
-PLACEHOLDER = re.compile(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
-VARIABLE = re.compile(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing here knows
-DRIVE = re.compile(r"^[A-Za-z]:[\\/]|^\\\\")
+PLACEHOLDER = pattern(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
+VARIABLE = pattern(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing here knows
+DRIVE = pattern(r"^[A-Za-z]:[\\/]|^\\\\")
 
 
 @rule(

@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..doctor.model.pattern import pattern
 from ..doctor.model.record import dataclass
 
-_OPEN = re.compile(r'(?:(?<=[:\-,\[{])|(?<=[:\-,\[{][ \t])|(?<=[ \t]))"|^"')
-_OPEN_TOML = re.compile(r'(?:(?<=[=,\[{])|(?<=[ \t]))"|^"')
-_QUOTED_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t]*:(?=[\s"\[{]|$)')
-_CLOSE = re.compile(r'"(?=[ \t]*(?:$|[,\]}]|[ \t]#))')
-_KEY = re.compile(r"(?:^|[\s{,\-])([A-Za-z_][\w.\-]*)[ \t]*:(?=[ \t\[{\"']|$)")
-_KEY_TOML = re.compile(r"(?:^|[\s{,])([A-Za-z_][\w.\-]*)[ \t]*=")
-_BLOCK = re.compile(r"(?::|-)[ \t]+[|>][-+0-9]*[ \t]*(?:#.*)?$")
-_ABSOLUTE = re.compile(r"[A-Za-z]:[\\/]|\\\\+[^\\]|%\w+%\\|\$\{\w+\}\\|~\\")
-_RELATIVE = re.compile(r"\.{1,2}\\|[\w][\w .\-]*\\")
-_PATH_KEY = re.compile(
+_OPEN = pattern(r'(?:(?<=[:\-,\[{])|(?<=[:\-,\[{][ \t])|(?<=[ \t]))"|^"')
+_OPEN_TOML = pattern(r'(?:(?<=[=,\[{])|(?<=[ \t]))"|^"')
+_QUOTED_KEY = pattern(r'"((?:[^"\\]|\\.)*)"[ \t]*:(?=[\s"\[{]|$)')
+_CLOSE = pattern(r'"(?=[ \t]*(?:$|[,\]}]|[ \t]#))')
+_KEY = pattern(r"(?:^|[\s{,\-])([A-Za-z_][\w.\-]*)[ \t]*:(?=[ \t\[{\"']|$)")
+_KEY_TOML = pattern(r"(?:^|[\s{,])([A-Za-z_][\w.\-]*)[ \t]*=")
+_BLOCK = pattern(r"(?::|-)[ \t]+[|>][-+0-9]*[ \t]*(?:#.*)?$")
+_ABSOLUTE = pattern(r"[A-Za-z]:[\\/]|\\\\+[^\\]|%\w+%\\|\$\{\w+\}\\|~\\")
+_RELATIVE = pattern(r"\.{1,2}\\|[\w][\w .\-]*\\")
+_PATH_KEY = pattern(
     r"(?:^|_)(?:path|paths|dir|dirs|directory|folder|folders|root|file|files|cache)$|^log_dir$|^(?:ae|vae|dit|clip_l|t5xxl)$"
 )
-_RUN = re.compile(r"\\+")
+_RUN = pattern(r"\\+")
 _NAMES = {"0": "NUL", "a": "BELL", "b": "BACKSPACE", "t": "TAB", "n": "LINE FEED", "v": "VT", "f": "FORM FEED"}
 _NAMES |= {"r": "CR", "e": "ESC", "N": "NEXT LINE", "_": "NO-BREAK SPACE", "L": "LINE SEP", "P": "PARAGRAPH SEP"}
 _ESCAPES = {"json": frozenset('bfnrt/"\\'), "toml": frozenset('bfnrt"\\')}

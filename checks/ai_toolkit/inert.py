@@ -65,18 +65,14 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
 
 def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
     """Settings with an effect that somebody expects and does not get."""
+    yield from _counted_on_in_training(config, run)
+    yield from _counted_on_in_model(config, run)
+
+
+def _counted_on_in_training(config: Config, run: Run) -> Iterator[Finding]:
     recipe = run.recipe
     inert = partial(without_effect, config, run)
     architecture = recipe.architecture or ""
-    kwargs = run.setting("model/model_kwargs")
-    if isinstance(kwargs, dict) and kwargs and architecture in _ZIMAGE:
-        why = "the Z-Image loader never reads model_kwargs ({names})"
-        if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
-            why += (
-                ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors are "
-                "missing from the checkpoint files"
-            )
-        yield inert("model/model_kwargs", why, names=", ".join(map(str, kwargs)))
     if run.setting("train/do_differential_guidance") and not run.setting("train/do_guidance_loss"):
         yield inert(
             "train/do_differential_guidance",
@@ -114,7 +110,6 @@ def _unread(config: Config, run: Run) -> Iterator[Finding]:
     """Settings that the trainer, or the loader of this architecture, passes over."""
     recipe = run.recipe
     inert = partial(without_effect, config, run)
-    architecture = recipe.architecture or ""
     for key in ("train/unet_lr", "train/text_encoder_lr"):
         if run.setting(key) is not None and run.setting(key) != run.setting("train/lr"):
             yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=recipe.learning_rate)
@@ -125,6 +120,20 @@ def _unread(config: Config, run: Run) -> Iterator[Finding]:
             "{optimizer} finds the rate by itself, and the trainer replaces an lr below 0.1 by 1",
             optimizer=run.setting("train/optimizer"),
         )
+
+
+def _counted_on_in_model(config: Config, run: Run) -> Iterator[Finding]:
+    inert = partial(without_effect, config, run)
+    architecture = run.recipe.architecture or ""
+    kwargs = run.setting("model/model_kwargs")
+    if isinstance(kwargs, dict) and kwargs and architecture in _ZIMAGE:
+        why = "the Z-Image loader never reads model_kwargs ({names})"
+        if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
+            why += (
+                ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors are "
+                "missing from the checkpoint files"
+            )
+        yield inert("model/model_kwargs", why, names=", ".join(map(str, kwargs)))
     if architecture in _ZIMAGE:
         if run.setting("train/train_text_encoder"):
             why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"

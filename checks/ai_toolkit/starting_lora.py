@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from ...doctor.families import family_of, loader_of
 from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
 from ...doctor.model.earlier import EarlierSave
+from ...doctor.model.pattern import pattern
 from ...doctor.model.start import Start, misfit
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
@@ -16,7 +17,7 @@ from ..model.files import PROBLEMS
 
 NEVER_LEARN = "The ranks above {rank} start as zeros on both sides and stay so: they never learn."
 _KEY = "network/pretrained_lora_path"
-_PART = re.compile(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")
+_PART = pattern(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")
 
 
 @rule(

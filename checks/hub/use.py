@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ...doctor.families import loader_of
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
+from ...doctor.model.pattern import pattern
 from ...doctor.model.record import replace
 from ...doctor.rules import rule
 from ...doctor.trainers import NAMES
 from .files import folder_of, used
 
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
-SHARDED = re.compile(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
+SHARDED = pattern(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
 
 
 @rule("HUB005", "warning", "hf-xet-missing", trainers=NAMES)

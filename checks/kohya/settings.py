@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
 from . import TRAINERS, anywhere, number, on, trains
@@ -123,9 +124,12 @@ def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
     doubles = _blocks(part.tensors, r"(?:.*\.)?(?:double_blocks|transformer_blocks)\.(\d+)\.")
     singles = _blocks(part.tensors, r"(?:.*\.)?(?:single_blocks|single_transformer_blocks)\.(\d+)\.")
     layers = _blocks(part.tensors, r"layers\.(\d+)\.")
-    if run.recipe.architecture in ("flux", "flux_kontext") and doubles and singles:
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    if of_trainer is None or not of_trainer.blocks:
+        return
+    if doubles and singles:
         most = max(n for n in range(doubles + singles) if n // 2 <= doubles - 2 and 2 * (n - n // 2) <= singles - 2)
-    elif run.recipe.architecture == "zimage" and layers:
+    elif layers:
         most = layers - 2
     else:
         return

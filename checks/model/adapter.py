@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.families import family_of, loader_of
+from ...doctor.families.record import Family
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, rule
@@ -52,21 +53,11 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     """
     if adapter is None or run.kind == "other":
         return
-    place = run.where("adapter")
+    run.where("adapter")
     if adapter.problem in ("missing", "pickle", "unreadable"):
         raise Unestablished(f"the adapter {adapter.name} cannot be read: {adapter.detail or adapter.problem}")
     if adapter.problem:
-        yield found(
-            place,
-            "The adapter {path} is {problem}: {detail}.",
-            otherwise="The run ends before anything is loaded."
-            if run.by_runner
-            else "Opening it fails, after the whole transformer has been loaded.",
-            evidence={"problem": adapter.problem},
-            path=adapter.path,
-            problem=PROBLEMS[adapter.problem],
-            detail=adapter.detail,
-        )
+        yield _broken(run, adapter, adapter.problem)
         return
     if run.by_runner:
         yield from _merged_by_the_runner(run, adapter, model)
@@ -83,23 +74,7 @@ def _merged_by_ai_toolkit(run: Run, adapter: WeightFile, model: ModelFolder) -> 
     key = loader.adapter_key
     tensor = adapter.tensors.get(key)
     if tensor is None:
-        held = contents(adapter.tensors)
-        yield found(
-            place,
-            "The adapter {path} holds no tensor at all; the trainer asks for {key}."
-            if not adapter.tensors
-            else "The adapter {path} is {held}; it has no tensor {key}, the one the trainer asks for {family} by "
-            "(its first is {example})."
-            if held
-            else "The adapter {path} has no tensor {key}, the one the trainer asks for; its first name is {example}.",
-            otherwise="The run ends with KeyError: '{key}', after the whole transformer has been loaded.",
-            evidence={"names": list(adapter.tensors)[:5]},
-            path=adapter.path,
-            key=key,
-            held=held,
-            family=family.title,
-            example=next(iter(adapter.tensors), None),
-        )
+        yield _without_its_key(run, adapter, key, family)
         return
     transformer = model.components.get("transformer")
     base = key.partition(".")[2].replace(".lora_A", "")
@@ -116,6 +91,46 @@ def _merged_by_ai_toolkit(run: Run, adapter: WeightFile, model: ModelFolder) -> 
             ours=needed[1],
         )
         return
+    yield from _beyond_the_blocks(run, adapter, family)
+
+
+def _broken(run: Run, adapter: WeightFile, problem: str) -> Finding:
+    return found(
+        run.where("adapter"),
+        "The adapter {path} is {problem}: {detail}.",
+        otherwise="The run ends before anything is loaded."
+        if run.by_runner
+        else "Opening it fails, after the whole transformer has been loaded.",
+        evidence={"problem": problem},
+        path=adapter.path,
+        problem=PROBLEMS[problem],
+        detail=adapter.detail,
+    )
+
+
+def _without_its_key(run: Run, adapter: WeightFile, key: str, family: Family) -> Finding:
+    """The tensor is not there by which the trainer asks for the adapter's rank."""
+    held = contents(adapter.tensors)
+    return found(
+        run.where("adapter"),
+        "The adapter {path} holds no tensor at all; the trainer asks for {key}."
+        if not adapter.tensors
+        else "The adapter {path} is {held}; it has no tensor {key}, the one the trainer asks for {family} by "
+        "(its first is {example})."
+        if held
+        else "The adapter {path} has no tensor {key}, the one the trainer asks for; its first name is {example}.",
+        otherwise="The run ends with KeyError: '{key}', after the whole transformer has been loaded.",
+        evidence={"names": list(adapter.tensors)[:5]},
+        path=adapter.path,
+        key=key,
+        held=held,
+        family=family.title,
+        example=next(iter(adapter.tensors), None),
+    )
+
+
+def _beyond_the_blocks(run: Run, adapter: WeightFile, family: Family) -> Iterator[Finding]:
+    """With low_vram only adapters are fused that touch nothing but the blocks."""
     fused = family.ai_toolkit.fused
     outside = [name for name in adapter.tensors if fused and not any(block in name for block in fused)]
     if outside and run.setting("model/low_vram"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from ...doctor.families import family_of, loader_of
 from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.pattern import pattern
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from .contents import contents
 
-_HUB_FILE = re.compile(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
+_HUB_FILE = pattern(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
 
 
 def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...doctor.families import family_of, loader_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
@@ -72,30 +72,34 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
         if reason is not None:
             unjudged += [reason] if reason else []
             continue
-        needed = part.needed or {}
-        missing = [name for name in needed if name not in part.tensors and name not in _UNREAD]
+        missing = [name for name in part.needed or () if name not in part.tensors and name not in _UNREAD]
         if not missing:
             continue
         said = True
-        yield found(
-            run.where(part.key),
-            "{component} lacks {missing} of the {needed} tensors that {asker} asks for ({which}), "
-            "for example {example}. That was computed from the headers of {files}.",
-            otherwise=_consequence(run, part, model),
-            evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
-            component=part.name,
-            missing=len(missing),
-            needed=len(needed),
-            asker="its config.json" if model.layout != "part-files" else run.trainer,
-            which=_blocks(missing, needed),
-            example=missing[0],
-            files=files(part),
-        )
+        yield _lacking(run, model, part, missing)
     unjudged += _absent(run, model)
     if model.layout == "absent":
         raise Unestablished(f"nothing of {model.source} is on this machine")
     if unjudged and not said:
         raise Unestablished("; ".join(unjudged))
+
+
+def _lacking(run: Run, model: ModelFolder, part: Component, missing: Sequence[str]) -> Finding:
+    needed = part.needed or {}
+    return found(
+        run.where(part.key),
+        "{component} lacks {missing} of the {needed} tensors that {asker} asks for ({which}), "
+        "for example {example}. That was computed from the headers of {files}.",
+        otherwise=_consequence(run, part, model),
+        evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
+        component=part.name,
+        missing=len(missing),
+        needed=len(needed),
+        asker="its config.json" if model.layout != "part-files" else run.trainer,
+        which=_blocks(missing, needed),
+        example=missing[0],
+        files=files(part),
+    )
 
 
 def _unjudged(part: Component) -> str | None:

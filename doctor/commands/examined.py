@@ -9,7 +9,7 @@ from ..examine.examination import Examination, examine_config
 from ..model.record import replace
 from ..rules import all_rules
 from ..rules.selection import select
-from .machine import world_of
+from .machine_file import world_of
 
 
 def examined(

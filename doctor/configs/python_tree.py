@@ -72,6 +72,32 @@ class Source:
         return self._lines.where(self.span(node)[0])
 
 
+class Tree:
+    """A syntax tree with the way upwards from each node."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.nodes = list(ast.walk(tree))
+        self.parents = {id(child): node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        while (above := self.parents.get(id(node))) is not None:
+            yield above
+            node = above
+
+    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        return next((up for up in self.above(node) if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef)), None)
+
+    def tries(self, node: ast.AST) -> Iterator[ast.Try]:
+        """The `try` statements of its own function in whose body a node stands."""
+        child = node
+        for up in self.above(node):
+            if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef):
+                return
+            if isinstance(up, ast.Try) and child in up.body:
+                yield up
+            child = up
+
+
 def dotted(node: ast.AST) -> str:
     """`a.b.c` of a chain of attributes, "" for anything else."""
     parts: list[str] = []

@@ -22,7 +22,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class WeightFile:
-    """One weight file, by its header only. `problem` is None when the header and the size are consistent."""
+    """One weight file, by its header only. `problem` is None when the header and the size are consistent.
+
+    `metadata` is what the header says of it, texts by name.
+    """
 
     name: str
     path: str
@@ -32,6 +35,7 @@ class WeightFile:
         Literal["missing", "empty", "truncated", "not-safetensors", "bad-header", "pickle", "unreadable"] | None
     ) = None
     detail: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

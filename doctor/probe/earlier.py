@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from ..model import Run, Unknown
+from ..model import Run, Unknown, WeightFile
 from ..model.earlier import EarlierSave, hides
 from .world import Paths, Stat, World
 from .world.safetensors import read_weight_file
@@ -31,30 +31,26 @@ def probe_earlier(world: World, run: Run) -> EarlierSave | Unknown | None:
     path = paths.join(folder, name)
     # the trainer joins the paths as they are written, so a relative one hides less
     hidden = hides(paths.join(run.output_folder, name), run.name)
-    return EarlierSave(read_weight_file(world, path, name), _step(world, path, name), hidden)
+    file = read_weight_file(world, path, name)
+    return EarlierSave(file, _step(file), hidden)
 
 
-def _step(world: World, path: str, name: str) -> int | None:
+def _step(file: WeightFile) -> int | None:
     """Where it was saved: by its metadata, else by the number in its name."""
     try:
-        return int(metadata_of(world, path)["training_info"]["step"])
+        return int(metadata_of(file)["training_info"]["step"])
     except (ValueError, KeyError, TypeError):
-        number = re.search(r"_(\d{9})\.safetensors$", name)
+        number = re.search(r"_(\d{9})\.safetensors$", file.name)
         return int(number.group(1)) if number else None
 
 
-def metadata_of(world: World, path: str) -> dict[str, Any]:
-    """What the header of a LoRA says of it, its JSON texts read; {} where it cannot be read."""
-    start = world.read(path, 0, 8)
-    length = int.from_bytes(start, "little") if isinstance(start, bytes) else 0
-    header = world.read(path, 8, length) if 0 < length < 1 << 24 else b""
-    told = _json(header) if isinstance(header, bytes) else None
-    metadata = told.get("__metadata__") if isinstance(told, dict) else None
-    return {key: _json(text) for key, text in metadata.items()} if isinstance(metadata, dict) else {}
+def metadata_of(file: WeightFile) -> dict[str, Any]:
+    """What the header of a LoRA says of it, its JSON texts read."""
+    return {key: _json(text) for key, text in file.metadata.items()}
 
 
-def _json(text: object) -> Any:
+def _json(text: str) -> Any:
     try:
-        return json.loads(text) if isinstance(text, str | bytes) else text
+        return json.loads(text)
     except (ValueError, RecursionError):
         return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ from ..families.record import Loader, ModelClass
 from ..families.record.single_file import original_layout
 from ..families.tensors import Shapes, needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
+from ..model.pattern import pattern
 from ..model.record import dataclass, replace
 from ..model.weights import COMFYUI_PREFIX
 from ..trainers import trainer_of
@@ -20,8 +20,8 @@ from .part_files import probe_part_files
 from .world import Paths, World, resolve
 from .world.safetensors import read_weight_file
 
-_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_REPO_FILE = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
+_REPO = pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_REPO_FILE = pattern(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
 _PARTS = (
     "transformer",
     "transformer_2",

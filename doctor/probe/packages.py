@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment
+from ..model.pattern import pattern
 from ..model.shell import quoted
 from ..trainers import named as named_trainer
 from .world import Paths, World
@@ -22,8 +23,8 @@ NAMES = (
     "wandb",
     "huggingface_hub",
 )
-_METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
-_BUILD = re.compile(rb"^__version__ = '([^']+)'", re.M)
+_METADATA = pattern(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
+_BUILD = pattern(rb"^__version__ = '([^']+)'", re.M)
 
 
 def named(entries: Iterable[str], names: Sequence[str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ def _save(world: World, path: str) -> Save:
     stat = resolve(world, paths, path)[1]
     changed = stat.modified_ns if isinstance(stat, Stat) else 0
     problem = (file.detail or file.problem) if file.problem else ""
-    return Save(path, author_of(metadata_of(world, path)), problem, changed)
+    return Save(path, author_of(metadata_of(file)), problem, changed)
 
 
 def _is_cut(world: World, paths: Paths, state: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ..configs.reading import Beside, Found, Reading, failed, nothing, text_of
 from ..model import Problem, Where
+from ..model.pattern import pattern
 from ..model.record import replace
 from ..model.trainer import Trainer
 from . import NAMES, TRAINERS, module, named
@@ -49,11 +50,11 @@ def read_config(
 
 _WHOSE = f"If it is one of {', '.join(NAMES)}, --trainer NAME says whose."
 _KEYS = {
-    "json": re.compile(r'"(?:--)?([\w.-]+)"[ \t\r\n]*:'),
-    "yaml": re.compile(r"^\ufeff?[\"']?([\w.-]+)[\"']?[ \t]*:", re.M),
-    "toml": re.compile(r"^\ufeff?[ \t]*(?:\[+[ \t]*)?[\"']?(?:--)?([\w-]+)[\"']?[ \t]*[=\]]", re.M),
-    "shell": re.compile(r"(?:--|[\s/\\\"'.])([A-Za-z]\w+)(?=\.py|[\s=\"']|$)"),
-    "env": re.compile(r"^\ufeff?[ \t]*(?:export[ \t]+)?(\w+)[ \t]*\+?=", re.M),
+    "json": pattern(r'"(?:--)?([\w.-]+)"[ \t\r\n]*:'),
+    "yaml": pattern(r"^\ufeff?[\"']?([\w.-]+)[\"']?[ \t]*:", re.M),
+    "toml": pattern(r"^\ufeff?[ \t]*(?:\[+[ \t]*)?[\"']?(?:--)?([\w-]+)[\"']?[ \t]*[=\]]", re.M),
+    "shell": pattern(r"(?:--|[\s/\\\"'.])([A-Za-z]\w+)(?=\.py|[\s=\"']|$)"),
+    "env": pattern(r"^\ufeff?[ \t]*(?:export[ \t]+)?(\w+)[ \t]*\+?=", re.M),
 }
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from ..record import ModelClass
 from ..record.reading import Tensors, split
 from ..record.shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
-from ..record.single_file import same_name
 
 _OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
 _ORIGINAL = {
@@ -83,7 +82,7 @@ def autoencoder_kl(config: Mapping[str, Any]) -> Shapes:
     return shapes
 
 
-def autoencoder_kl_dialect(needed: Shapes, present: frozenset[str]) -> Shapes:
+def autoencoder_kl_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
     """diffusers still reads the attention names of its first years (query, key, value, proj_attn)."""
     return {_old(name) if name not in present and _old(name) in present else name: s for name, s in needed.items()}
 
@@ -192,7 +191,6 @@ def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool)
 AUTOENCODER_KL = ModelClass(
     name="AutoencoderKL",
     title="a VAE",
-    model_type="",
     tensors=autoencoder_kl,
     dialect=autoencoder_kl_dialect,
     in_file=_in_file,
@@ -200,8 +198,5 @@ AUTOENCODER_KL = ModelClass(
     marks=("decoder.conv_in.weight", "encoder.conv_in.weight"),
     told_as="AutoencoderKL",
     infer=_inferred,
-    depth=None,
-    original=same_name,
-    swapped=(),
 )
 CLASSES = (AUTOENCODER_KL,)

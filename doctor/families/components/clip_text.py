@@ -9,7 +9,6 @@ from ...model.record import replace
 from ..record import ModelClass
 from ..record.reading import Tensors, split
 from ..record.shapes import BadConfig, Shapes, bounded, count, linear, size
-from ..record.single_file import same_name
 
 _PREFIX = "text_model."
 CLIP_L: Mapping[str, Any] = {
@@ -53,7 +52,7 @@ def clip_full(config: Mapping[str, Any]) -> Shapes:
     return clip_text(text)
 
 
-def clip_dialect(needed: Shapes, present: frozenset[str]) -> Shapes:
+def clip_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
     """Published files carry the prefix `text_model.`, which transformers 5 dropped; it reads either, name by name."""
     prefixed = any(name.startswith(_PREFIX) for name in present)
     return {name if name in present or not prefixed else _PREFIX + name: shape for name, shape in needed.items()}
@@ -81,10 +80,6 @@ def _inferred(tensors: Tensors) -> dict[str, Any]:
     }
 
 
-def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
-    return clip_dialect(needed, frozenset(present))
-
-
 def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
     return {_PREFIX + name: shape for name, shape in clip_text(config).items()}
 
@@ -96,17 +91,15 @@ CLIP = ModelClass(
     model_type="clip_text_model",
     tensors=clip_text,
     dialect=clip_dialect,
-    in_file=_in_file,
+    in_file=clip_dialect,
     by_kohya=_by_kohya,
     marks=(_MARK, _PREFIX + _MARK),
     told_as="CLIPTextModel",
     infer=_inferred,
     depth=("hidden_size", 768, {"num_hidden_layers": 12}),
-    original=same_name,
-    swapped=(),
 )
 CLASSES = (
     CLIP,
-    replace(CLIP, name="CLIPTextModelWithProjection", model_type=""),
+    replace(CLIP, name="CLIPTextModelWithProjection"),
     replace(CLIP, name="CLIPModel", model_type="clip", tensors=clip_full),
 )

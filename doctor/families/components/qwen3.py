@@ -9,7 +9,6 @@ from ...model.record import replace
 from ..record import ModelClass
 from ..record.reading import Tensors, split
 from ..record.shapes import Shapes, bounded, count, flag, size
-from ..record.single_file import same_name
 
 QWEN3_4B: Mapping[str, Any] = {
     "hidden_size": 2560,
@@ -65,7 +64,7 @@ def qwen3_causal_lm(config: Mapping[str, Any]) -> Shapes:
     return shapes
 
 
-def qwen3_dialect(needed: Shapes, present: frozenset[str]) -> Shapes:
+def qwen3_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
     """transformers loads either class from files with or without the `model.` prefix."""
     prefixed = any(name.startswith("model.") for name in present)
     wanted = any(name.startswith("model.") for name in needed)
@@ -102,24 +101,17 @@ def _inferred(tensors: Tensors) -> dict[str, Any]:
     }
 
 
-def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
-    return qwen3_dialect(needed, frozenset(present))
-
-
 QWEN3 = ModelClass(
     name="Qwen3Model",
     title="a Qwen3 text encoder",
-    model_type="",
     tensors=qwen3_model,
     dialect=qwen3_dialect,
-    in_file=_in_file,
+    in_file=qwen3_dialect,
     by_kohya=lambda config, present, either: qwen3_model(config),
     marks=(_MARK, f"model.{_MARK}"),
     told_as="Qwen3Model",
     infer=_inferred,
     depth=("hidden_size", 2560, {"num_hidden_layers": 36}),
-    original=same_name,
-    swapped=(),
 )
 QWEN3_CAUSAL_LM = replace(
     QWEN3,

@@ -9,7 +9,6 @@ from ...model.record import replace
 from ..record import ModelClass
 from ..record.reading import Tensors, split
 from ..record.shapes import BadConfig, Shapes, bounded, count, size
-from ..record.single_file import same_name
 
 _PREFIX = "transformer."
 _EMBEDDING, _TIED = "shared.weight", "encoder.embed_tokens.weight"
@@ -56,7 +55,7 @@ def t5_encoder(config: Mapping[str, Any]) -> Shapes:
     return shapes
 
 
-def t5_dialect(needed: Shapes, present: frozenset[str]) -> Shapes:
+def t5_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
     """transformers takes either name of the tied embedding, and drops a prefix `transformer.`."""
     prefixed = any(name.startswith(_PREFIX) for name in present)
     found: Shapes = {}
@@ -93,12 +92,8 @@ def _inferred(tensors: Tensors) -> dict[str, Any]:
     }
 
 
-def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
-    return t5_dialect(needed, frozenset(present))
-
-
 def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
-    return _in_file(t5_encoder(config), [name for name in present if not name.startswith(_PREFIX)])
+    return t5_dialect(t5_encoder(config), [name for name in present if not name.startswith(_PREFIX)])
 
 
 # A whole T5 stands for its encoder: that is the class a trainer builds from its files.
@@ -108,13 +103,11 @@ T5 = ModelClass(
     model_type="t5",
     tensors=t5_encoder,
     dialect=t5_dialect,
-    in_file=_in_file,
+    in_file=t5_dialect,
     by_kohya=_by_kohya,
     marks=(_MARK, _PREFIX + _MARK),
     told_as="T5EncoderModel",
     infer=_inferred,
     depth=("d_model", 4096, {"num_layers": 24}),
-    original=same_name,
-    swapped=(),
 )
-CLASSES = (T5, *(replace(T5, name=name, model_type="") for name in ("T5Model", "T5ForConditionalGeneration")))
+CLASSES = (T5, *(replace(T5, name=name) for name in ("T5Model", "T5ForConditionalGeneration")))

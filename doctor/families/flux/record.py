@@ -67,6 +67,8 @@ _SD_SCRIPTS = Kohya(
     guidance=3.5,
     cache="",
     strict=False,
+    fused=True,
+    mode=False,
 )
 _MUSUBI = Kohya(
     script="flux_kontext_train_network",
@@ -81,6 +83,8 @@ _MUSUBI = Kohya(
     guidance=2.5,
     cache="fk",
     strict=False,
+    fused=True,
+    mode=False,
 )
 _SIMPLETUNER = SimpleTuner(
     family="flux",
@@ -220,6 +224,7 @@ CHROMA = replace(
         "sd-scripts": replace(
             _SD_SCRIPTS,
             files=(replace(_SD_SCRIPTS.files[0], class_name=""), *_SD_SCRIPTS.files[2:]),
+            blocks=0,
         )
     },
 )

@@ -173,7 +173,6 @@ def _counted(names: Collection[str], pattern: str, key: str) -> dict[str, int]:
 TRANSFORMER = ModelClass(
     name="FluxTransformer2DModel",
     title="a Flux transformer",
-    model_type="",
     tensors=flux_transformer,
     dialect=in_diffusers_names,
     in_file=_in_file,
@@ -181,7 +180,6 @@ TRANSFORMER = ModelClass(
     marks=("double_blocks.0.img_attn.norm.query_norm.scale", "transformer_blocks.0.attn.norm_added_q.weight"),
     told_as="FluxTransformer2DModel",
     infer=_inferred,
-    depth=None,
     original=flux_original_name,
     swapped=("norm_out.linear.weight", "norm_out.linear.bias"),
 )

@@ -9,6 +9,7 @@ from ...model.recipe import PartFile
 from ...model.record import dataclass
 from .reading import Tensors
 from .shapes import Shapes
+from .single_file import same_name
 
 ModelConfig = Mapping[str, Any]  # a model's config.json
 
@@ -30,17 +31,17 @@ class ModelClass:
 
     name: str
     title: str
-    model_type: str
     tensors: Callable[[ModelConfig], Shapes]
-    dialect: Callable[[Shapes, frozenset[str]], Shapes]
+    dialect: Callable[[Shapes, Collection[str]], Shapes]
     in_file: Callable[[Shapes, Collection[str]], Shapes]
     by_kohya: Callable[[ModelConfig, Collection[str], bool], Shapes]
     marks: tuple[str, ...]
     told_as: str
     infer: Callable[[Tensors], dict[str, Any]]
-    depth: tuple[str, int, Mapping[str, int]] | None
-    original: Callable[[str], str]
-    swapped: tuple[str, ...]
+    model_type: str = ""
+    depth: tuple[str, int, Mapping[str, int]] | None = None
+    original: Callable[[str], str] = same_name
+    swapped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,10 @@ class SimpleTuner:
 class Kohya:
     """A family in sd-scripts or musubi-tuner: its script for a LoRA, the network_module, the files it is made of.
 
-    `blocks` is how many blocks_to_swap counts. A prompt that says none is drawn with `guidance`. `cache` is the
-    ending of musubi-tuner's cache files. `strict` says that a tensor too many stops the run.
+    `blocks` is how many blocks_to_swap counts, 0 where that is not known. A prompt that says none is drawn with
+    `guidance`. `cache` is the ending of musubi-tuner's cache files. `strict` says that a tensor too many stops the
+    run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely of the VAE's
+    latents, not a drawn one.
     """
 
     script: str
@@ -182,6 +185,8 @@ class Kohya:
     guidance: float
     cache: str
     strict: bool
+    fused: bool
+    mode: bool
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,6 @@ def same_name(name: str) -> str:
     return name
 
 
-def in_diffusers_names(needed: Shapes, present: frozenset[str]) -> Shapes:
+def in_diffusers_names(needed: Shapes, present: Collection[str]) -> Shapes:
     """A folder's transformer has no names but diffusers' own."""
     return needed

@@ -134,6 +134,8 @@ ZIMAGE = Family(
             guidance=4.0,
             cache="zi",
             strict=True,
+            fused=False,
+            mode=True,
         ),
     },
     runner=".zimage",

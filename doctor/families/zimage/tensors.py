@@ -127,7 +127,6 @@ def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool)
 TRANSFORMER = ModelClass(
     name="ZImageTransformer2DModel",
     title="a Z-Image transformer",
-    model_type="",
     tensors=zimage_transformer,
     dialect=in_diffusers_names,
     in_file=_in_file,
@@ -137,5 +136,4 @@ TRANSFORMER = ModelClass(
     infer=_inferred,
     depth=("dim", 3840, {"n_layers": 30, "n_refiner_layers": 2}),
     original=zimage_original_name,
-    swapped=(),
 )

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ...model import Run, System, Unknown
+from ...model.pattern import pattern
 from ...model.record import dataclass
 from ..world import Paths, Stat, World
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-_NAME = re.compile(r"(?![-.])[A-Za-z0-9._-]{1,96}(?<![-.])")
-_VARIABLE = re.compile(r"\$(\w+|\{[^}]*\})")
-_PERCENT = re.compile(r"%([^%]+)%")
+COMMIT = pattern(r"[0-9a-f]{40}")
+_NAME = pattern(r"(?![-.])[A-Za-z0-9._-]{1,96}(?<![-.])")
+_VARIABLE = pattern(r"\$(\w+|\{[^}]*\})")
+_PERCENT = pattern(r"%([^%]+)%")
 _HF = (".huggingface", "HF_HOME", "hf", "hf-cache", "hf_cache", "hf_home", "huggingface", "huggingface_cache")
 _HABITUAL = (  # below a disk, where people point HF_HOME or HF_HUB_CACHE to
     *(f"{name}/hub" for name in _HF),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from ...model.pattern import pattern
+
 COMPONENTS = (
     *("transformer", "transformer_2", "unet", "vae", "scheduler"),
     *("text_encoder", "text_encoder_2", "text_encoder_3", "tokenizer", "tokenizer_2", "tokenizer_3"),
 )
-_WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
+_WEIGHTS = pattern(r"(model|diffusion_pytorch_model)(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
 _OTHER_FORMATS = (".bin", ".ckpt", ".pt", ".pth", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".gguf", ".xml")
 _NO_DATA = (
     ".md",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal
 
-from ...configs.python_tree import Source, Unparsable, constant, dotted, keyword, parsed
+from ...configs.python_tree import Source, Tree, Unparsable, constant, dotted, keyword, parsed
 from ...model.checkout import Checkout, Edit, SizeFile
 from .patches import patches
 
@@ -129,20 +129,19 @@ def _reads_single_files(node: ast.AST) -> bool:
     )
 
 
-def _size_files(source: Source, tree: ast.AST) -> Iterator[SizeFile]:
+def _size_files(source: Source, root: ast.AST) -> Iterator[SizeFile]:
     """Where the file of sizes is written: `with open(NAME, "w")` of a NAME that was made of its name."""
-    parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    tree = Tree(root)
     names = {
         target.id
-        for node in ast.walk(tree)
+        for node in tree.nodes
         if isinstance(node, ast.Assign) and any(constant(n) == SIZE_FILE for n in ast.walk(node.value))
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.With) or not any(_opens(item.context_expr, names) for item in node.items):
-            continue
-        yield SizeFile(source.where(node), None if _guarded(node, parents) else _guard(source, node))
+    for node in tree.nodes:
+        if isinstance(node, ast.With) and any(_opens(item.context_expr, names) for item in node.items):
+            yield SizeFile(source.where(node), None if _is_guarded(node, tree) else _guard(source, node))
 
 
 def _opens(node: ast.expr, names: set[str]) -> bool:
@@ -153,17 +152,10 @@ def _opens(node: ast.expr, names: set[str]) -> bool:
     return written and isinstance(node.args[0], ast.Name) and node.args[0].id in names
 
 
-def _guarded(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    child, up = node, parents.get(id(node))
-    while up is not None:
-        if isinstance(up, ast.Try) and child in up.body:
-            for handler in up.handlers:
-                caught = handler.type
-                kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
-                if any(kind is None or dotted(kind).rpartition(".")[2] in _GUARDS for kind in kinds):
-                    return True
-        child, up = up, parents.get(id(up))
-    return False
+def _is_guarded(node: ast.AST, tree: Tree) -> bool:
+    caught = [handler.type for up in tree.tries(node) for handler in up.handlers]
+    kinds = [kind for one in caught for kind in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    return any(kind is None or dotted(kind).rpartition(".")[2] in _GUARDS for kind in kinds)
 
 
 def _guard(source: Source, node: ast.With) -> Edit:

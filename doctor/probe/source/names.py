@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from ...configs.python_tree import Source, constant, dotted, imports, keyword, meaning, own_nodes
+from ...configs.python_tree import Source, Tree, constant, dotted, imports, keyword, meaning, own_nodes
 from ...model.script import Fed
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
@@ -109,26 +109,20 @@ class Scope:
         return "perhaps" if made == "no" and name in home.parameters and home.of_block else made
 
 
-class Module:
-    """A script as a tree, with the way upwards from each node."""
+class Module(Tree):
+    """A script: its calls, its identifiers, and what its names stand for."""
 
     def __init__(self, source: Source, tree: ast.Module) -> None:
+        super().__init__(tree)
         self.source = source
         self.known = imports(tree)
-        self.nodes = list(ast.walk(tree))
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
-        self.parents = {id(child): node for node in self.nodes for child in ast.iter_child_nodes(node)}
         named = (getattr(node, field, None) for node in self.nodes for field in ("id", "attr", "name"))
         self.identifiers = {part for name in named if isinstance(name, str) for part in name.split(".")}
         self._scopes: dict[int, Scope] = {}
         said = self.identifiers & {"requires_grad", "requires_grad_"}
         functions = [node for node in self.nodes if isinstance(node, Function)] if said else []
         self.forcing = [scope for scope in map(self._scope_of, functions) if scope.forced]
-
-    def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        while (above := self.parents.get(id(node))) is not None:
-            yield above
-            node = above
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope of the function that a node stands in."""

@@ -7,31 +7,33 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.python_tree import Source, constant, keyword
+from ...configs.python_tree import Source, Tree, constant, keyword
 from ...model.checkout import Edit, Patch
 
 _REASON = "this model has tensors without data: its files lack them"
 
 
-def patches(source: Source, tree: ast.AST) -> Iterator[Patch]:
+def patches(source: Source, node: ast.AST) -> Iterator[Patch]:
     """Every patch below a node."""
-    parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(tree):
+    tree = Tree(node)
+    for node in tree.nodes:
         if isinstance(node, ast.Call):
-            yield from _loads_anything(source, node, parents)
+            yield from _loads_anything(source, node, tree)
             if isinstance(node.func, ast.Attribute) and node.func.attr == "to_empty":
-                code, edit = source.code(node), _to(source, node)
-                yield Patch("to-empty", source.where(node), _function(node, parents), code, edit)
-        elif isinstance(node, ast.If):
-            skipped = _skips_meta(node, parents)
-            if skipped is not None:
-                edit = _raise(source, skipped) if not _swallowed(node, parents) else None
-                edit = _bare(source, node, parents) if skipped in node.orelse or skipped is node else edit
-                code = f"if {source.code(node.test)}"
-                yield Patch("meta-skipped", source.where(node), _function(node, parents), code, edit)
+                yield Patch("to-empty", source.where(node), _name(tree, node), source.code(node), _to(source, node))
+        elif isinstance(node, ast.If) and (skipped := _skips_meta(node, tree)) is not None:
+            edit = None if _is_swallowed(node, tree) else _raise(source, skipped)
+            edit = _bare(source, node, tree) if skipped in node.orelse or skipped is node else edit
+            code = f"if {source.code(node.test)}"
+            yield Patch("meta-skipped", source.where(node), _name(tree, node), code, edit)
 
 
-def _loads_anything(source: Source, call: ast.Call, parents: dict[int, ast.AST]) -> Iterator[Patch]:
+def _name(tree: Tree, node: ast.AST) -> str:
+    function = tree.function(node)
+    return "" if function is None else function.name
+
+
+def _loads_anything(source: Source, call: ast.Call, tree: Tree) -> Iterator[Patch]:
     if not isinstance(call.func, ast.Attribute) or not re.match(
         r"(?:aitk_)?from_pretrained|load_model", call.func.attr
     ):
@@ -45,7 +47,7 @@ def _loads_anything(source: Source, call: ast.Call, parents: dict[int, ast.AST])
             start, end = source.span(said.value)
             edit = Edit(start, end, str(value), str(not value))
             made: Any = kind
-            yield Patch(made, source.where(said.value), _function(call, parents), f"{name}={value}", edit)
+            yield Patch(made, source.where(said.value), _name(tree, call), f"{name}={value}", edit)
 
 
 def _to(source: Source, call: ast.Call) -> Edit | None:
@@ -56,9 +58,9 @@ def _to(source: Source, call: ast.Call) -> Edit | None:
     return Edit(end - len("to_empty"), end, "to_empty", "to")
 
 
-def _skips_meta(node: ast.If, parents: dict[int, ast.AST]) -> ast.stmt | None:
+def _skips_meta(node: ast.If, tree: Tree) -> ast.stmt | None:
     """The statement with which an `if` leaves tensors without data as they are; None when it does no such thing."""
-    negated, about = _about_meta(node.test, node, parents)
+    negated, about = _about_meta(node.test, node, tree)
     if not about:
         return None
     branch = node.orelse if negated else node.body
@@ -72,20 +74,18 @@ def _skips_meta(node: ast.If, parents: dict[int, ast.AST]) -> ast.stmt | None:
     return last if leaves or (negated and only_says) else None
 
 
-def _about_meta(test: ast.expr, at: ast.AST, parents: dict[int, ast.AST]) -> tuple[bool, bool]:
+def _about_meta(test: ast.expr, at: ast.AST, tree: Tree | None) -> tuple[bool, bool]:
     """(whether the test holds for tensors that do have data, whether it is about the meta device at all)."""
     negated = False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         negated, test = not negated, test.operand
     if isinstance(test, ast.Name):  # is_meta = any(p.device.type == "meta" for p in …)
-        up: ast.AST | None = at
-        while up is not None and not isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef):
-            up = parents.get(id(up))
-        for node in ast.walk(up) if up is not None else ():
+        function = None if tree is None else tree.function(at)
+        for node in () if function is None else ast.walk(function):
             targets = node.targets if isinstance(node, ast.Assign) else []
             if any(isinstance(target, ast.Name) and target.id == test.id for target in targets):
                 assert isinstance(node, ast.Assign)
-                inner, about = _about_meta(node.value, at, {})
+                inner, about = _about_meta(node.value, at, None)
                 if about:
                     return inner != negated, True
         return negated, False
@@ -105,18 +105,17 @@ def _raise(source: Source, skipped: ast.stmt) -> Edit | None:
     return Edit(start, end, source.text(skipped), f'raise RuntimeError("{_REASON}")')
 
 
-def _bare(source: Source, node: ast.If, parents: dict[int, ast.AST]) -> Edit | None:
+def _bare(source: Source, node: ast.If, tree: Tree) -> Edit | None:
     """What is done to tensors that have data, without the test, and without the try around it that only prints.
 
     torch itself refuses to move what has no data. None where other statements stand in the try.
     """
     around: ast.stmt = node
-    up = parents.get(id(node))
-    if _swallowed(node, parents):
-        rest = [s for s in up.body if s is not node] if isinstance(up, ast.Try) else [node]
+    if _is_swallowed(node, tree):
+        up = tree.parents.get(id(node))
         if not isinstance(up, ast.Try) or up.finalbody or up.orelse:
             return None
-        if any(not isinstance(s, ast.Assign) for s in rest) or _swallowed(up, parents):
+        if any(not isinstance(s, ast.Assign) for s in up.body if s is not node) or _is_swallowed(up, tree):
             return None
         around = up
     if any(statement.lineno != statement.end_lineno for statement in node.body):
@@ -127,22 +126,10 @@ def _bare(source: Source, node: ast.If, parents: dict[int, ast.AST]) -> Edit | N
     return Edit(start, end, old, newline.join(source.text(statement) for statement in node.body))
 
 
-def _swallowed(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
+def _is_swallowed(node: ast.AST, tree: Tree) -> bool:
     """Whether an error that is raised here would be caught and only printed, inside of its function."""
-    child, up = node, parents.get(id(node))
-    while up is not None and not isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef):
-        if isinstance(up, ast.Try) and child in up.body and any(not _raises(handler) for handler in up.handlers):
-            return True
-        child, up = up, parents.get(id(up))
-    return False
+    return any(not _raises(handler) for up in tree.tries(node) for handler in up.handlers)
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement))
-
-
-def _function(node: ast.AST, parents: dict[int, ast.AST]) -> str:
-    up = parents.get(id(node))
-    while up is not None and not isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef):
-        up = parents.get(id(up))
-    return up.name if up is not None else ""

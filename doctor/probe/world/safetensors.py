@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model import Tensor, Unknown, WeightFile
+from ...model.record import replace
 from . import Paths, Stat, World, resolve
 
 LARGEST_READ = 32 << 20
@@ -94,22 +95,23 @@ def read_header(world: World, path: str, name: str, stat: Stat) -> WeightFile:
         if isinstance(rest, Unknown):
             return WeightFile(name, path, size, problem="unreadable", detail=rest.reason)
         header += rest
+    metadata: Mapping[str, str] = {}
     try:
-        tensors, end = parse_header(header)
+        tree = parse_tree(header)
+        metadata = parse_metadata(tree)
+        tensors, end = parse_tensors(header, tree)
     except BadHeader as error:
-        return WeightFile(name, path, size, problem="bad-header", detail=str(error))
-    expected = 8 + length + end
+        return WeightFile(name, path, size, problem="bad-header", detail=str(error), metadata=metadata)
+    sound, expected = WeightFile(name, path, size, tensors, metadata=metadata), 8 + length + end
     if size < expected:
         detail = f"{size} bytes of {expected}: {expected - size} are missing at the end"
-        return WeightFile(name, path, size, tensors, problem="truncated", detail=detail)
+        return replace(sound, problem="truncated", detail=detail)
     if size > expected:
-        detail = f"{size - expected} bytes too many after the last tensor"
-        return WeightFile(name, path, size, tensors, problem="bad-header", detail=detail)
-    return WeightFile(name, path, size, tensors)
+        return replace(sound, problem="bad-header", detail=f"{size - expected} bytes too many after the last tensor")
+    return sound
 
 
-def parse_header(header: bytes) -> tuple[dict[str, Tensor], int]:
-    """Tensors of a header, and where the last one ends, counted from the end of the header. Raises BadHeader."""
+def parse_tree(header: bytes) -> dict[str, Any]:
     try:
         tree = json.loads(header.decode("utf-8"), parse_constant=_no_constant, parse_float=str)
     except UnicodeDecodeError:
@@ -121,9 +123,20 @@ def parse_header(header: bytes) -> tuple[dict[str, Tensor], int]:
         raise BadHeader(filled) from None
     if not isinstance(tree, dict):
         raise BadHeader("the header is no JSON object")
+    return tree
+
+
+def parse_metadata(tree: dict[str, Any]) -> Mapping[str, str]:
     metadata = tree.pop("__metadata__", None)
-    if metadata is not None and not _is_text_map(metadata):
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise BadHeader("__metadata__ holds something other than text")
+    return metadata
+
+
+def parse_tensors(header: bytes, tree: Mapping[str, Any]) -> tuple[dict[str, Tensor], int]:
+    """Tensors of a header, and where the last one ends, counted from the end of the header. Raises BadHeader."""
     tensors: dict[str, Tensor] = {}
     spans: list[tuple[int, int, str]] = []
     # A model repeats a few dozen shapes hundreds of times: each is examined once. To Python true is 1, so where the
@@ -182,10 +195,6 @@ def _entry(name: str, value: Any) -> tuple[str, list[int], int, int]:
 
 def _no_constant(word: str) -> float:
     raise ValueError(word)
-
-
-def _is_text_map(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
 
 
 def _shown(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -32,7 +31,9 @@ def misspelt(process_type: object) -> str | None:
     """The trainer that was meant by a process type that is none; extensions of one's own stay as they are."""
     if not isinstance(process_type, str) or process_type in TRAINERS + OTHER_TRAINING:
         return None
-    near = difflib.get_close_matches(process_type, (*TRAINERS, *OTHER_TRAINING[:5]), 1, 0.85)
+    from difflib import get_close_matches
+
+    near = get_close_matches(process_type, (*TRAINERS, *OTHER_TRAINING[:5]), 1, 0.85)
     return near[0] if near else None
 
 

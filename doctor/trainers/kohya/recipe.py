@@ -82,7 +82,8 @@ def _model(run: Run) -> Iterator[Reason]:
         )
     weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
     several = isinstance(weights, list) and len(weights) > 1
-    if weights and (run.recipe.architecture != "zimage" or several):
+    own = family_of(run.recipe.architecture).own
+    if weights and (own is None or own.adapter_key is None or several):
         yield "base_weights", "base_weights of Flux, or several of them, are not supported"
     elif weights and any(str(one) not in ("1", "1.0") for one in (factors if isinstance(factors, list) else [])):
         yield "base_weights_multiplier", "base_weights_multiplier is not supported; leave it at 1"
@@ -111,6 +112,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
     w = Options(run.settings)
     run = with_sets(with_rates(run), folders)
     recipe, validation = run.recipe, run.recipe.validation
+    of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
     epochs, swapped = w.whole(0, "max_train_epochs"), w.whole(0, "blocks_to_swap")
     painted = w.whole(0, "sample_every_n_epochs")
     text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
@@ -129,7 +131,7 @@ def as_trained(run: Run, folders: Folders) -> Run:
             cache_text_embeddings=True,
             literal_captions=True,
             mask_padding=w.flag("apply_t5_attn_mask"),
-            latent_mean=recipe.architecture == "zimage",
+            latent_mean=of_trainer is not None and of_trainer.mode,
             network=network_of(run),
             timestep_sampling=replace(recipe.timestep_sampling, type="drawn", density=density_of(run)),
             loss=replace(
@@ -196,7 +198,9 @@ def differences(run: Run) -> list[str]:
     recipe = run.recipe
     w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
     own = [Own(run, dataset) for dataset in recipe.datasets]
-    fused = "" if recipe.architecture == "zimage" else "covers query, key and value each on its own, and "
+    family = family_of(recipe.architecture)
+    files = family.kohya[run.trainer].files
+    fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
     made = [
         f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
         f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
@@ -208,11 +212,13 @@ def differences(run: Run) -> list[str]:
         made.append(
             "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
         )
-    if recipe.architecture == "zimage":
-        made.append("prompts and pictures are filled up to multiples of 32 tokens, as the model was published")
+    if family.memory is not None and (padding := family.memory.padding) > 1:
+        made.append(
+            f"prompts and pictures are filled up to multiples of {padding} tokens, as the model was published"
+        )
     if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
         made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
-    if recipe.architecture != "zimage":
+    if any(file.class_name == "CLIPTextModel" for file in files):
         made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
     if recipe.adapter:
         made.append("samples are painted without base_weights")
@@ -240,7 +246,7 @@ def differences(run: Run) -> list[str]:
         made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if family_of(recipe.architecture).edits:
+    if family.edits:
         made.append("control images are stretched to their pictures' shape instead of cropped")
     name = optimizer_of(run)
     if name.startswith("paged"):

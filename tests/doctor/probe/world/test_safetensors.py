@@ -17,7 +17,13 @@ from safetensors.torch import save_file
 
 from zdoctor.doctor.model import Tensor, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.world.safetensors import BadHeader, parse_header, read_weight_file
+from zdoctor.doctor.probe.world.safetensors import (
+    BadHeader,
+    parse_metadata,
+    parse_tensors,
+    parse_tree,
+    read_weight_file,
+)
 
 
 def read(path: Path) -> WeightFile:
@@ -161,11 +167,14 @@ headers = st.dictionaries(st.text(max_size=4), json_values | entries).map(lambda
 @given(st.binary(max_size=60) | headers)
 def test_any_header_is_read_or_refused(header: bytes) -> None:
     try:
-        tensors, end = parse_header(header)
+        tree = parse_tree(header)
+        metadata = parse_metadata(tree)
+        tensors, end = parse_tensors(header, tree)
     except BadHeader as error:
         assert 0 < len(str(error)) < 300
     else:
         assert end >= 0 and all(isinstance(tensor, Tensor) for tensor in tensors.values())
+        assert all(isinstance(text, str) for text in metadata.values())
 
 
 @pytest.mark.parametrize("side", ["true", "1.0", "1e0"])
