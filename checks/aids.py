@@ -36,30 +36,30 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
     own = run.by_runner
     edits = family_of(recipe.architecture).edits and run.kind == "lora"
     for dataset in recipe.datasets if run.kind == "lora" else ():
-        aids = [("control_path", folder) for folder in dataset.control_folders[:1] if edits]
-        if run.setting(f"{dataset.key}/alpha_mask"):
+        aids = [("control_folders", folder) for folder in dataset.control_folders[:1] if edits]
+        if dataset.alpha_mask:
             yield from _without_alpha(run, dataset.key, datasets)
         else:
-            aids.append(("mask_path", run.setting(f"{dataset.key}/mask_path")))
-        for key, path in aids:
-            entry = files.at(path) if isinstance(path, str) else None
+            aids.append(("mask_folder", dataset.mask_folder or ""))
+        for name, path in aids:
+            entry = files.at(path) if path else None
             if entry is None:
                 continue
             if entry.kind == "denied":
                 raise Unestablished(f"{entry.path} could not be looked at")
             if entry.kind != "folder":
                 yield found(
-                    run.where(f"{dataset.key}/{key}"),
+                    run.where(f"{dataset.key}/{name}"),
                     "{path}, the folder of {key}, does not exist."
                     if entry.kind in _GONE
                     else "{path}, the folder of {key}, is no folder.",
-                    otherwise=_ENDS if own else _UNPAIRED if key == "control_path" else _UNMASKED,
+                    otherwise=_ENDS if own else _UNPAIRED if name == "control_folders" else _UNMASKED,
                     evidence={"looked_at": entry.path},
                     severity=None if own else "warning",
                     path=path,
-                    key=key,
+                    key=run.keys.get(f"{dataset.key}/{name}", name).rpartition("/")[2],
                 )
-            elif key == "control_path":
+            elif name == "control_folders":
                 yield from _unpaired(run, dataset.key, entry, datasets)
     samples = recipe.validation.prompts if edits and not recipe.validation.disabled else ()
     edited = [sample.control for sample in samples if sample.control is not None]
@@ -87,7 +87,7 @@ def _unpaired(run: Run, key: str, entry: Entry, datasets: tuple[DatasetFolder, .
         alone = [image.path for image in folder.images if _stem(image.path) not in stems]
         if alone:
             yield found(
-                run.where(f"{key}/control_path"),
+                run.where(f"{key}/control_folders"),
                 "{count} of {total} pictures in {folder} have no control image in {path}; the first is {first}."
                 if len(alone) > 1
                 else "{first} has no control image in {path}.",
@@ -103,7 +103,7 @@ def _unpaired(run: Run, key: str, entry: Entry, datasets: tuple[DatasetFolder, .
 
 
 def _without_alpha(run: Run, key: str, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
-    if run.setting("train/unbalanced_masks"):  # as in sd-scripts, where a picture without one counts whole
+    if not run.recipe.loss.balanced_masks:  # as in sd-scripts, where a picture without one counts whole
         return
     images = (image.path for folder in datasets if folder.key == key for image in folder.images)
     jpegs = [path for path in images if path.lower().endswith((".jpg", ".jpeg"))]

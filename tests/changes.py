@@ -1,4 +1,4 @@
-"""A run with other values, for the tests: its own, or those of its recipe."""
+"""A run with other values, for the tests: its own, those of its recipe, or written settings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from zdoctor.doctor.model import Run
-from zdoctor.doctor.model.recipe import SHORT_NAMES, by_name
+from zdoctor.doctor.configs.written import Written
+from zdoctor.doctor.model import Run, Value
+from zdoctor.doctor.model.recipe import SHORT_NAMES, Recipe, by_name
+from zdoctor.doctor.model.trainer import RUNNER
+from zdoctor.doctor.trainers.ai_toolkit.recipe import dataset_of, keys_of, recipe_of
+from zdoctor.doctor.trainers.ai_toolkit.refusals import refusals
 
 _OF_RUN = frozenset(field.name for field in fields(Run))
 
 
 def changed(run: Run, **changes: Any) -> Run:
-    """`run` with other values of its own or of its recipe; a mapping changes some fields of a group."""
-    own = {name: value for name, value in changes.items() if name in _OF_RUN}
+    """`run` with other values of its own or of its recipe; a mapping changes some fields of a group.
+
+    `settings` are read as ai-toolkit's, where the run is ai-toolkit's or the runner's, on top of the other changes.
+    """
     recipe = run.recipe
+    reads = "settings" in changes and changes.get("trainer", run.trainer) in ("ai-toolkit", RUNNER)
+    if reads:
+        changes = {"keys": {**keys_of(Written(changes["settings"])), **run.keys}, **changes}
     for name, value in changes.items():
         if name in _OF_RUN:
             continue
@@ -26,7 +35,31 @@ def changed(run: Run, **changes: Any) -> Run:
         elif dot:
             value = replace(getattr(recipe, group), **{inner: value})
         recipe = replace(recipe, **{group: value})
-    return replace(run, **{"recipe": recipe, **own})
+    if reads:
+        recipe = _reread(recipe, run.settings, changes["settings"])
+    made = replace(run, **{"recipe": recipe, **{name: value for name, value in changes.items() if name in _OF_RUN}})
+    return replace(made, refused=refusals(made)) if reads else made
+
+
+def _reread(recipe: Recipe, old: Mapping[str, Value], new: Mapping[str, Value]) -> Recipe:
+    """The recipe with what `new` settings say and `old` ones did not; no new ones at all take the old ones back."""
+    new = {**old, **new} if new else new
+    before, after = (recipe_of(w, keys_of(w)) for w in (Written(old), Written(new)))
+    for name, value in vars(after).items():
+        if name != "datasets" and hasattr(value, "__match_args__"):
+            recipe = replace(recipe, **{name: _mixed(getattr(recipe, name), getattr(before, name), value)})
+        elif name != "datasets" and value != getattr(before, name):
+            recipe = replace(recipe, **{name: value})
+    datasets = tuple(
+        _mixed(dataset, dataset_of(Written(old), number), dataset_of(Written(new), number))
+        for number, dataset in enumerate(recipe.datasets)
+    )
+    return replace(recipe, datasets=datasets)
+
+
+def _mixed(record: Any, before: Any, after: Any) -> Any:
+    values = {name: value for name, value in vars(after).items() if value != getattr(before, name)}
+    return replace(record, **values)
 
 
 def value_of(run: Run, name: str) -> Any:

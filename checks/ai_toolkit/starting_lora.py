@@ -183,8 +183,7 @@ def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
     if start is None or run.kind != "lora":
         return
     file = start.file
-    keys = (_KEY, "network/network_weights")
-    place = run.where(next((key for key in keys if run.written(key) is not None), _KEY))
+    place = run.where("network.initial_weights")
     otherwise = "zdoctor train does not begin with it: nothing is trained."
     is_folder = file.problem == "unreadable" and file.detail == "it is not a file"
     if file.problem == "unreadable" and not is_folder:

@@ -1,8 +1,7 @@
-"""A run of any trainer in the words of zdoctor's own runner, which are ai-toolkit's."""
+"""A run of any trainer as zdoctor's own runner takes it."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ..errors import UserError
@@ -15,23 +14,6 @@ if TYPE_CHECKING:
     from ..trainers.kohya.datasets import Folders
 
 
-# Into these the settings of other trainers are put. ai-toolkit reads none of them: in its configs they say nothing.
-_OF_SECTIONS = {
-    "network": (
-        *("scale", "left_out", "plus", "lokr_factors", "refiners"),
-        *("rank_dropout", "module_dropout", "network_weights"),
-    ),
-    "train": (
-        *("drawn", "ema_ramp", "epochs", "grad_clip_method", "latent_middle", "literal_captions", "masked_prompts"),
-        "unbalanced_masks",
-    ),
-    "save": ("save_every_epochs", "also_every"),
-    "sample": ("sample_every_epochs",),
-    "datasets/*": ("apart", "bucket_sizes"),
-}
-FOREIGN = frozenset(f"{section}/{name}" for section, names in _OF_SECTIONS.items() for name in names)
-
-
 def _nowhere(folder: str) -> None:
     """No folder is there."""
 
@@ -42,11 +24,9 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
     `folders` gives the names of the folders in a folder of sd-scripts' numbered ones.
     """
     if run.trainer == "ai-toolkit":
-        settings = {
-            key: replace(value, value=None) if re.sub(r"/\d+/", "/*/", key) in FOREIGN else value
-            for key, value in run.settings.items()
-        }
-        return replace(run, trainer=RUNNER, settings=settings)
+        from ..trainers.ai_toolkit.refusals import refusals
+
+        return replace(run, trainer=RUNNER, refused=refusals(run))
     if run.trainer != "SimpleTuner" and run.trainer not in BY_FILES:
         raise UserError(
             f"zdoctor train takes configs of ai-toolkit, SimpleTuner, {' and '.join(BY_FILES)}; this one is for "

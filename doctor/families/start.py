@@ -36,7 +36,7 @@ def network_shapes(run: Run, linears: Linears) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for name, (out, inputs) in linears.items():
         if recipe.network.type == "lokr":
-            parts = lokr_shapes(out, inputs, lokr_factor(run, name), lokr_rank(run))
+            parts = lokr_shapes(out, inputs, lokr_factor(run.recipe.network, name), lokr_rank(run.recipe.network))
         else:
             parts = {
                 "lora_A.weight": (recipe.network.rank, inputs),

@@ -22,9 +22,6 @@ from .sizes import Sizes, sizes_of
 
 __all__ = ["GIB", "buckets", "predict"]
 
-# SimpleTuner's ways of keeping weights off the card.
-OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
-
 
 def predict(
     run: Run,
@@ -130,9 +127,8 @@ def _not_covered(run: Run) -> str:
             return f"the size of weights quantized as {qtype} is not known"
     if run.by_runner:  # these are not its settings
         return ""
-    moved = next((name for name in OFFLOADING if run.setting(name) not in (None, False, 0, "", "0", "none")), None)
-    if moved is not None:
-        return f"{moved} moves weights between card and host while it trains; that is not predicted"
+    if recipe.offload.other:
+        return f"{recipe.offload.other} moves weights between card and host while it trains; that is not predicted"
     return ""
 
 

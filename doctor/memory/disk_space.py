@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ..families import family_of
 from ..families.network import lokr_rank, trained_weights
 from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
-from ..model.buckets import bucket_size, buckets_at
+from ..model.buckets import bucket_size
 from ..model.record import dataclass
 from ..trainers import trainer_of
 from .bytes import WIDTHS, state_bytes
@@ -95,7 +95,7 @@ def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iter
 
 def _pixels(run: Run, dataset: Dataset, folder: DatasetFolder) -> int:
     """Of every picture at its sizes, mirrored or not; the trainer may round one side up where that fits."""
-    hows = [buckets_at(run, dataset, resolution) for resolution in dataset.resolutions]
+    hows = [dataset.buckets_at(resolution) for resolution in dataset.resolutions]
     of_one = [{bucket_size(how, image.width, image.height) for how in hows} for image in folder.images]
     turns: int = 2 ** (dataset.flip_x + dataset.flip_y)
     return turns * sum(w * h for sizes in of_one for w, h in sizes)
@@ -105,16 +105,17 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
     recipe = run.recipe
     sizes = sizes_of(run, model)
+    network = recipe.network
     kinds = ("lora", "lokr") if run.by_runner else ("lora",)
-    if isinstance(sizes, Unknown) or run.kind != "lora" or recipe.network.type not in kinds or run.narrowed:
+    if isinstance(sizes, Unknown) or run.kind != "lora" or network.type not in kinds or network.narrowed:
         return
     if trainer_of(run.trainer).checkpoint_folders:
         return
-    parameters = max(0, trained_weights(run, sizes.linears))
+    parameters = max(0, trained_weights(recipe.network, sizes.linears))
     during = max(0, recipe.steps - 1) // recipe.checkpoints.every if recipe.checkpoints.every > 0 else 0
     kept = min(during, recipe.checkpoints.keep) if recipe.checkpoints.keep > 0 else during
     width = WIDTHS.get(recipe.checkpoints.dtype, 0)
-    rank = lokr_rank(run) if recipe.network.type == "lokr" else recipe.network.rank
+    rank = lokr_rank(recipe.network) if recipe.network.type == "lokr" else recipe.network.rank
     kind, of_rank = (
         "LoKr" if recipe.network.type == "lokr" else "LoRA",
         "" if rank is None else f" of rank {rank}",

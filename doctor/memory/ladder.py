@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any
 
 from ..families import family_of
-from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect, Value
+from ..model import Alternative, DatasetFolder, Gpu, Run, SamplePrompt, TrainingEffect
 from ..model.record import replace
 from .peaks import highest_of, peak_of
 from .phases import on_mps
@@ -32,9 +32,9 @@ def alternatives_of(
     None takes more host memory than is free, unless the run as written does. Samples are painted smaller, or not at
     all, where that spares a change of what is learnt.
     """
-    if run.trainer != "SimpleTuner" and run.keys.get("dtype") == "train/dtype":
+    if "offload.low_vram" in run.keys:
         steps = _of_ai_toolkit
-    elif run.keys.get("disable_sampling") == "validation_disable":
+    elif "validation.prompt_sizes" in run.keys:
         steps = _of_simpletuner
     else:
         return []
@@ -74,50 +74,40 @@ def _ladder(
 
 
 def _samples_of_ai_toolkit(run: Run) -> Iterator[Step]:
-    recipe = run.recipe
-    size = (run.setting("sample/width", 512), run.setting("sample/height", 512))
-    prompts = run.setting("sample/prompts", [])
-    flagged = any("--" in str(prompt) for prompt in prompts) if isinstance(prompts, list) else True
-    painted = () if recipe.validation.disabled else recipe.validation.prompts
-    if painted and not flagged and all((sample.width, sample.height) == size for sample in painted):
-        for limit in (768, 512):
-            if (small := _shrunk(painted, limit)) != painted:
-                key = (("sample/width", small[0].width), ("sample/height", small[0].height))
-                written = {name: Value(value, run.where(name), 0, 0) for name, value in key}
-                yield (
-                    key,
-                    "none",
-                    replace(
-                        run,
-                        settings={**run.settings, **written},
-                        recipe=replace(recipe, validation=replace(recipe.validation, prompts=small)),
-                    ),
-                )
-    if painted:
-        yield (
-            (("train/disable_sampling", True),),
-            "none",
-            replace(run, recipe=replace(recipe, validation=replace(recipe.validation, disabled=True))),
-        )
+    validation = run.recipe.validation
+    for limit in (768, 512) if validation.one_size else ():
+        if small := _smaller(run, limit):
+            sides = (("validation.prompt_width", small[0].width), ("validation.prompt_height", small[0].height))
+            yield _step(run, sides, "none", validation=replace(validation, prompts=small))
+    yield from _no_samples(run)
 
 
 def _samples_of_simpletuner(run: Run) -> Iterator[Step]:
-    recipe = run.recipe
-    painted = () if recipe.validation.disabled else recipe.validation.prompts
     for limit in (768, 512):
-        if (small := _shrunk(painted, limit)) != painted:
-            sizes = dict.fromkeys(f"{sample.width}x{sample.height}" for sample in small)
-            yield (
-                (("validation_resolution", ",".join(sizes)),),
-                "none",
-                replace(run, recipe=replace(recipe, validation=replace(recipe.validation, prompts=small))),
-            )
-    if painted:
-        yield (
-            (("validation_disable", True),),
-            "none",
-            replace(run, recipe=replace(recipe, validation=replace(recipe.validation, disabled=True))),
-        )
+        if small := _smaller(run, limit):
+            sizes = ",".join(dict.fromkeys(f"{sample.width}x{sample.height}" for sample in small))
+            validation = replace(run.recipe.validation, prompts=small)
+            yield _step(run, (("validation.prompt_sizes", sizes),), "none", validation=validation)
+    yield from _no_samples(run)
+
+
+def _no_samples(run: Run) -> Iterator[Step]:
+    validation = run.recipe.validation
+    if validation.prompts and not validation.disabled:
+        yield _step(run, (("disable_sampling", True),), "none", validation=replace(validation, disabled=True))
+
+
+def _step(run: Run, settings: Sequence[tuple[str, Any]], effect: TrainingEffect, **changes: Any) -> Step:
+    """A step by the fields that are written, and the recipe's fields that it changes."""
+    written = tuple((run.keys.get(name, name), value) for name, value in settings)
+    return written, effect, replace(run, recipe=replace(run.recipe, **changes))
+
+
+def _smaller(run: Run, limit: int) -> tuple[SamplePrompt, ...]:
+    """The prompts with none above a square of `limit` pixels a side; empty where that changes nothing."""
+    painted = () if run.recipe.validation.disabled else run.recipe.validation.prompts
+    small = _shrunk(painted, limit)
+    return () if small == painted else small
 
 
 def _shrunk(samples: tuple[SamplePrompt, ...], limit: int) -> tuple[SamplePrompt, ...]:
@@ -138,22 +128,12 @@ def _again_and_smaller(run: Run) -> Iterator[Step]:
     """Blocks that are computed again, and batches taken one picture after the other."""
     recipe = run.recipe
     if not recipe.offload.gradient_checkpointing:
-        yield (
-            ((run.keys["gradient_checkpointing"], True),),
-            "equivalent",
-            replace(run, recipe=replace(recipe, offload=replace(recipe.offload, gradient_checkpointing=True))),
-        )
+        again = replace(recipe.offload, gradient_checkpointing=True)
+        yield _step(run, (("gradient_checkpointing", True),), "equivalent", offload=again)
     if recipe.batch_size > 1:
         accumulate = recipe.batch_size * recipe.gradient_accumulation
-        key = (
-            (run.keys.get("gradient_accumulation", "train/gradient_accumulation"), accumulate),
-            (run.keys["batch_size"], 1),
-        )
-        yield (
-            key,
-            "equivalent",
-            replace(run, recipe=replace(recipe, batch_size=1, gradient_accumulation=accumulate)),
-        )
+        written = (("gradient_accumulation", accumulate), ("batch_size", 1))
+        yield _step(run, written, "equivalent", batch_size=1, gradient_accumulation=accumulate)
 
 
 def _of_simpletuner(run: Run, *, samples: bool) -> Iterator[Step]:
@@ -164,72 +144,60 @@ def _of_simpletuner(run: Run, *, samples: bool) -> Iterator[Step]:
 
 def _of_ai_toolkit(run: Run, *, samples: bool) -> Iterator[Step]:
     recipe = run.recipe
-    shuffled = any(
-        run.setting(f"{dataset.key}/shuffle_tokens") is True or f"{dataset.key}/token_dropout_rate" in run.settings
-        for dataset in recipe.datasets
-    )
-    if run.setting("model/low_vram") is not True:
-        on = Value(True, run.where("model/low_vram"), 0, 0)
-        key = (("model/low_vram", True),)
-        yield key, "none", replace(run, settings={**run.settings, "model/low_vram": on})
-    if not recipe.cache_text_embeddings and not shuffled and run.setting("train/train_text_encoder") is not True:
-        key = (("train/cache_text_embeddings", True),)
-        yield key, "equivalent", replace(run, recipe=replace(recipe, cache_text_embeddings=True))
+    if not recipe.offload.low_vram:
+        yield _step(run, (("offload.low_vram", True),), "none", offload=replace(recipe.offload, low_vram=True))
+    varied = recipe.train_text_encoder or any(dataset.varied_captions for dataset in recipe.datasets)
+    if not recipe.cache_text_embeddings and not varied:
+        yield _step(run, (("cache_text_embeddings", True),), "equivalent", cache_text_embeddings=True)
     yield from _again_and_smaller(run)
     if samples:
         yield from _samples_of_ai_toolkit(run)
-    kind = "qint8" if on_mps(run) else "qfloat8"  # MPS has no float8, which is ai-toolkit's default
-    of_encoder = (("model/qtype_te", kind),) if on_mps(run) else ()
-    if recipe.precision.quantization is None:
-        # ai-toolkit quantizes the text encoder along with the transformer unless quantize_te says otherwise
-        encoder = recipe.precision.text_encoder_quantization if "model/quantize_te" in run.settings else kind
-        yield (
-            (("model/quantize", True), ("model/qtype", kind), *of_encoder),
-            "changes-result",
-            replace(
-                run,
-                recipe=replace(
-                    recipe,
-                    precision=replace(recipe.precision, quantization=kind, text_encoder_quantization=encoder),
-                ),
-            ),
-        )
-    if recipe.precision.text_encoder_quantization is None:
-        key = (("model/quantize_te", True), *of_encoder)
-        yield (
-            key,
-            "changes-result",
-            replace(
-                run,
-                recipe=replace(recipe, precision=replace(recipe.precision, text_encoder_quantization=kind)),
-            ),
-        )
+    yield from _quantized(run)
     if _may_offload(run):
-        away = Value(True, run.where("model/layer_offloading"), 0, 0)
         # ai-toolkit then takes float8 for qfloat8, which rounds in another way
-        effect: TrainingEffect = (
-            "changes-result" if not run.by_runner and recipe.precision.quantization == "qfloat8" else "equivalent"
-        )
-        key = (("model/layer_offloading", True),)
-        yield key, effect, replace(run, settings={**run.settings, "model/layer_offloading": away})
+        rounds = not run.by_runner and recipe.precision.quantization == "qfloat8"
+        effect: TrainingEffect = "changes-result" if rounds else "equivalent"
+        yield _step(run, (("offload.share", True),), effect, offload=replace(recipe.offload, share=1.0))
+    yield from _lower_resolutions(run)
+
+
+def _quantized(run: Run) -> Iterator[Step]:
+    precision = run.recipe.precision
+    kind = "qint8" if on_mps(run) else "qfloat8"  # MPS has no float8, which is ai-toolkit's default
+    of_encoder = (("text_encoder_quantization", kind),) if on_mps(run) else ()
+    if precision.quantization is None:
+        # ai-toolkit quantizes the text encoder along with the transformer unless quantize_te says otherwise
+        apart = run.written("precision.quantize_text_encoder") is not None
+        encoder = precision.text_encoder_quantization if apart else kind
+        both = replace(precision, quantization=kind, text_encoder_quantization=encoder)
+        written = (("precision.quantize", True), ("quantization", kind), *of_encoder)
+        yield _step(run, written, "changes-result", precision=both)
+    if precision.text_encoder_quantization is None:
+        written = (("precision.quantize_text_encoder", True), *of_encoder)
+        of_text = replace(precision, text_encoder_quantization=kind)
+        yield _step(run, written, "changes-result", precision=of_text)
+
+
+def _lower_resolutions(run: Run) -> Iterator[Step]:
+    datasets = run.recipe.datasets
     for limit in (1024, 768, 512):
-        if not any(resolution > limit for dataset in recipe.datasets for resolution in dataset.resolutions):
+        if not any(resolution > limit for dataset in datasets for resolution in dataset.resolutions):
             continue
         lowered = tuple(
             replace(dataset, resolutions=tuple(dict.fromkeys(min(r, limit) for r in dataset.resolutions)))
-            for dataset in recipe.datasets
+            for dataset in datasets
         )
         settings = tuple(
-            (f"{new.key}/resolution", list(new.resolutions))
-            for old, new in zip(recipe.datasets, lowered, strict=True)
+            (f"{new.key}/resolutions", list(new.resolutions))
+            for old, new in zip(datasets, lowered, strict=True)
             if old.resolutions != new.resolutions
         )
-        yield settings, "changes-result", replace(run, recipe=replace(recipe, datasets=lowered))
+        yield _step(run, settings, "changes-result", datasets=lowered)
 
 
 def _may_offload(run: Run) -> bool:
     """Whether blocks can wait in host memory and do not yet. It takes time in every step, but no picture less."""
+    offload = run.recipe.offload
     loads = run.by_runner or family_of(run.recipe.architecture).ai_toolkit.offloads
-    together = not any(run.setting(f"model/{name}") for name in ("layer_offloading", "compile", "block_compile"))
-    every = run.setting("train/gradient_checkpointing_interval", 1) == 1
-    return loads and together and every and run.recipe.offload.gradient_checkpointing
+    alone = offload.share is None and not offload.compile and offload.interval == 1
+    return loads and alone and offload.gradient_checkpointing

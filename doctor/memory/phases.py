@@ -8,7 +8,7 @@ from math import prod
 from ..families import family_of
 from ..families.network import offloaded_share, trained_weights
 from ..model import DatasetFolder, Gpu, Phase, Run
-from ..model.buckets import bucket_size, buckets_at
+from ..model.buckets import bucket_size
 from ..model.record import replace
 from ..trainers import trainer_of
 from .bytes import QUANTIZED, WIDTHS, state_bytes
@@ -82,7 +82,7 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
         folder = read.get(dataset.key)
         read_whole = folder.images if folder and not folder.more else ()
         pictures = [(image.width, image.height) for image in read_whole if dataset.takes(image.width, image.height)]
-        for how in (buckets_at(run, dataset, resolution) for resolution in dataset.resolutions or (512,)):
+        for how in (dataset.buckets_at(resolution) for resolution in dataset.resolutions or (512,)):
             sizes = [bucket_size(how, *size) for size in pictures]
             found.append(max(sizes, key=prod, default=(how.width, how.height)))
     return found or [(512, 512)]
@@ -102,9 +102,7 @@ def activations_of(run: Run, sizes: Sizes, image: int, text: int, *, half: bool 
     through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
     if recipe.offload.gradient_checkpointing:
         kept = (4 if half else max(2, WIDTHS[recipe.precision.dtype])) * through + together * (of_block + moment)
-        interval = run.setting("train/gradient_checkpointing_interval")
-        interval = interval if type(interval) is int else 1
-        kept += of_block * together * (sizes.layers - -(-sizes.layers // max(1, interval)))
+        kept += of_block * together * (sizes.layers - -(-sizes.layers // max(1, recipe.offload.interval)))
     else:
         kept = of_block * through
     return int(recipe.batch_size * sizes.width * kept)
@@ -129,13 +127,13 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     transformer = on_card(sizes, run, weights_of(sizes, run)) if card else weights_of(sizes, run)
     encoder = _text_encoder(sizes, run)
     vae = width * sizes.vae
-    trained = trained_weights(run, sizes.linears)
+    trained = trained_weights(recipe.network, sizes.linears)
     lora = {
         "LoRA weights": 4 * trained * (2 if recipe.ema.use else 1),
         "optimizer": int(state_bytes(recipe.optimizer.name) * trained),
     }
     adapter = {"adapter kept for sampling": 2 * recipe.network.rank * sizes.lora_sides} if recipe.adapter else {}
-    text_gone = recipe.cache_text_embeddings or run.setting("train/unload_text_encoder") is True
+    text_gone = recipe.cache_text_embeddings or recipe.unload_text_encoder
     resident_text = {} if text_gone else {"text encoder": encoder}
     cached = bool(recipe.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in recipe.datasets)
     resident_vae = {} if cached else {"VAE": vae}
@@ -150,11 +148,11 @@ def phases_of_trainer(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder],
     beside = {} if card or alone else {"transformer": transformer}
     crowded = sizes.figures.beside and trainer.encodes_beside
     crowd = {"transformer": transformer} if crowded else beside
-    if card and crowded and recipe.precision.quantization and run.setting("model/low_vram") is not True:
+    if card and crowded and recipe.precision.quantization and not recipe.offload.low_vram:
         unquantized = width * (sizes.blocks + sizes.rest)
         yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized})
     yield Phase("loading the text encoder", {**base, **crowd, "text encoder before quantizing": whole})
-    if card and not alone and run.setting("model/low_vram") is not True:
+    if card and not alone and not recipe.offload.low_vram:
         together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
         yield Phase("loading the models side by side", {**base, **together})
     if recipe.cache_text_embeddings:

@@ -51,7 +51,7 @@ def phases_of_runner(run: Run, sizes: Sizes, datasets: Sequence[DatasetFolder], 
     width = width_of(run, card)
     weights = runner_weights(run, sizes, card)
     transformer = on_card(sizes, run, weights) if card else weights
-    trained = trained_weights(run, sizes.linears)
+    trained = trained_weights(run.recipe.network, sizes.linears)
     held = {
         "transformer": transformer,
         "LoRA weights": 4 * trained * (2 if recipe.ema.use else 1),
@@ -118,12 +118,11 @@ def phases_without_bfloat16(run: Run, sizes: Sizes, datasets: Sequence[DatasetFo
 
 def _keeps_matrices(run: Run) -> bool:
     """Whether the Linears of a block keep what they multiplied by for its backward (transformer_blocks.py)."""
-    compiled = any(run.setting(f"model/{name}") for name in ("compile", "block_compile"))
-    every = run.setting("train/gradient_checkpointing_interval", 1) == 1
+    offload = run.recipe.offload
     return (
-        run.recipe.offload.gradient_checkpointing
-        and every
-        and not compiled
+        offload.gradient_checkpointing
+        and offload.interval == 1
+        and not offload.compile
         and run.recipe.precision.dtype not in _HALF
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from math import prod
 
 from ..families import family_of
-from ..families.network import refiners
 from ..families.record import Memory
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
@@ -68,7 +67,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
     shapes = needed_tensors(family.transformer.name, config) or {}
     blocks = block_linears(shapes, family.quantized_blocks)
-    covered = block_linears(shapes, family.targets(refiners=refiners(run)))
+    covered = block_linears(shapes, family.targets(refiners=run.recipe.network.refiners))
     in_blocks = sum(prod(shape) for shape in blocks.values())
     encoders = {name: _shapes(model.components.get(name)) for name in figures.encoders}
     guessed = published or not all(encoders.values())

@@ -8,9 +8,6 @@ import math
 from functools import cache
 from typing import Literal, NamedTuple
 
-from .recipe import Dataset
-from .run import Run
-
 Size = tuple[int, int]
 
 
@@ -34,16 +31,6 @@ class Buckets(NamedTuple):
     most: int = 1024
     shrink_only: bool = False
     digits: int = 2
-
-
-def buckets_at(run: Run, dataset: Dataset, resolution: int, step: int = 16) -> Buckets:
-    """How a run sizes the pictures of a dataset, at one of its resolutions."""
-    own = run.setting(f"{dataset.key}/bucket_sizes")
-    if own is not None:
-        return Buckets(**own)
-    if run.setting(f"{dataset.key}/square_crop"):  # enlarges what is smaller
-        return Buckets(_down(resolution, step), _down(resolution, step))
-    return Buckets(resolution, resolution, "shrunk", step)
 
 
 def bucket_size(how: Buckets, width: int, height: int) -> Size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from .buckets import Buckets
 from .record import dataclass, field
 
 
@@ -16,6 +17,9 @@ class Dataset:
     `suffixes` are those of its pictures, `recursive` says whether these may lie in folders inside, `first_line`
     whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken.
     Pictures with a side below `least_side` or fewer pixels than `least_area` are left out.
+    `buckets` says to which sizes pictures are brought, None: as ai-toolkit does it by `resolutions`; with
+    `random_crop` each repeat has a place of its own. A mask weighs the loss: the picture's alpha channel, or the file
+    of its name in `mask_folder`. `batches_of` names the datasets that share batches where the run counts in epochs.
     """
 
     key: str
@@ -39,10 +43,31 @@ class Dataset:
     captionless: bool = True
     least_side: float = 0.0
     least_area: float = 0.0
+    buckets: Buckets | None = None
+    square_crop: bool = False
+    random_crop: bool = False
+    alpha_mask: bool = False
+    mask_folder: str | None = None
+    invert_mask: bool = False
+    mask_min_value: float = 0.0
+    trigger_word: str | None = None
+    loss_multiplier: float = 1.0
+    prior_reg: bool = False
+    varied_captions: bool = False
+    batches_of: str = ""
 
     def takes(self, width: int, height: int) -> bool:
         """Whether a picture of this size in pixels is large enough."""
         return min(width, height) >= self.least_side and width * height >= self.least_area
+
+    def buckets_at(self, resolution: int, step: int = 16) -> Buckets:
+        """How its pictures are sized at one of its resolutions, in steps of so many pixels."""
+        if self.buckets is not None:
+            return self.buckets
+        if self.square_crop:  # enlarges what is smaller
+            side = max(step, resolution // step * step)
+            return Buckets(side, side)
+        return Buckets(resolution, resolution, "shrunk", step)
 
 
 @dataclass(frozen=True)
@@ -79,11 +104,30 @@ class PartFile:
 
 @dataclass(frozen=True)
 class Network:
-    """What is trained beside the frozen model: a LoRA, LoKr or another kind of adapter; `type` is "" without one."""
+    """What is trained beside the frozen model: a LoRA, LoKr or another kind of adapter; `type` is "" without one.
+
+    B @ A is multiplied by `scale`, and B learns `lora_plus_ratio` times as fast as A. Linears that `excluded`, a
+    pattern of their names, finds are left out. `refiners`: those of Z-Image's refiners are trained, too.
+    `narrowed`: the config chooses among the layers in a way of its own trainer. A LoKr has `lokr_factor` (-1: two
+    parts that are most alike) but for Linears in whose name a part of `lokr_factors` is.
+    The network begins with the weights of the file `initial_weights`, "": at zero.
+    """
 
     type: str = "lora"
     rank: int = 4
     alpha: float = 4.0
+    scale: float = 1.0
+    lora_plus_ratio: float = 1.0
+    dropout: float = 0.0
+    rank_dropout: float = 0.0
+    module_dropout: float = 0.0
+    excluded: str = ""
+    narrowed: bool = False
+    refiners: bool = False
+    lokr_full_rank: bool = True
+    lokr_factor: int = -1
+    lokr_factors: Mapping[str, int] = field(default_factory=dict)
+    initial_weights: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,27 +147,97 @@ class LrScheduler:
 
 
 @dataclass(frozen=True)
+class TimestepDensity:
+    """How a time in [0, 1], the share of noise, is drawn where each is drawn on its own.
+
+    `density` is "uniform", "logit_normal" (the sigmoid of a normal number of `mean` and `spread`) or "mode" (Stable
+    Diffusion 3's, by `mode`). `shift` moves it towards noise; four numbers (cells, mu, more cells, mu) make it e to
+    the power of mu by the picture's size. Then it is pressed between `low` and `high` or, when `cut`, drawn until it
+    lies there. `stepped`: the number is instead how far down a scheduler's table of 1000 shifted times to look, from
+    `low` to `high` of the table.
+    """
+
+    density: str = "uniform"
+    mean: float = 0.0
+    spread: float = 1.0
+    mode: float = 1.29
+    shift: float | tuple[float, float, float, float] = 1.0
+    low: float = 0.0
+    high: float = 1.0
+    cut: bool = False
+    stepped: bool = False
+
+
+@dataclass(frozen=True)
 class TimestepSampling:
-    """How the noise levels of the steps are drawn."""
+    """How the noise levels of the steps are drawn: from a table of 1000 by `type`, or one by one from a `density`.
+
+    Of the table those from `first` to `last` are taken; `bell` weighs the even table's losses, `half_bell` only above
+    the middle.
+    """
 
     type: str = "sigmoid"
     content_or_style: str = "balanced"
     noise_scheduler: str = "ddpm"
+    first: int = 0
+    last: int = 999
+    bell: bool = False
+    half_bell: bool = False
+    density: TimestepDensity | None = None
+
+
+@dataclass(frozen=True)
+class GuidanceTarget:
+    """The guidance loss: the target lies `low` (to `high`, drawn for each sample) times as far from that of `prompt`.
+
+    `zero` scales the answer to `prompt` to fit the target best, `fading` makes the guidance fall with the noise.
+    """
+
+    low: float
+    high: float
+    prompt: str
+    zero: bool
+    fading: bool
+
+
+@dataclass(frozen=True)
+class OutputPreservation:
+    """What the model must go on answering as it did: the caption with `word` for the trigger; None: no prompt."""
+
+    word: str | None = None
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What the prediction is compared by."""
+    """What the prediction is compared with, and how much each difference counts.
+
+    `embedded_guidance` is what a model with such an input is told. With `balanced_masks` the loss of a masked picture
+    is as large as another's. `background_weight` is that of an unchanged answer outside the mask.
+    """
 
     type: str = "mse"
+    max_loss: float | None = None
+    regularisation_weight: float = 1.0
+    embedded_guidance: float = 1.0
+    guidance: GuidanceTarget | None = None
+    differential_guidance: float | None = None
+    preservation: OutputPreservation | None = None
+    balanced_masks: bool = True
+    background_weight: float | None = None
 
 
 @dataclass(frozen=True)
 class Ema:
-    """The moving average of the trained weights."""
+    """The moving average of the trained weights, brought up to date every `interval` updates.
+
+    `warmup` None: `decay` holds from the start; else it does after so many updates, with 0 it rises by itself.
+    """
 
     use: bool = False
     decay: float = 0.999
+    interval: int = 1
+    warmup: int | None = None
 
 
 @dataclass(frozen=True)
@@ -137,35 +251,70 @@ class Precision:
 
 @dataclass(frozen=True)
 class Offload:
-    """What is computed again, or kept in the machine's memory, to spare that of the card."""
+    """What is computed again, or kept in the machine's memory, to spare that of the card.
+
+    Every `interval`-th block is computed again. `share` of the frozen blocks' weights waits in host memory, None:
+    none of them. `low_vram`: the parts of the model are loaded one after the other.
+    `other` is the option of a trainer that moves weights in a way of its own.
+    """
 
     gradient_checkpointing: bool = True
+    interval: int = 1
+    share: float | None = None
+    low_vram: bool = False
+    compile: bool = False
+    other: str = ""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """How often the network is saved, in which format, and how many saves are kept (0: all)."""
+    """How often the network is saved, in which format, and how many saves are kept (0: all).
+
+    Saves come `every` so many steps, `also_every` so many and every so many epochs.
+    """
 
     every: int = 1000
     dtype: str = "float16"
     keep: int = 5
+    every_epochs: int = 0
+    also_every: int = 0
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The prompts that are sampled during the training, and how often."""
+    """The prompts that are sampled during the training, and how often, from `first_step` on.
+
+    `one_size`: two settings hold the size of all prompts.
+    """
 
     disabled: bool = False
     skip_first: bool = False
     every: int = 100
     prompts: tuple[SamplePrompt, ...] = ()
+    every_epochs: int = 0
+    first_step: int = 0
+    one_size: bool = False
+
+
+@dataclass(frozen=True)
+class Logging:
+    """The trackers that get numbers every so many steps, and under which names; `project` "": the tracker's own."""
+
+    wandb: bool = False
+    report_to: tuple[str, ...] = ()
+    project: str = "ai-toolkit"
+    run_name: str = ""
+    every: int = 100
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What will be trained; what was not written holds the trainer's own default.
 
-    `parts` are those of the model that zdoctor's own runner opens from files of their own.
+    `parts` are those of the model that zdoctor's own runner opens from files of their own. `epochs`, where it is
+    above 0, counts instead of `steps`. Gradients are clipped by `clip_method`, None: by their norm but for optimizers
+    that bound their updates themselves. `literal_captions`: [trigger] stands for nothing in them.
+    `mask_padding`: the padding of prompts is masked; `latent_mean`: pictures are encoded without the VAE's noise.
     """
 
     architecture: str | None = None
@@ -173,16 +322,24 @@ class Recipe:
     base_model: str | None = None
     extras_model: str | None = None
     adapter: str | None = None
+    vae: str | None = None
     parts: tuple[PartFile, ...] = ()
     datasets: tuple[Dataset, ...] = ()
     trigger_word: str | None = None
     steps: int = 1000
+    epochs: int = 0
     batch_size: int = 1
     gradient_accumulation: int = 1
     learning_rate: float = 1e-6
     max_grad_norm: float = 1.0
+    clip_method: str | None = None
     seed: int | None = None
     cache_text_embeddings: bool = False
+    unload_text_encoder: bool = False
+    train_text_encoder: bool = False
+    literal_captions: bool = False
+    mask_padding: bool = False
+    latent_mean: bool = False
     network: Network = Network()
     optimizer: Optimizer = Optimizer()
     lr_scheduler: LrScheduler = LrScheduler()
@@ -193,6 +350,7 @@ class Recipe:
     offload: Offload = Offload()
     checkpoints: Checkpoints = Checkpoints()
     validation: Validation = Validation()
+    logging: Logging = Logging()
 
 
 # Names by which `Run.keys`, records of runs and trackers know the fields of groups; all others are "group.field".
@@ -223,14 +381,13 @@ SHORT_NAMES: Mapping[str, str] = {
     "samples": "validation.prompts",
 }
 _NAMES = {path: name for name, path in SHORT_NAMES.items()}
-_GROUPS = (Network, Optimizer, LrScheduler, TimestepSampling, Loss, Ema, Precision, Offload, Checkpoints, Validation)
 
 
 def by_name(recipe: Recipe) -> dict[str, Any]:
     """Every field of a recipe and of its groups, by its short name where it has one."""
     made: dict[str, Any] = {}
     for name, value in vars(recipe).items():
-        if type(value) in _GROUPS:
+        if hasattr(value, "__match_args__"):  # a group
             paths = {f"{name}.{inner}": one for inner, one in vars(value).items()}
             made |= {_NAMES.get(path, path): one for path, one in paths.items()}
         else:

@@ -83,11 +83,12 @@ class Run:
     """One training run in words that every trainer shares; what was not written holds the trainer's own default.
 
     `settings` maps every written key of the run, relative to `root` ("model/quantize", "datasets/0/folder_path"),
-    to its Value, in document order; `keys` maps the field names of this class to the settings key they came from,
-    written or not. So `run.where("base_model")` always finds the best place to point at.
+    to its Value, in document order; `keys` maps the field names of this class and of its recipe (SHORT_NAMES, else
+    "group.field") to the settings key they came from, written or not. So `run.where("base_model")` always finds the
+    best place to point at.
     `homes` says for settings that lie in another file, by their first part ("datasets"), its path and the pointer
-    they are below; `spelled` how a key that is not written yet would be spelled. `parts` are those of the model that
-    zdoctor's own runner opens from files of their own.
+    they are below; `spelled` how a key that is not written yet would be spelled. `refused` are the
+    settings, each with a sentence, that zdoctor's own runner would not obey.
     """
 
     trainer: str
@@ -105,6 +106,7 @@ class Run:
     keys: Mapping[str, str] = field(default_factory=dict)
     homes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spelled: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[tuple[str, str], ...] = ()
 
     @property
     def by_runner(self) -> bool:
@@ -119,14 +121,6 @@ class Run:
         """What is written for a settings key; `default` where nothing or null is."""
         found = self.settings.get(key)
         return default if found is None or found.value is None else found.value
-
-    @property
-    def narrowed(self) -> bool:
-        """Whether network_kwargs choose among the layers, which the empty list of ai-toolkit's interface does not."""
-        kwargs = self.setting("network/network_kwargs")
-        if not isinstance(kwargs, dict):
-            return bool(kwargs)
-        return any(value or name != "ignore_if_contains" for name, value in kwargs.items() if value is not None)
 
     def where(self, name: str) -> Where:
         """The place of a field or key; of its nearest written parent when the key itself is not in the file."""

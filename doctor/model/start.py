@@ -34,8 +34,8 @@ class Start:
 
 
 def start_of(run: Run) -> str:
-    """The path of the file as it is written (ai-toolkit's key, or sd-scripts'), "" where the run begins at zero."""
-    return str(run.setting("network/pretrained_lora_path") or run.setting("network/network_weights") or "")
+    """The path of the file as it is written, "" where the run begins at zero."""
+    return run.recipe.network.initial_weights
 
 
 def misfit(

@@ -11,7 +11,8 @@ def probe_logins(
     world: World, run: Run, schema: Schema | Unknown, environment: Environment | Unknown
 ) -> tuple[str, ...] | Unknown:
     """The settings that are on and for which no token is found, by their keys."""
-    asking = [key for key in ("save/push_to_hub", "logging/use_wandb") if run.setting(key) is True]
+    hub_key, wandb_key = run.keys.get("checkpoints.push_to_hub", ""), run.keys.get("logging.wandb", "")
+    asking = [key for key in (hub_key, wandb_key) if run.setting(key) is True]
     if not asking:
         return ()
     if world.system.recorded is not None:
@@ -38,8 +39,8 @@ def probe_logins(
     logged_in = release(hub) < (1,) and there(caches, "token")
     wandb = world.variables.get("WANDB_MODE") in ("offline", "disabled", "dryrun")
     answered = {
-        "save/push_to_hub": "HF_TOKEN" in world.variables or logged_in,
-        "logging/use_wandb": wandb
+        hub_key: "HF_TOKEN" in world.variables or logged_in,
+        wandb_key: wandb
         or "WANDB_API_KEY" in world.variables
         or "NETRC" in world.variables
         or there(home, ".netrc")

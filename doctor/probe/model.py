@@ -236,7 +236,7 @@ def _parts(look: _Look, loader: Loader, folder: str, repo: str | None) -> dict[s
     for name in loader.others:
         expected = next(iter(loader.components[name]), None)
         found[name] = read_component(look.world, name, look.paths.join(folder, name), repo=repo, expected=expected)
-    written = look.run.setting("model/vae_path") if loader.vae_path else None
+    written = look.run.recipe.vae if loader.vae_path else None
     if isinstance(written, str) and "\0" not in written:
         found.pop("vae")
         found |= _vae(look, written)

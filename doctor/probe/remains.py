@@ -68,7 +68,7 @@ def _identity(world: World, path: str) -> Mapping[str, str]:
 def _ours(run: Run, theirs: Mapping[str, str]) -> Mapping[str, str]:
     """The same of this run. Two adapters are told apart by their contents only, which are not read here."""
     recipe = run.recipe
-    ours = {"rank": described(run)}
+    ours = {"rank": described(run.recipe.network)}
     if recipe.precision.quantization in KINDS:
         ours["quantization"] = KINDS[recipe.precision.quantization]
     if not recipe.adapter:

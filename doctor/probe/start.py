@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..families.network import left_out, refiners
 from ..families.start import network_shapes, shape_of, sources, target_linears
 from ..model import ModelFolder, Run, Unknown
 from ..model.remains import own_state
@@ -29,7 +28,9 @@ def probe_start(world: World, run: Run, model: ModelFolder | Unknown) -> Start |
     part = model.components.get("transformer")
     linears = None
     if part is not None and part.config is not None:
-        linears = target_linears(part.class_name, part.config, left_out(run), refiners=refiners(run))
+        linears = target_linears(
+            part.class_name, part.config, run.recipe.network.excluded, refiners=run.recipe.network.refiners
+        )
     if part is None or linears is None:
         return Unknown("which layers the transformer has is not known")
     held = {

@@ -9,8 +9,8 @@ from .world.safetensors import read_weight_file
 
 def probe_starting_lora(world: World, run: Run) -> WeightFile | Unknown | None:
     """The header of the file behind `pretrained_lora_path`, a path in every case; None when the run names none."""
-    written = run.setting("network/pretrained_lora_path")
-    if not isinstance(written, str) or not written:
+    written = run.recipe.network.initial_weights
+    if not written:
         return None
     if "\0" in written:
         return Unknown("the path of the LoRA holds a null character")

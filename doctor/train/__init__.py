@@ -18,7 +18,7 @@ from .runtime.progress import Progress, Silent, default_progress
 from .runtime.run_lock import lock_run
 from .runtime.stop_signals import interruptible
 from .runtime.train_error import TrainError
-from .settings.names import CACHE, wants_compile
+from .settings.names import CACHE
 from .settings.refuse import refuse
 
 __all__ = ["Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
@@ -61,7 +61,7 @@ def train(
         with interruptible(max_minutes) as stop, lock_run(Path(output_folder), run.name, held=together.is_first):
             if text_process and together.local == 0 and not any(Path(output_folder, CACHE).glob("text-*")):
                 text_process.start()
-            run_training = _loop(lean=text_process is not None and not wants_compile(run))
+            run_training = _loop(lean=text_process is not None and not run.recipe.offload.compile)
             stop.heed()
             return run_training(
                 Job(
@@ -89,7 +89,7 @@ def _check_settings(run: Run, ranks: Ranks) -> None:
     """Raise TrainError for settings that the runner does not follow."""
     if reasons := refuse(run):
         raise TrainError("This runner cannot train the config. " + " ".join(reasons))
-    if ranks.size > 1 and run.written("train/max_loss") is not None:
+    if ranks.size > 1 and run.recipe.loss.max_loss is not None:
         raise TrainError(
             "The setting max_loss caps the loss of a whole step, which several processes share. Remove it."
         )

@@ -76,7 +76,7 @@ def state_identity(job: Job, base: BaseModel) -> dict[str, str]:
     """Returns what must be the same for a saved state of the run to fit."""
     described_by = [] if base.config.is_file() else [base.config / "config.json"]
     return {
-        "rank": described(job.run),
+        "rank": described(job.run.recipe.network),
         "base model": fingerprints.of_ends([*described_by, *weight_files(base.weights)]),
         "adapter": "none" if job.adapter is None else fingerprints.of_file(job.adapter)[:16],
         "quantization": base.kind,

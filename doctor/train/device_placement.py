@@ -11,7 +11,7 @@ from ..families.network import offloaded_share
 from .job import Job
 from .runtime.precision import ComputePrecision, choose_precision
 from .runtime.train_error import TrainError
-from .settings.names import KINDS, wants_compile
+from .settings.names import KINDS
 from .transformer.transformer_blocks import why_not_compiled
 
 CUDA: Any = torch.cuda
@@ -54,7 +54,7 @@ def choose_placement(job: Job) -> DevicePlacement:
     precision = choose_precision(recipe.precision.dtype, device)
     if precision.note:
         note(precision.note)
-    compiled = wants_compile(job.run)
+    compiled = job.run.recipe.offload.compile
     if compiled and (reason := why_not_compiled(device)):
         raise TrainError(reason)
     if compiled and (precision.scaled_float16 or sharded):

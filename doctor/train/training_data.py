@@ -87,10 +87,15 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
     """
     cache, run, progress = EncodingCache(job.output / CACHE), job.run, job.progress
     kind: Any = KINDS.get(run.recipe.precision.text_encoder_quantization, "none")
-    latents = Latents(cache, base.components["vae"], middle=bool(run.setting("train/latent_middle")))
-    masked = bool(job.run.setting("train/masked_prompts"))
+    latents = Latents(cache, base.components["vae"], middle=run.recipe.latent_mean)
     texts = TextEmbeddings(
-        cache, base.family, base.components, place.precision.text_encoder_dtype, kind, job.text_process, masked=masked
+        cache,
+        base.family,
+        base.components,
+        place.precision.text_encoder_dtype,
+        kind,
+        job.text_process,
+        masked=run.recipe.mask_padding,
     )
     masks = LossMasks(cache, base.divisor // 2)
     room = BESIDE * texts.size() < psutil.virtual_memory().available

@@ -190,10 +190,9 @@ def due(run: Run, step: int) -> tuple[bool, bool, bool]:
     """Tells whether a checkpoint, samples, and a validation come after `step` and before the next one."""
     recipe = run.recipe
     last = step == recipe.steps
-    also = run.setting("save/also_every", 0)
     saves, also, samples = (
         every > 0 and step % every == 0 and not last
-        for every in (recipe.checkpoints.every, also, recipe.validation.every)
+        for every in (recipe.checkpoints.every, recipe.checkpoints.also_every, recipe.validation.every)
     )
     saves = saves or also
     return saves, samples, saves or samples or last

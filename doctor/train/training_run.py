@@ -11,7 +11,6 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ..families.network import left_out, refiners
 from .base_model import BaseModel, load_weights, open_base_model, state_identity
 from .dataset.epochs import epochs_to_steps
 from .device_placement import DevicePlacement, choose_placement
@@ -28,7 +27,6 @@ from .runtime.gpu_failures import explain_gpu_failures
 from .sampling.preview_samples import PreviewSamples
 from .sampling.sample_prompts import wants_samples
 from .settings.explain import explain
-from .settings.names import INTERVAL
 from .step.flow_matching import FlowMatchingLoss
 from .step.trainer import Trainer
 from .step.training_state import TrainingState
@@ -60,7 +58,7 @@ def run_training(job: Job) -> TrainResult:
         return done
     for note in explain(job.run):
         job.progress.note(note)
-    covered = lora_targets(base.model, left_out(job.run), refiners=refiners(job.run))
+    covered = lora_targets(base.model, job.run.recipe.network.excluded, refiners=job.run.recipe.network.refiners)
     start = (
         {}
         if state
@@ -137,14 +135,14 @@ def _made(
 ) -> tuple[Trainer, PreviewSamples]:
     """The loaded model with its network, and what trains and paints with it. Raises TrainError."""
     run, model, progress = job.run, base.model, job.progress
-    shapes = lora_targets(model, left_out(run), refiners=refiners(run))
+    shapes = lora_targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
     if other := use_native_attention(model):
         progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
     if place.precision.scaled_float16:
         use_float16(model)
     elif place.device.type == "cpu" and not place.compiled:
         optimize_for_cpu(
-            model, all_again=run.recipe.offload.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1
+            model, all_again=run.recipe.offload.gradient_checkpointing and run.recipe.offload.interval == 1
         )
     removal = add_adapter_removal(model, base.adapter, place.dtype) if base.adapter and wants_samples(run) else []
     network = add_network(model, shapes, run, seed)

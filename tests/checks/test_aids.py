@@ -137,8 +137,8 @@ def test_a_jpeg_has_no_alpha_channel_for_a_mask(tmp_path: Path, names: tuple[str
     assert words in finding.text() and finding.severity is None
     with pytest.raises(TrainError, match=r"c\.jpg has no alpha channel"):
         masks.prepare(read_training_items(run, {"datasets/0": str(data)}, 16), print)
-    assert not findings(replace(run, settings=written(datasets__0__alpha_mask=True, train__unbalanced_masks=True)))
-    assert not findings(replace(run, settings=written(datasets__0__alpha_mask=False)))
+    assert not findings(changed(run, loss={"balanced_masks": False}))
+    assert not findings(changed(run, settings=written(datasets__0__alpha_mask=False)))
 
 
 def test_how_ai_toolkit_takes_a_mask_from_a_jpeg() -> None:

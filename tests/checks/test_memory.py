@@ -191,7 +191,7 @@ def test_the_card_that_the_run_takes_is_counted_with(
 def chosen(cards: str) -> Run:
     """A run whose script sets CUDA_VISIBLE_DEVICES."""
     run = zimage()
-    return replace(run, settings={**run.settings, CHOSEN: Value(cards, Where("c"), 0, 0)})
+    return changed(run, settings={**run.settings, CHOSEN: Value(cards, Where("c"), 0, 0)})
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def test_wandb_is_asked_for_only_where_it_is_used(tmp_path: Path) -> None:
     def said(value: bool) -> list[Finding]:
         run = run_of("m")
         settings = {**run.settings, "logging/use_wandb": Value(value, Where("c"), 0, 0)}
-        return list(missing.package_not_installed(replace(run, settings=settings), seen))
+        return list(missing.package_not_installed(changed(run, settings=settings), seen))
 
     seen = at(tmp_path)
     assert not said(False)

@@ -128,7 +128,7 @@ def test_a_new_name_that_begins_with_the_lora_of_the_other_program_trains(output
         **run.settings,
         "network/pretrained_lora_path": replace(run.settings["network/linear"], value=str(file)),
     }
-    moved = replace(run, name="again", output_folder=str(output.with_name("again")), settings=settings)
+    moved = changed(run, name="again", output_folder=str(output.with_name("again")), settings=settings)
     assert not findings(moved) and not trained(moved, picture)
 
 

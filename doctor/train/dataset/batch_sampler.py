@@ -44,8 +44,7 @@ class BatchSampler:
     def _is_theirs(self, step: int) -> bool:
         """Even steps, but not those at which ai-toolkit saves or samples first."""
         run = self.run
-        written = run.setting("sample/sample_start_step")
-        first = written if isinstance(written, int) else 0
+        first = run.recipe.validation.first_step
         busy = [
             run.recipe.checkpoints.every,
             0 if run.recipe.validation.disabled or step < first else run.recipe.validation.every,

@@ -39,26 +39,19 @@ def _as_many(regular: Sequence[TrainingItem], count: int) -> list[TrainingItem]:
 
 def epochs_to_steps(run: Run, items: Sequence[TrainingItem]) -> Run:
     """Returns the run with steps, saves and samples in place of epochs."""
-    recipe = run.recipe
-    epochs, saves, samples = (
-        run.setting(key, 0) for key in ("train/epochs", "save/save_every_epochs", "sample/sample_every_epochs")
-    )
-    if not (epochs or saves or samples):
+    recipe, saves, samples = run.recipe, run.recipe.checkpoints, run.recipe.validation
+    if not (recipe.epochs or saves.every_epochs or samples.every_epochs):
         return run
     length = steps_per_epoch(run, items)
-    settings = dict(run.settings)
-    if saves and recipe.checkpoints.every > 0:  # of both kinds
-        settings["save/also_every"] = replace(settings["save/save_every_epochs"], value=saves * length)
+    if saves.every_epochs:  # of both kinds, or of this one
+        apart = saves.every_epochs * length
+        saves = replace(saves, also_every=apart) if saves.every > 0 else replace(saves, every=apart)
     return replace(
         run,
-        settings=settings,
         recipe=replace(
             recipe,
-            steps=epochs * length or recipe.steps,
-            checkpoints=replace(
-                recipe.checkpoints,
-                every=recipe.checkpoints.every if recipe.checkpoints.every > 0 else saves * length,
-            ),
-            validation=replace(recipe.validation, every=samples * length or recipe.validation.every),
+            steps=recipe.epochs * length or recipe.steps,
+            checkpoints=saves,
+            validation=replace(samples, every=samples.every_epochs * length or samples.every),
         ),
     )

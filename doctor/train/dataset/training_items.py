@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...files import fingerprints
-from ...model.buckets import bucket_size, buckets_at, scaled_size
+from ...model.buckets import bucket_size, scaled_size
 from ...model.recipe import Dataset
 from ...model.run import Run
 from ..runtime.train_error import TrainError
@@ -114,7 +114,7 @@ def read_training_items(
                 for picture in pictures:
                     item = replace(_item(run, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
                     for copy in range(max(1, dataset.repeats)):
-                        crop = _place(picture, item, copy) if run.setting(f"{dataset.key}/random_crop") else None
+                        crop = _place(picture, item, copy) if dataset.random_crop else None
                         items.append(replace(item, place=crop))
     if not items:
         raise TrainError("The run has no dataset, so there is nothing to train on.")
@@ -136,15 +136,15 @@ def uncaptioned(items: Sequence[TrainingItem]) -> Iterator[str]:
 
 def _item(run: Run, dataset: Dataset, picture: DatasetImage, resolution: int, divisor: int) -> TrainingItem:
     recipe = run.recipe
-    own = run.setting(f"{dataset.key}/trigger_word") or recipe.trigger_word
+    own = dataset.trigger_word or recipe.trigger_word
     regular = dataset.is_regularisation
-    literal = bool(run.setting("train/literal_captions"))  # other trainers know no [trigger]
+    literal = recipe.literal_captions  # other trainers know no [trigger]
     caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
     if (
         not recipe.cache_text_embeddings and not literal
     ):  # ai-toolkit puts in the run's word too, but has none when it caches
         caption = with_trigger(caption, recipe.trigger_word, add=not regular)
-    how = buckets_at(run, dataset, resolution, divisor)
+    how = dataset.buckets_at(resolution, divisor)
     width, height = bucket_size(how, picture.width, picture.height)
     scaled = scaled_size(how, picture.width, picture.height)
     return TrainingItem(
@@ -155,20 +155,20 @@ def _item(run: Run, dataset: Dataset, picture: DatasetImage, resolution: int, di
         with_trigger("", own if recipe.cache_text_embeddings else recipe.trigger_word, add=not regular),
         dataset.caption_dropout,
         scaled=scaled,
-        weight=float(run.setting(f"{dataset.key}/loss_multiplier", 1.0)),
+        weight=dataset.loss_multiplier,
         regular=regular,
-        prior=bool(run.setting(f"{dataset.key}/prior_reg")),
+        prior=dataset.prior_reg,
         trigger=own or "",
-        masked=bool(run.setting(f"{dataset.key}/mask_path") or run.setting(f"{dataset.key}/alpha_mask")),
+        masked=dataset.alpha_mask or bool(dataset.mask_folder),
         mask=_mask(run, dataset, picture),
-        apart=str(run.setting(f"{dataset.key}/apart", "")),
+        apart=dataset.batches_of,
     )
 
 
 def _mask(run: Run, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
-    alpha, folder = bool(run.setting(f"{dataset.key}/alpha_mask")), run.setting(f"{dataset.key}/mask_path")
+    alpha, folder = dataset.alpha_mask, dataset.mask_folder
     file = picture.file
-    if alpha and run.setting("train/unbalanced_masks") and is_opaque(file):  # as in sd-scripts
+    if alpha and not run.recipe.loss.balanced_masks and is_opaque(file):  # as in sd-scripts
         return None
     if not alpha:
         if not folder:
@@ -180,8 +180,7 @@ def _mask(run: Run, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
             return None
         file = own
     digest = picture.digest if alpha else fingerprints.of_file(file)
-    inverted, least = bool(run.setting(f"{dataset.key}/invert_mask")), run.setting(f"{dataset.key}/mask_min_value")
-    return LossMask(file, digest, alpha, inverted, float(least or 0.0))
+    return LossMask(file, digest, alpha, dataset.invert_mask, dataset.mask_min_value)
 
 
 def _place(picture: DatasetImage, item: TrainingItem, copy: int) -> tuple[float, float]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...families.network import scale
 from ...families.start import is_kohya, network_shapes, sources
 from ...model.run import Run
 from ...model.start import misfit, start_of
@@ -47,7 +46,7 @@ def read_initial_weights(
         template, values = reason
         raise TrainError(template.format(path=file, **values))
     own = {prefix + name: tensor for name, tensor in tensors.items()}
-    return own if is_kohya(held) else at_scale_one(own, 1.0 / scale(run))
+    return own if is_kohya(held) else at_scale_one(own, 1.0 / run.recipe.network.scale)
 
 
 def set_initial_weights(network: Network, tensors: Mapping[str, Tensor], prefix: str) -> None:

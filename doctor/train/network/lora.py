@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...families.network import lokr_factor, lokr_rank, plus, scale
+from ...families.network import lokr_factor, lokr_rank
 from ...model.run import Run
 from ..families import family_of
 from ..kernels.quantized_linear import QuantizedLinear
@@ -124,10 +124,12 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, 
     for name, shape in shapes.items():
         base = model.get_submodule(name)
         if run.recipe.network.type == "lokr":
-            network[name] = LokrLinear(base, shape, lokr_factor(run, name), lokr_rank(run), generator)
+            network[name] = LokrLinear(
+                base, shape, lokr_factor(run.recipe.network, name), lokr_rank(run.recipe.network), generator
+            )
         else:
             network[name] = LoraLinear(
-                base, shape, run.recipe.network.rank, network_dropout(run), generator, scale(run)
+                base, shape, run.recipe.network.rank, network_dropout(run), generator, run.recipe.network.scale
             )
         replace_module(model, name, network[name])
     return network
@@ -144,18 +146,18 @@ def add_adapter_removal(model: nn.Module, adapter: dict[str, LoraDelta], dtype: 
 
 def network_dropout(run: Run) -> Dropout:
     """Returns the dropouts that the config asks for."""
-    keys = ("network/dropout", "network/rank_dropout", "network/module_dropout")
-    return Dropout(*(float(run.setting(key, 0.0)) for key in keys))
+    network = run.recipe.network
+    return Dropout(network.dropout, network.rank_dropout, network.module_dropout)
 
 
 def parameter_groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
     """Returns the parameter groups of the optimizer; those of LoRA+ have B apart, `times` as fast."""
-    if plus(run) == 1.0:
+    if run.recipe.network.lora_plus_ratio == 1.0:
         return list(parameters.values())
     ends = FILE_NAMES["lora_B"]
     up = [value for key, value in parameters.items() if key.endswith(ends)]
     rest = [value for key, value in parameters.items() if not key.endswith(ends)]
-    return [{"params": rest}, {"params": up, "times": plus(run)}]
+    return [{"params": rest}, {"params": up, "times": run.recipe.network.lora_plus_ratio}]
 
 
 def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:

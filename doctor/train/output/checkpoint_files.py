@@ -58,7 +58,7 @@ def lora_metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
         "ss_base_model_version": base,
         "ss_output_name": run.name,
     }
-    rank = lokr_rank(run) if recipe.network.type == "lokr" else recipe.network.rank
+    rank = lokr_rank(recipe.network) if recipe.network.type == "lokr" else recipe.network.rank
     if rank is not None:
         fields.update(ss_network_dim=rank, ss_network_alpha=rank)
     if recipe.trigger_word:

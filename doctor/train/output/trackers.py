@@ -16,8 +16,6 @@ from ...model.run import Run
 from ..runtime.stop_signals import stop_signals
 from ..runtime.train_error import TrainError, first_line
 
-WANDB, REPORT_TO = "logging/use_wandb", "logging/report_to"
-EVERY = 100
 # accelerate's names, which are those of the modules, and what to type where the tracker wants somebody to log in.
 LOGINS = {
     **dict.fromkeys(("aim", "dvclive", "mlflow", "trackio"), ""),
@@ -35,7 +33,7 @@ class Trackers:
 
     def __init__(self, run: Run, output: Path, record: Mapping[str, Any], note: Callable[[str], None]) -> None:
         self.note = note
-        self.every = int(run.setting("logging/log_every", EVERY)) or EVERY
+        self.every = run.recipe.logging.every
         with _own_signals():
             self.trackers: dict[str, Any] = {
                 name: _started(name, run, output, record) for name in requested_trackers(run)
@@ -100,9 +98,8 @@ class _Board:
 
 def requested_trackers(run: Run) -> list[str]:
     """Returns the trackers that the config asks for beside those of every run, as accelerate names them."""
-    value = run.setting(REPORT_TO) or ""
-    names = [str(part).strip() for part in (value if isinstance(value, list) else str(value).split(","))]
-    names += ["wandb"] if run.setting(WANDB) else []
+    logging = run.recipe.logging
+    names = [*logging.report_to, *(["wandb"] if logging.wandb else [])]
     return [name for name in dict.fromkeys(names) if name not in ALWAYS]
 
 
@@ -128,11 +125,14 @@ def _refusals(run: Run) -> Iterator[str]:
 
 
 def _key(run: Run, name: str) -> str:
-    return WANDB if name == "wandb" and run.setting(WANDB) else REPORT_TO
+    """Returns the settings key that asks for a tracker."""
+    own = "logging.wandb" if name == "wandb" and run.recipe.logging.wandb else "logging.report_to"
+    return run.keys.get(own, own)
 
 
 def _without(run: Run, name: str) -> str:
-    return "set use_wandb: false" if _key(run, name) == WANDB else f"take {name} out of report_to"
+    key = _key(run, name).rpartition("/")[2]
+    return f"set {key}: false" if name == "wandb" and run.recipe.logging.wandb else f"take {name} out of {key}"
 
 
 @contextmanager
@@ -149,8 +149,8 @@ def _own_signals() -> Iterator[None]:
 
 def _started(name: str, run: Run, output: Path, record: Mapping[str, Any]) -> Any:
     """A tracker of accelerate that has begun or gone on with its run. Raises TrainError."""
-    project = str(run.setting("logging/project_name", "ai-toolkit"))
-    title = str(run.setting("logging/run_name", run.name))
+    project = run.recipe.logging.project
+    title = run.recipe.logging.run_name or run.name
     identity = fingerprints.of_texts(f"{output.absolute()} {record['starts'][0]['at']}", length=64)
     settings = {
         key: value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)

@@ -15,7 +15,6 @@ from ...crash.known import card, packages
 from ...families.network import offloaded_share
 from ...model.crashes import Failure
 from ...model.run import Run
-from ..settings.names import INTERVAL, wants_compile
 from .train_error import TrainError, first_line
 
 T = TypeVar("T")
@@ -70,8 +69,8 @@ def is_gpu_lost(error: BaseException) -> bool:
 def memory_savings(run: Run, error: BaseException) -> str:
     """Returns what can be set so that a step needs less memory and the saved state still fits."""
     recipe = run.recipe
-    every = recipe.offload.gradient_checkpointing and run.setting(f"train/{INTERVAL}", 1) == 1
-    offloads = every and not wants_compile(run) and not offloaded_share(run)
+    every = recipe.offload.gradient_checkpointing and recipe.offload.interval == 1
+    offloads = every and not recipe.offload.compile and not offloaded_share(run)
     words = [] if recipe.offload.gradient_checkpointing else ["gradient_checkpointing: true"]
     if recipe.batch_size > 1:
         names = (run.keys.get(name, name).rpartition("/")[2] for name in ("batch_size", "gradient_accumulation"))

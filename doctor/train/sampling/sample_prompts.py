@@ -12,7 +12,6 @@ from ...model.run import Run
 from ..dataset.images import DatasetImage
 from ..dataset.training_items import TrainingItem, with_trigger
 from ..runtime.train_error import TrainError
-from ..step.loss import guidance_target
 from ..step.output_preservation import preserved_prompt
 
 
@@ -42,7 +41,7 @@ def prompts_to_encode(run: Run, items: Sequence[TrainingItem]) -> list[str]:
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
     kept = [preserved_prompt(run, item, text) for item, text in pairs]
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]
-    if (blank := guidance_target(run)) is not None:
+    if (blank := run.recipe.loss.guidance) is not None:
         texts.append(blank.prompt)
     if wants_samples(run):
         texts += [sample_text(run, prompt.prompt) for prompt in run.recipe.validation.prompts]
@@ -52,7 +51,7 @@ def prompts_to_encode(run: Run, items: Sequence[TrainingItem]) -> list[str]:
 
 def sample_text(run: Run, text: str) -> str:
     """Returns a sample prompt, with the trigger word only where the prompt asks for it."""
-    if run.setting("train/literal_captions"):
+    if run.recipe.literal_captions:
         return text
     return with_trigger(text, run.recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
 

@@ -15,14 +15,14 @@ def explain(run: Run) -> Iterator[str]:
     recipe = run.recipe
     network, schedule, sampling = recipe.network, recipe.lr_scheduler, recipe.timestep_sampling
     precision = recipe.precision
-    if network.type == "lokr" and lokr_rank(run) is None and not run.homes.get("lycoris"):
+    if network.type == "lokr" and lokr_rank(network) is None and not run.homes.get("lycoris"):
         yield f"rank {network.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
-    elif network.alpha != network.rank and run.setting("network/scale") is None:
+    elif network.alpha != network.rank and network.scale == 1.0:
         yield (
             f"alpha {network.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with "
             f"alpha = rank = {network.rank}."
         )
-    if recipe.network.type == "lokr" and not family_of(recipe.architecture).lokr:
+    if network.type == "lokr" and not family_of(recipe.architecture).lokr:
         yield "diffusers (0.42.1 tried) opens no LoKr of Flux; see that what you paint with does."
     if schedule.name == "linear" and not {"start_factor", "end_factor"} & set(schedule.settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
@@ -34,7 +34,7 @@ def explain(run: Run) -> Iterator[str]:
         yield "timestep_type shift counts a picture's cells as the pipeline does (ai-toolkit: four times as many)."
     if sampling.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
         yield f"noise_scheduler {sampling.noise_scheduler} has no meaning for this model: flow matching is used."
-    if run.setting("train/do_differential_guidance") and not run.setting("train/do_guidance_loss"):
+    if recipe.loss.differential_guidance is not None and recipe.loss.guidance is None:
         yield (
             "do_differential_guidance counts here: the loss is larger by differential_guidance_scale squared "
             "(ai-toolkit looks at it only when do_guidance_loss is true)."
@@ -49,5 +49,5 @@ def explain(run: Run) -> Iterator[str]:
             f"qtype_te {precision.text_encoder_quantization} is not known here: "
             "the text encoder runs once, unquantized."
         )
-    if run.setting("train/validation_config"):
+    if (told := run.written("validation_config")) is not None and told.value:
         yield "validation_config has no effect here: --eval N measures the loss on N held-out pictures."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...memory.bytes import KINDS as KINDS
-from ...model.run import Run
 
 # Networks by the names of ai-toolkit.
 NETWORKS = ("lora", "lokr")
@@ -69,25 +68,10 @@ SCHEMES = (
     *("sigmoid", "linear", "weighted", *SHIFTS, "lognorm_blend"),
     *("one_step", "two_step", "four_step", "eight_step"),
 )
-# Times drawn one by one as `train/drawn` says (drawn.Drawn): what configs of other trainers are put into.
+# Times drawn one by one by a density: what configs of other trainers are put into.
 DRAWN = "drawn"
 FAVOURS = ("balanced", "content", "style")
 LOSSES = ("mse", "mae", "pseudo_huber")
 
-# Of the trained blocks, every so many-th is computed again in backward; the others keep what they made.
-INTERVAL = "gradient_checkpointing_interval"
-
 # The folder in the output folder for what is made once: latents, embeddings, masks.
 CACHE = ".cache"
-
-# Either lets each block be compiled.
-COMPILE = ("model/compile", "model/block_compile")
-
-
-def wants_compile(run: Run) -> bool:
-    """Whether the config asks for compiled blocks."""
-    return any(run.setting(name) for name in COMPILE)
-
-
-# The two kinds of output preservation.
-CLASS, BLANK = "diff_output_preservation", "blank_prompt_preservation"

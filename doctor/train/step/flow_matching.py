@@ -20,9 +20,7 @@ from ..families import family_of
 from ..network.lora import Network
 from .loss import (
     background_losses,
-    background_weight,
-    differential_guidance_scale,
-    guidance_target,
+    guidance_scales,
     guided_target,
     sample_losses,
 )
@@ -78,14 +76,15 @@ class FlowMatchingLoss:
         self.ranks = ranks
         self.family = family_of(model)
         self.levels = timestep_scheme(run)
+        loss = run.recipe.loss
         # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
-        self.weighed = torch.stack if run.setting("train/unbalanced_masks") else with_mean_one
-        self.most = run.setting("train/max_loss")
-        self.guidance = guidance_target(run)
-        self.differential = differential_guidance_scale(run)
-        self.background = background_weight(run)
-        self.embedded = float(run.setting("train/cfg_scale", 1.0))
-        self.regular_weight = float(run.setting("train/reg_weight", 1.0))
+        self.weighed = with_mean_one if loss.balanced_masks else torch.stack
+        self.most = loss.max_loss
+        self.guidance = loss.guidance
+        self.differential = 1.0 if loss.differential_guidance is None else loss.differential_guidance
+        self.background = loss.background_weight
+        self.embedded = loss.embedded_guidance
+        self.regular_weight = loss.regularisation_weight
 
     def batch_losses(self, index: int, items: Sequence[TrainingItem]) -> Iterator[Tensor]:
         """Yields this process's parts of the mean loss of batch `index`; none when it has no sample of it.
@@ -117,7 +116,7 @@ class FlowMatchingLoss:
         ]
         weight = weight * torch.tensor([item.weight for item in items])
         share = (self.regular_weight if items[0].regular else 1.0) / len(items)
-        scales = None if self.guidance is None else self.guidance.scales(len(items), generator)
+        scales = None if self.guidance is None else guidance_scales(self.guidance, len(items), generator)
         masks = [self.masks.get(item) for item in items] if any(item.mask is not None for item in items) else None
         own = self.ranks.own_samples(
             index % self.run.recipe.gradient_accumulation * self.run.recipe.batch_size, len(items)

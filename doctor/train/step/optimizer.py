@@ -68,7 +68,7 @@ def make_optimizer(
 
 def clip_gradients(run: Run, parameters: Sequence[nn.Parameter]) -> Tensor:
     """Clips the gradients as the config's trainer does it; returns the norm that they had."""
-    how, limit = run.setting("train/grad_clip_method"), run.recipe.max_grad_norm
+    how, limit = run.recipe.clip_method, run.recipe.max_grad_norm
     by_norm = limit > 0 and (how == "norm" or (how is None and run.recipe.optimizer.name not in UNCLIPPED))
     together = True if parameters[0].device.type == "cpu" else None  # elsewhere torch does so where it can
     norm = nn.utils.clip_grad_norm_(parameters, limit if by_norm else math.inf, foreach=together)

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ...model.recipe import TimestepDensity
+
 # Of a scheduler's table; and how often a number is drawn again that lies outside the range.
 COUNT = 1000
-
-
-class TimestepDensity(NamedTuple):
-    """The density of timesteps in [0, 1], the share of noise.
-
-    `density` is "uniform", "logit_normal" (the sigmoid of a normal number of `mean` and `spread`) or "mode" (Stable
-    Diffusion 3's, by `mode`). `shift` moves it towards noise; four numbers (cells, mu, more cells, mu) make it e to
-    the power of mu by the picture's size. Then it is pressed between `low` and `high` or, when `cut`, drawn until it
-    lies there. `stepped`: the number is instead how far down a scheduler's table of 1000 shifted times to look, from
-    `low` to `high` of the table.
-    """
-
-    density: str = "uniform"
-    mean: float = 0.0
-    spread: float = 1.0
-    mode: float = 1.29
-    shift: float | tuple[float, float, float, float] = 1.0
-    low: float = 0.0
-    high: float = 1.0
-    cut: bool = False
-    stepped: bool = False
 
 
 def timesteps_from_density(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:

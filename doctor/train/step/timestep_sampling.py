@@ -12,10 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...model.recipe import TimestepDensity
 from ...model.run import Run
 from ..families import FamilyModule
 from ..settings.names import DRAWN, SHIFTS
-from .timestep_density import TimestepDensity, timesteps_from_density
+from .timestep_density import timesteps_from_density
 
 COUNT = 1000
 # The width of the log-normal part of lognorm_blend.
@@ -77,19 +78,17 @@ class TimestepScheme(NamedTuple):
 
 def timestep_scheme(run: Run) -> TimestepScheme:
     """Returns the sampling that a config asks for."""
-    recipe = run.recipe
-    if recipe.timestep_sampling.type == DRAWN:
-        return TimestepScheme(scheme=DRAWN, drawn=TimestepDensity(**run.setting(f"train/{DRAWN}")))
-    bell, half = bool(run.setting("train/linear_timesteps")), bool(run.setting("train/linear_timesteps2"))
-    weighting = "half bell" if half else "bell" if bell else "none"
+    sampling = run.recipe.timestep_sampling
+    if sampling.density is not None:
+        return TimestepScheme(scheme=DRAWN, drawn=sampling.density)
+    belled = (sampling.bell or sampling.half_bell) and sampling.type not in FEW_STEPS
+    weighting = "half bell" if sampling.half_bell else "bell" if sampling.bell else "none"
     return TimestepScheme(
-        scheme="linear"
-        if (bell or half) and recipe.timestep_sampling.type not in FEW_STEPS
-        else recipe.timestep_sampling.type,
-        favour=recipe.timestep_sampling.content_or_style,
-        weighting="weighted" if recipe.timestep_sampling.type == "weighted" else weighting,
-        first=run.setting("train/min_denoising_steps", 0),
-        last=min(run.setting("train/max_denoising_steps", COUNT - 1), COUNT - 1),
+        scheme="linear" if belled else sampling.type,
+        favour=sampling.content_or_style,
+        weighting="weighted" if sampling.type == "weighted" else weighting,
+        first=sampling.first,
+        last=sampling.last,
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...families.network import scale
 from ...model.run import Run
 from ..dataset.batch_sampler import BatchSampler
 from ..dataset.dataset_changes import dataset_fingerprint
@@ -18,7 +17,7 @@ from ..dataset.training_items import TrainingItem
 from ..network.lora import at_scale_one, network_dropout, parameter_groups, trainable_parameters
 from ..runtime.progress import Progress
 from ..runtime.train_error import TrainError
-from ..settings.names import INTERVAL, OPTIMIZERS
+from ..settings.names import OPTIMIZERS
 from ..transformer.transformer_blocks import checkpoint_blocks
 from .divergence import explain_divergence
 from .ema import ema_decay_at
@@ -65,7 +64,7 @@ class Trainer:
         if recipe.offload.gradient_checkpointing:
             model: Any = objective.model
             again = checkpoint_blocks(
-                model, self.network, run.setting(f"train/{INTERVAL}", 1), random=any(network_dropout(run))
+                model, self.network, run.recipe.offload.interval, random=any(network_dropout(run))
             )
             model.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
@@ -126,7 +125,8 @@ class Trainer:
     def weights(self) -> dict[str, Tensor]:
         """Returns what is saved: the EMA where one is kept, else the trained weights; to be used at scale 1."""
         values = dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
-        return values if scale(self.run) == 1.0 else at_scale_one(values, scale(self.run))
+        scale = self.run.recipe.network.scale
+        return values if scale == 1.0 else at_scale_one(values, scale)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

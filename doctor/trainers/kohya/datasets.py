@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...configs.written import with_leaves
 from ...families import family_of
-from ...model import Dataset, Run, Value
+from ...model import Dataset, Run
+from ...model.buckets import Buckets
 from ...model.record import replace
 from ...model.run import repeats_of
 from .optimizer import Reason
@@ -19,6 +19,8 @@ from .starts import Options
 Folders = Callable[[str], Sequence[str] | None]
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".avif")
 CELL = 16  # pixels: what sides must be divisible by
+# The settings behind what checks of the runner's datasets point at.
+_SOURCES = {"alpha_mask": "alpha_mask", "mask_folder": "conditioning_data_dir"}
 _FALLBACKS = {"batch_size": "train_batch_size", "num_repeats": "dataset_repeats"}
 
 
@@ -102,8 +104,7 @@ def _masks(own: Own) -> Iterator[Reason]:
 
 
 def with_sets(run: Run, folders: Folders) -> Run:
-    """The run with datasets as the runner reads them. Their settings keep the places of what they stand for."""
-    settings = {name: value for name, value in run.settings.items() if not re.match(r"(datasets/\d+|general)/", name)}
+    """The run with datasets as the runner reads them; `keys` says which settings they stand for."""
     made: list[Dataset] = []
     keys = dict(run.keys)
     seen = set[tuple[str, str | None]]()
@@ -113,18 +114,19 @@ def with_sets(run: Run, folders: Folders) -> Run:
             continue
         seen.add(place)
         own = Own(run, dataset)
-        of_set = {name: _placed(run, own, value) for name, value in _settings(run, own).items()}
-        for one in _expanded(_words(run, own), folders):
+        of_set = {name: own.key(source) for name, source in _SOURCES.items()}
+        for one in _expanded(_as_trained(run, own), folders):
             made.append(one)
-            for name, value in of_set.items():
-                settings |= with_leaves(f"{one.key}/{name}", value)
+            keys |= {f"{one.key}/{name}": key for name, key in of_set.items()}
             keys[f"{one.key}/folder_path"] = run.keys.get(f"{dataset.key}/folder_path", dataset.key)
-    return replace(run, settings=settings, keys=keys, recipe=replace(run.recipe, datasets=tuple(made)))
+    return replace(run, keys=keys, recipe=replace(run.recipe, datasets=tuple(made)))
 
 
-def _words(run: Run, own: Own) -> Dataset:
+def _as_trained(run: Run, own: Own) -> Dataset:
     width, height = own.resolution() or (512, 512)
     musubi = run.trainer == "musubi-tuner"
+    of_file = re.match(r"datasets/\d+", own.dataset.key)  # the numbered folders are one dataset
+    alpha = own.flag("alpha_mask")
     return replace(
         own.dataset,
         resolutions=(math.isqrt(width * height),),
@@ -134,37 +136,29 @@ def _words(run: Run, own: Own) -> Dataset:
         captionless=not musubi,
         controls=(),
         control_folders=own.dataset.controls if family_of(run.recipe.architecture).edits else (),
+        buckets=_buckets(run, own, width, height),
+        random_crop=own.flag("random_crop"),
+        alpha_mask=alpha,
+        mask_folder=None if alpha else own.text("conditioning_data_dir") or None,
+        batches_of=of_file[0] if of_file else "",
     )
 
 
-def _settings(run: Run, own: Own) -> dict[str, tuple[str, Any]]:
-    """The runner's settings of a dataset: from which setting each comes, and its value."""
-    width, height = own.resolution() or (512, 512)
-    sizes: dict[str, Any] = {"width": width, "height": height}
-    if own.flag("enable_bucket"):
-        sizes |= {"kind": run.trainer, "shrink_only": own.flag("bucket_no_upscale")}
-        if run.trainer == "sd-scripts":
-            sizes |= {"step": own.whole("bucket_reso_steps", 64)}
-            sizes |= {"least": own.whole("min_bucket_reso", 256), "most": own.whole("max_bucket_reso", 1024)}
-    elif own.flag("random_crop"):
-        sizes["shrink_only"] = True
-    made: dict[str, tuple[str, Any]] = {"bucket_sizes": ("resolution", sizes)}
-    if of_file := re.match(r"datasets/\d+", own.dataset.key):  # the numbered folders are one dataset
-        made["apart"] = ("resolution", of_file[0])
-    if own.flag("random_crop"):
-        made["random_crop"] = ("random_crop", True)
-    if own.flag("alpha_mask"):
-        made["alpha_mask"] = ("alpha_mask", True)
-    elif own.text("conditioning_data_dir"):
-        made["mask_path"] = ("conditioning_data_dir", own.text("conditioning_data_dir"))
-    return made
-
-
-def _placed(run: Run, own: Own, made: tuple[str, Any]) -> Value:
-    source, value = made
-    key = own.key(source)
-    written = run.settings.get(key)
-    return Value(value, run.where(key), 0, 0) if written is None else replace(written, value=value)
+def _buckets(run: Run, own: Own, width: int, height: int) -> Buckets:
+    if not own.flag("enable_bucket"):
+        return Buckets(width, height, shrink_only=own.flag("random_crop"))
+    shrink_only = own.flag("bucket_no_upscale")
+    if run.trainer != "sd-scripts":
+        return Buckets(width, height, kind="musubi-tuner", shrink_only=shrink_only)
+    return Buckets(
+        width,
+        height,
+        kind="sd-scripts",
+        step=own.whole("bucket_reso_steps", 64),
+        least=own.whole("min_bucket_reso", 256),
+        most=own.whole("max_bucket_reso", 1024),
+        shrink_only=shrink_only,
+    )
 
 
 def _expanded(dataset: Dataset, folders: Folders) -> list[Dataset]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from ...families import families
 from ...model import Run
+from ...model.recipe import Network
+from ...model.record import replace
 from .optimizer import OPTIMIZERS, Reason, optimizer_of
 from .starts import Options
 
@@ -74,6 +76,25 @@ def plus_of(words: Mapping[str, str]) -> float:
     if not 0 < ratio < math.inf:
         raise ValueError(written)
     return ratio
+
+
+def network_of(run: Run) -> Network:
+    """The network as the runner takes it."""
+    w, network = Options(run.settings), run.recipe.network
+    words = w.pairs("network_args")
+    alpha = network.alpha or float(network.rank)  # no alpha is as much as the rank
+    return replace(
+        network,
+        type="lora",
+        alpha=alpha,
+        scale=alpha / network.rank if network.rank else 1.0,
+        lora_plus_ratio=plus_of(words),
+        dropout=w.number(0.0, "network_dropout"),
+        rank_dropout=float(words.get("rank_dropout", 0)),
+        module_dropout=float(words.get("module_dropout", 0)),
+        excluded=left_out(run),
+        initial_weights=w.text("", "network_weights"),
+    )
 
 
 def left_out(run: Run) -> str:

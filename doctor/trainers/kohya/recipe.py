@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ...configs.defaults import same, short
-from ...configs.written import with_leaves
 from ...families import family_of
-from ...model import Run, Schema, Value
+from ...model import Run, Schema
 from ...model.cards import CHOSEN
+from ...model.recipe import Checkpoints, Logging
 from ...model.record import replace
 from .datasets import Folders, Own, refused_sets, with_sets
 from .names import METADATA, OBEYED
-from .network import DROPOUTS, SCRIPTS, left_out, plus_of, refused_network
+from .network import SCRIPTS, network_of, refused_network
 from .optimizer import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rates, with_rates
 from .starts import Options
-from .timesteps import drawn, embedded_guidance, loss_of, refused_noise
+from .timesteps import density_of, embedded_guidance, loss_of, refused_noise
 
+# The options behind what the runner's own messages may name.
+_KEYS = {
+    "network.dropout": "network_dropout",
+    "network.initial_weights": "network_weights",
+    "offload.share": "blocks_to_swap",
+    "logging.report_to": "log_with",
+}
 _LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
 
 
@@ -102,83 +108,72 @@ def _updates(run: Run) -> Iterator[Reason]:
 
 
 def as_trained(run: Run, folders: Folders) -> Run:
-    """The run in the runner's words; `folders` gives the names in the folder that holds the numbered ones."""
+    """The run as the runner takes it; `folders` gives the names in the folder that holds the numbered ones."""
     w = Options(run.settings)
     run = with_sets(with_rates(run), folders)
-    settings = dict(run.settings)
-
-    def put(key: str, value: Any, source: str) -> None:
-        written = run.written(source)
-        made = Value(value, run.where(source), 0, 0) if written is None else replace(written, value=value)
-        settings.update(with_leaves(key, made))
-
-    alpha = run.recipe.network.alpha or float(run.recipe.network.rank)  # no alpha is as much as the rank
-    put("network/scale", alpha / run.recipe.network.rank if run.recipe.network.rank else 1.0, "alpha")
-    if w.text("", "network_weights"):
-        put("network/network_weights", w.text("", "network_weights"), "network_weights")
-    put("network/left_out", left_out(run), "network_args")
-    put("network/plus", plus_of(w.pairs("network_args")), "network_args")
-    words = w.pairs("network_args")
-    for name in DROPOUTS:
-        put(f"network/{name}", float(words.get(name, 0)), "network_args")
-    put("network/dropout", w.number(0.0, "network_dropout"), "network_dropout")
-    put("train/drawn", drawn(run), "timestep_type")
-    put("train/cfg_scale", embedded_guidance(run), "guidance_scale")
-    put("train/grad_clip_method", "norm", "max_grad_norm")
-    put("train/reg_weight", w.number(1.0, "prior_loss_weight"), "prior_loss_weight")
-    put("train/masked_prompts", w.flag("apply_t5_attn_mask"), "apply_t5_attn_mask")
-    put("train/unbalanced_masks", True, "masked_loss")
-    put("train/literal_captions", True, "datasets")
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
-    put("train/latent_middle", of_trainer is not None and of_trainer.mode, "datasets")
-    swapped = w.whole(0, "blocks_to_swap")
-    if swapped > 0:
-        share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
-        put("model/layer_offloading", True, "blocks_to_swap")
-        put("model/layer_offloading_transformer_percent", share, "blocks_to_swap")
-    epochs = w.whole(0, "max_train_epochs")
-    if epochs > 0:
-        put("train/epochs", epochs, "steps")
-    if (every := _epochs_between_saves(w, epochs)) > 0:
-        put("save/save_every_epochs", every, "save_every_n_epochs")
+    recipe, validation = run.recipe, run.recipe.validation
+    of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
+    epochs, swapped = w.whole(0, "max_train_epochs"), w.whole(0, "blocks_to_swap")
     painted = w.whole(0, "sample_every_n_epochs")
-    if painted > 0:
-        put("sample/sample_every_epochs", painted, "sample_every_n_epochs")
-    if w.text("", "log_with") in ("wandb", "all"):
-        put("logging/use_wandb", True, "log_with")
-        put("logging/project_name", w.text("network_train", "log_tracker_name"), "log_tracker_name")
-        put("logging/run_name", w.text(run.name, "wandb_run_name"), "wandb_run_name")
-        put("logging/log_every", 1, "log_with")
+    text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
     return replace(
         run,
         output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
         metadata={key: w.text("", name) for name, key in METADATA.items() if w.text("", name)},
-        settings=settings,
+        keys={**run.keys, **_KEYS},
         recipe=replace(
-            run.recipe,
-            steps=0 if epochs > 0 else run.recipe.steps,
-            gradient_accumulation=run.recipe.gradient_accumulation * run.setting(PROCESSES, 1),
+            recipe,
+            steps=0 if epochs > 0 else recipe.steps,
+            epochs=max(0, epochs),
+            # each process of the trainer has a batch of its own
+            gradient_accumulation=recipe.gradient_accumulation * run.setting(PROCESSES, 1),
+            clip_method="norm",
             cache_text_embeddings=True,
-            network=replace(run.recipe.network, alpha=alpha, type="lora"),
+            literal_captions=True,
+            mask_padding=w.flag("apply_t5_attn_mask"),
+            latent_mean=of_trainer is not None and of_trainer.mode,
+            network=network_of(run),
+            timestep_sampling=replace(recipe.timestep_sampling, type="drawn", density=density_of(run)),
+            loss=replace(
+                recipe.loss,
+                type=loss_of(run),
+                regularisation_weight=w.number(1.0, "prior_loss_weight"),
+                embedded_guidance=embedded_guidance(run),
+                balanced_masks=False,
+            ),
+            precision=replace(recipe.precision, text_encoder_quantization=text_quantization),
             offload=replace(
-                run.recipe.offload, gradient_checkpointing=run.recipe.offload.gradient_checkpointing or swapped > 0
+                recipe.offload,
+                gradient_checkpointing=recipe.offload.gradient_checkpointing or swapped > 0,
+                share=_share_of(run, swapped) if swapped > 0 else None,
             ),
-            precision=replace(
-                run.recipe.precision,
-                text_encoder_quantization=run.recipe.precision.text_encoder_quantization
-                if run.trainer == "musubi-tuner"
-                else None,
-            ),
-            timestep_sampling=replace(run.recipe.timestep_sampling, type="drawn"),
-            loss=replace(run.recipe.loss, type=loss_of(run)),
-            checkpoints=replace(run.recipe.checkpoints, keep=_kept(w, run.recipe.checkpoints.every, every)),
+            checkpoints=_checkpoints(run, w, _epochs_between_saves(w, epochs)),
             validation=replace(
-                run.recipe.validation,
-                disabled=not (run.recipe.validation.every > 0 or painted > 0 or w.flag("sample_at_first")),
+                validation,
+                disabled=not (validation.every > 0 or painted > 0 or w.flag("sample_at_first")),
                 skip_first=not w.flag("sample_at_first"),
+                every_epochs=max(0, painted),
             ),
+            logging=_logging(run, w),
         ),
     )
+
+
+def _share_of(run: Run, swapped: int) -> float:
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    return min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
+
+
+def _checkpoints(run: Run, w: Options, epochs: int) -> Checkpoints:
+    saved = run.recipe.checkpoints
+    return replace(saved, keep=_kept(w, saved.every, epochs), every_epochs=max(0, epochs))
+
+
+def _logging(run: Run, w: Options) -> Logging:
+    if w.text("", "log_with") not in ("wandb", "all"):
+        return Logging()
+    name = w.text("network_train", "log_tracker_name")
+    return Logging(report_to=("wandb",), project=name, run_name=w.text(run.name, "wandb_run_name"), every=1)
 
 
 def _joined(folder: str, name: str) -> str:

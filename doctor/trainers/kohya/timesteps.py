@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...model import Run
+from ...model.recipe import TimestepDensity
 from .optimizer import Reason
 from .starts import Options
 
@@ -50,8 +51,8 @@ def loss_of(run: Run) -> str:
     return _LOSSES.get(Options(run.settings).text("l2", "loss_type"), run.recipe.loss.type)
 
 
-def drawn(run: Run) -> dict[str, Any]:
-    """How noise levels are drawn: the fields of the runner's `Drawn`."""
+def density_of(run: Run) -> TimestepDensity:
+    """How noise levels are drawn."""
     w = Options(run.settings)
     sampling = run.recipe.timestep_sampling.type
     low, high = _range(run)
@@ -59,7 +60,7 @@ def drawn(run: Run) -> dict[str, Any]:
     if w.flag("preserve_distribution_shape") and sampling != "sigma":
         made["cut"] = True
     if sampling == "uniform":
-        return made
+        return TimestepDensity(**made)
     if sampling == "sigma":
         density = w.text("none", "weighting_scheme")
         # musubi-tuner's table of times is even: its scheduler shifts samples only
@@ -68,14 +69,15 @@ def drawn(run: Run) -> dict[str, Any]:
             made |= {"density": density, "mean": w.number(0.0, "logit_mean"), "spread": w.number(1.0, "logit_std")}
         elif density == "mode":
             made |= {"density": density, "mode": w.number(1.29, "mode_scale")}
-        return made
+        return TimestepDensity(**made)
     made["density"] = "logit_normal"
     if sampling == "logsnr":
-        return made | {"mean": -w.number(0.0, "logit_mean") / 2, "spread": w.number(1.0, "logit_std") / 2}
+        made |= {"mean": -w.number(0.0, "logit_mean") / 2, "spread": w.number(1.0, "logit_std") / 2}
+        return TimestepDensity(**made)
     made["spread"] = w.number(1.0, "sigmoid_scale")
     if sampling != "sigmoid":
         made["shift"] = BY_SIZE.get(sampling, _shift(run))
-    return made
+    return TimestepDensity(**made)
 
 
 def _shift(run: Run) -> float:

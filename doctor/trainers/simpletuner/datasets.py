@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import floor, sqrt
-from typing import Any, Literal
+from typing import Literal
 
 from ...model import Config, Dataset, Value
-from ...model.buckets import nearest
+from ...model.buckets import Buckets, nearest
 from .options import Options
 
 TRAINED = ("image", "video")
@@ -122,8 +122,8 @@ def _least(own: Options, options: Options) -> tuple[float, float]:
     return float(floor(sqrt(size * 1_000_000))) if square else 0.0, size * 1_000_000
 
 
-def bucket_sizes(own: Options, options: Options, step: int) -> dict[str, Any]:
-    """The sizes that pictures are brought to, as Buckets takes them; `step` is the alignment in pixels."""
+def buckets_of(own: Options, options: Options, step: int) -> Buckets:
+    """The sizes that pictures are brought to; `step` is the alignment in pixels."""
     size = min(max(0.0, own.number("resolution", options.number("resolution", 1024))), _MOST)
     kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
     if kind == "pixel":
@@ -135,10 +135,15 @@ def bucket_sizes(own: Options, options: Options, step: int) -> dict[str, Any]:
         square = nearest(round_one, step)
     square = max(_CELL, square // _CELL * _CELL)
     if own.flag("crop"):
-        return {"width": square, "height": square}
+        return Buckets(square, square)
     digits = min(max(0, options.whole("aspect_bucket_rounding", 2)), 9)
-    shape = "simpletuner-pixel" if kind == "pixel" else "simpletuner-area"
-    return {"width": edge, "height": square, "kind": shape, "step": step, "digits": digits}
+    return Buckets(
+        edge,
+        square,
+        kind="simpletuner-pixel" if kind == "pixel" else "simpletuner-area",
+        step=step,
+        digits=digits,
+    )
 
 
 def _edge(own: Options, options: Options) -> int:

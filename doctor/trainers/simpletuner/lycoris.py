@@ -11,6 +11,8 @@ from typing import Any
 
 from ...configs.defaults import same, short
 from ...model import Run, Value
+from ...model.recipe import Network
+from ...model.record import replace
 from .options import Options
 
 # The Linears in the modules of a class, by a part of their names, in Flux and in Z-Image.
@@ -91,24 +93,20 @@ def _factor(key: str, value: Any) -> Iterator[tuple[str, str]]:
         yield key, f"factor {short(value)} is neither -1 nor a whole number from 1 to {MOST_FACTOR}"
 
 
-def words(settings: Mapping[str, Value]) -> dict[str, Value]:
-    """The network in the runner's words, each with the place of what it stands for; `settings` are the run's."""
+def lokr(settings: Mapping[str, Value], network: Network) -> Network:
+    """The LoKr of the file, where it is one; `settings` are the run's."""
     own = _own(settings)
-    first = next(iter(own.settings.values()), None)
-    if first is None or own.text("algo").lower() != "lokr":
-        return {}
-    preset = own.settings.get("apply_preset", first)
-    made: dict[str, tuple[Value, Any]] = {
-        "lokr_full_rank": (own.settings.get("full_matrix", own.settings.get("linear_dim", first)), _is_full(own)),
-        "left_out": (preset, _left_out(own)),
-    }
-    if "factor" in own.settings:
-        made["lokr_factor"] = own.settings["factor"], own.settings["factor"].value
+    if own.text("algo").lower() != "lokr":
+        return network
+    factor = own.settings["factor"].value if "factor" in own.settings else -1
     maps = {name: found for name, found in _map(own).items() if isinstance(found, dict) and "factor" in found}
-    parts = {part: found["factor"] for name, found in maps.items() for part in CLASSES.get(name, ())}
-    if parts:
-        made["lokr_factors"] = preset, parts
-    return {f"network/{name}": Value(value, at.where, at.start, at.end) for name, (at, value) in made.items()}
+    return replace(
+        network,
+        lokr_full_rank=_is_full(own),
+        excluded=_left_out(own),
+        lokr_factor=factor if type(factor) is int and factor > 0 else -1,
+        lokr_factors={part: found["factor"] for name, found in maps.items() for part in CLASSES.get(name, ())},
+    )
 
 
 def rank_of(settings: Mapping[str, Value], default: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...families import family_of
-from ...model import Run, Value
+from ...model import Run
+from ...model.recipe import Network
 from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
 from .options import Options
@@ -38,32 +39,21 @@ def refused_network(run: Run) -> Iterator[tuple[str, str]]:
         yield from refused_lycoris(run)
     elif kind != "standard":
         yield "network_type", f"lora_type {kind} is not supported; use standard or lycoris"
-    elif _of_flux(run) and target not in _TARGETS:
+    elif _of_flux(run.recipe.architecture) and target not in _TARGETS:
         yield "flux_lora_target", f"flux_lora_target {target} is not supported; use {', '.join(_TARGETS)}"
 
 
-def network_of(run: Run) -> dict[str, Value]:
-    """The settings of a LoRA; most of a LoKr's were put into the runner's words as its file was read."""
-    recipe = run.recipe
-    options = Options(run.settings)
-    place = run.settings.get("lora_dropout") or Value(0.1, run.where("rank"), 0, 0)
-    refiners = {"network/refiners": replace(place, value=True)} if family_of(recipe.architecture).refiners else {}
-    if recipe.network.type == "lokr":
-        return refiners
-    scale = recipe.network.alpha / recipe.network.rank if recipe.network.rank else 1.0
-    return {
-        **refiners,
-        "network/dropout": replace(place, value=options.number("lora_dropout", 0.1)),
-        "network/scale": replace(place, value=scale),
-    }
-
-
-def left_out(run: Run) -> dict[str, Value]:
-    """The Linears that a LoRA leaves out: a pattern of their names."""
-    if run.recipe.network.type == "lokr" or run.kind != "lora":
-        return {}
-    value = _left_out(run, Options(run.settings))
-    return {"network/left_out": Value(value, run.where("rank"), 0, 0)}
+def network_of(run: Run) -> Network:
+    """The network as the runner takes it; most of a LoKr was found as its file was read."""
+    options, network = Options(run.settings), run.recipe.network
+    if network.type == "lokr":
+        return network
+    return replace(
+        network,
+        dropout=options.number("lora_dropout", 0.1),
+        scale=network.alpha / network.rank if network.rank else 1.0,
+        initial_weights=options.text("init_lora"),
+    )
 
 
 def differences(run: Run) -> Iterator[str]:
@@ -75,13 +65,13 @@ def differences(run: Run) -> Iterator[str]:
         yield "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
 
 
-def _left_out(run: Run, options: Options) -> str:
-    """A pattern of the Linears whose names end in none of the targets."""
-    targets = _TARGETS.get(options.text("flux_lora_target", "all"), _ALL) if _of_flux(run) else _ALL
+def excluded(architecture: str | None, options: Options) -> str:
+    """A pattern of the Linears whose names end in none of the targets of a LoRA."""
+    targets = _TARGETS.get(options.text("flux_lora_target", "all"), _ALL) if _of_flux(architecture) else _ALL
     ends = "|".join(target.replace(".", r"\.") for target in targets)
     return rf"^(?!(?:.*\.)?(?:{ends})$)"
 
 
-def _of_flux(run: Run) -> bool:
-    of_trainer = family_of(run.recipe.architecture).simpletuner
+def _of_flux(architecture: str | None) -> bool:
+    of_trainer = family_of(architecture).simpletuner
     return of_trainer is not None and of_trainer.targets

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...configs.defaults import same, short
-from ...configs.written import with_leaves
 from ...families import family_of
-from ...model import Run, Schema, Value
+from ...model import Dataset, Run, Schema
+from ...model.recipe import Ema, Logging, TimestepDensity
 from ...model.record import replace
 from .dataset_recipe import own_of, refused_sets
-from .datasets import bucket_sizes
+from .datasets import buckets_of
 from .network import OBEYED as OF_NETWORK
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
@@ -162,56 +162,57 @@ def differences(run: Run) -> list[str]:
 
 
 def as_trained(run: Run) -> Run:
-    """The run in the runner's words. Settings of datasets keep the places of what they stand for."""
-    recipe = run.recipe
-    options = Options(run.settings)
-    settings = {name: value for name, value in run.settings.items() if not re.match(r"datasets/\d+/", name)}
-    settings |= network_of(run)
-    if options.text("init_lora"):
-        start = run.settings["init_lora"]
-        settings["network/pretrained_lora_path"] = replace(start, value=options.text("init_lora"))
-    place = Value(None, run.where("rank"), 0, 0)
-    settings["train/literal_captions"] = replace(place, value=True)
-    if recipe.ema.use:
-        settings |= with_leaves("train/ema_ramp", replace(place, value=_ramp(options)))
-    settings |= with_leaves("train/drawn", replace(place, value=_drawn(options)))
-    if recipe.steps < 1:
-        settings["train/epochs"] = replace(place, value=_epochs(options))
-    settings["train/grad_clip_method"] = replace(place, value=options.text("grad_clip_method", "value"))
-    if report := run.settings.get("report_to"):
-        project = options.text("tracker_project_name", "simpletuner-training")
-        settings["logging/report_to"] = report
-        settings["logging/log_every"] = replace(report, value=1)
-        settings["logging/project_name"] = replace(report, value=project)
-        settings["logging/run_name"] = replace(report, value=options.text("tracker_run_name", run.name))
-    for dataset in recipe.datasets:
-        own = own_of(run, dataset.key)
-        where = run.settings.get(f"{dataset.key}/crop", place)
-        sizes = bucket_sizes(own, options, _step(run, options))
-        settings[f"{dataset.key}/bucket_sizes"] = replace(where, value=sizes)
-        if dataset.control_folders:
-            named = run.settings.get(f"{dataset.key}/conditioning_data", where)
-            settings[f"{dataset.key}/control_path"] = replace(named, value=dataset.control_folders[0])
-        if own.flag("crop"):
-            random = own.text("crop_style", "random") == "random"
-            settings[f"{dataset.key}/random_crop"] = replace(where, value=random)
+    """The run as the runner takes it."""
+    options, recipe = Options(run.settings), run.recipe
     optimizer, optimizer_settings = optimizer_of(run)
     return replace(
         run,
-        settings=settings,
         recipe=replace(
             recipe,
+            datasets=tuple(_dataset(run, dataset, options) for dataset in recipe.datasets),
+            epochs=_epochs(options) if recipe.steps < 1 else 0,
             learning_rate=rate_of(run),
             max_grad_norm=0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
+            clip_method=options.text("grad_clip_method", "value"),
+            literal_captions=True,
+            network=network_of(run),
             optimizer=replace(recipe.optimizer, name=optimizer, settings=optimizer_settings),
             lr_scheduler=replace(
-                recipe.lr_scheduler,
-                name=_SCHEDULES[recipe.lr_scheduler.name],
-                settings=_schedule(run, options),
+                recipe.lr_scheduler, name=_SCHEDULES[recipe.lr_scheduler.name], settings=_schedule(run, options)
             ),
-            timestep_sampling=replace(recipe.timestep_sampling, type="drawn"),
+            timestep_sampling=replace(recipe.timestep_sampling, type="drawn", density=_density(options)),
             loss=replace(recipe.loss, type="mse"),
+            ema=_ema(recipe.ema, options),
+            logging=_logging(run, options),
         ),
+    )
+
+
+def _ema(ema: Ema, options: Options) -> Ema:
+    interval, warmup = options.whole("ema_update_interval", 1), options.whole("ema_warmup_steps", 0)
+    return replace(ema, interval=interval, warmup=warmup) if ema.use else ema
+
+
+def _dataset(run: Run, dataset: Dataset, options: Options) -> Dataset:
+    own = own_of(run, dataset.key)
+    return replace(
+        dataset,
+        buckets=buckets_of(own, options, _step(run, options)),
+        random_crop=own.flag("crop") and own.text("crop_style", "random") == "random",
+    )
+
+
+def _logging(run: Run, options: Options) -> Logging:
+    report = run.setting("report_to") or ""
+    if "report_to" not in run.settings:
+        return Logging()
+    return Logging(
+        report_to=tuple(
+            str(part).strip() for part in (report if isinstance(report, list) else str(report).split(","))
+        ),
+        project=options.text("tracker_project_name", "simpletuner-training"),
+        run_name=options.text("tracker_run_name", run.name),
+        every=1,
     )
 
 
@@ -238,17 +239,12 @@ def _step(run: Run, options: Options) -> int:
     return 64 if of_trainer is None or not of_trainer.any_step else options.whole("aspect_bucket_alignment", 64)
 
 
-def _ramp(options: Options) -> dict[str, Any]:
-    """When the average follows, and from when on with ema_decay alone."""
-    return {"interval": options.whole("ema_update_interval", 1), "warmup": options.whole("ema_warmup_steps", 0)}
-
-
-def _drawn(options: Options) -> dict[str, Any]:
+def _density(options: Options) -> TimestepDensity:
     """How noise levels are drawn; flow_schedule_auto_shift puts flow_schedule_shift aside (safety_check.py)."""
     shift = options.number("flow_schedule_shift", 3.0)
     uniform = options.flag("flow_use_uniform_schedule")
-    return {
-        "density": "uniform" if uniform else "logit_normal",
-        "spread": options.number("flow_sigmoid_scale", 1.0),
-        "shift": AUTO_SHIFT if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
-    }
+    return TimestepDensity(
+        density="uniform" if uniform else "logit_normal",
+        spread=options.number("flow_sigmoid_scale", 1.0),
+        shift=AUTO_SHIFT if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
+    )

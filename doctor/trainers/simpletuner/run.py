@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...families import families
+from ...configs.defaults import same
+from ...families import families, family_of
 from ...families.record import Flavour
 from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.recipe import (
@@ -23,8 +24,8 @@ from ...model.recipe import (
 )
 from ...model.record import replace
 from .datasets import settings
-from .lycoris import rank_of, words
-from .network import left_out
+from .lycoris import lokr, rank_of
+from .network import excluded
 from .options import Options
 
 KEYS: Mapping[str, str] = {
@@ -51,6 +52,11 @@ KEYS: Mapping[str, str] = {
     "disable_sampling": "validation_disable",
     "sample_every": "validation_step_interval",
     "samples": "validation_prompt",
+    "clip_method": "grad_clip_method",
+    "network.dropout": "lora_dropout",
+    "network.initial_weights": "init_lora",
+    "logging.report_to": "report_to",
+    "validation.prompt_sizes": "validation_resolution",
     "sample/guidance_scale": "validation_guidance",
     "sample/sample_steps": "validation_num_inference_steps",
     **{
@@ -68,6 +74,8 @@ KEYS: Mapping[str, str] = {
         )
     },
 }
+# Each moves weights between card and host while it trains.
+_OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
 _ARCHITECTURES = {"z_image_omni": "zimage_omni"}  # of those without a record
 _DTYPES = {"no": "fp32", "fp8": "bf16"}
 # the names that weights of the same kind have in every other place of zdoctor
@@ -101,10 +109,20 @@ def run(
     files = {"datasets": backend, "lycoris": lycoris}
     rank = options.whole("lora_rank", 16)
     alpha = options.number("lora_alpha", rank)
-    if lora and options.text("lora_type", "standard") == "lycoris":
+    is_lycoris = lora and options.text("lora_type", "standard") == "lycoris"
+    if is_lycoris:
         rank = rank_of(of_network, rank)
         alpha = float(rank)  # another one is either without effect or refused
-        of_network |= words(of_network)
+    network = Network(
+        type=_network(options, own) if lora else "",
+        rank=rank,
+        alpha=alpha,
+        refiners=bool(family_of(architecture).refiners),
+    )
+    if lora and network.type != "lokr":
+        network = replace(network, excluded=excluded(architecture, options))
+    elif is_lycoris:
+        network = lokr(of_network, network)
     quantization = options.text("base_model_precision", "no_change")
     precision = options.text("mixed_precision", "bf16")
     quantized = quantization != "no_change" and options.text("base_model_default_dtype", "bf16") == "bf16"
@@ -113,7 +131,7 @@ def run(
     warmup = options.whole("lr_warmup_steps", 0)
     prompt = options.text("validation_prompt")
     names = {name for name in {*KEYS.values(), *options.settings} if "/" not in name}
-    made = Run(
+    return Run(
         trainer="SimpleTuner",
         config=config.path,
         root=options.root,
@@ -123,7 +141,7 @@ def run(
         name=re.split(r"[/\\]", output.rstrip("/\\"))[-1] or "simpletuner-results",
         output_folder=output,
         settings={**options.settings, **settings(backend), **of_network},
-        keys={**KEYS, **{f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}},
+        keys={**KEYS, **_keys_of(found)},
         homes={name: (file.path, "") for name, file in files.items() if file is not None},
         spelled=options.spelled(names),
         recipe=Recipe(
@@ -145,8 +163,11 @@ def run(
                 quantization=_PRECISIONS.get(quantization, quantization),
                 text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
             ),
-            network=Network(rank=rank, alpha=alpha, type=_network(options, own) if lora else ""),
-            offload=Offload(gradient_checkpointing=options.flag("gradient_checkpointing", True)),
+            network=network,
+            offload=Offload(
+                gradient_checkpointing=options.flag("gradient_checkpointing", True),
+                other=next((name for name in _OFFLOADING if not same(options.raw(name), None)), ""),
+            ),
             optimizer=Optimizer(name=options.text("optimizer", "adamw_bf16").lower()),
             lr_scheduler=LrScheduler(
                 name=options.text("lr_scheduler", "constant_with_warmup"),
@@ -167,7 +188,11 @@ def run(
             ),
         ),
     )
-    return replace(made, settings={**made.settings, **left_out(made)})
+
+
+def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
+    folders = {f"{one.key}/folder_path": f"{one.key}/instance_data_dir" for one in found}
+    return folders | {f"{one.key}/control_folders": f"{one.key}/conditioning_data" for one in found}
 
 
 def _family(options: Options) -> tuple[str | None, Flavour]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
@@ -15,6 +14,7 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.logins import probe_logins
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
+from zdoctor.tests.changes import changed
 from zdoctor.tests.models import run_of
 
 BOTH = ("save/push_to_hub", "logging/use_wandb")
@@ -22,7 +22,7 @@ BOTH = ("save/push_to_hub", "logging/use_wandb")
 
 def run(*keys: str) -> Run:
     base = run_of("m")
-    return replace(base, settings={**base.settings, **{key: Value(True, Where("c"), 0, 0) for key in keys}})
+    return changed(base, settings={**base.settings, **{key: Value(True, Where("c"), 0, 0) for key in keys}})
 
 
 def asked(

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_refused
-from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linears
 from zdoctor.doctor.model import Finding, Run, Unknown
 from zdoctor.doctor.model.remains import own_state
@@ -44,7 +43,7 @@ def run_with(architecture: str, output: Path, **network: Any) -> Run:
 
 def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], FamilyModule, str]:
     model = build_empty_transformer(Path(run.recipe.base_model or "") / "transformer")
-    return lora_targets(model, left_out(run)), family_of(model), type(model).__name__
+    return lora_targets(model, run.recipe.network.excluded), family_of(model), type(model).__name__
 
 
 def whole(run: Run) -> Tensors:

@@ -12,8 +12,8 @@ import pytest
 from zdoctor.doctor.commands.train import train
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.examine.translate import differences, for_runner
-from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.model import Run, Schema, Unknown
+from zdoctor.doctor.model.buckets import Buckets
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.output.trackers import requested_trackers
@@ -91,18 +91,17 @@ def test_what_is_obeyed(schema: Schema) -> None:
         3,
         (768,),
     )
-    assert run.settings["network/dropout"].value == 0.1  # the trainer's default
+    assert run.recipe.network.dropout == 0.1  # the trainer's default
     assert (run.recipe.loss.type, run.recipe.timestep_sampling.type, run.recipe.network.alpha) == (
         "mse",
         "drawn",
         4.0,
     )
-    assert run.setting("network/scale") == 1.0 and run.setting("train/grad_clip_method") == "value"
-    assert requested_trackers(run) == ["comet_ml"] and run.setting("logging/run_name") == "x"
-    crops = {name.rpartition("/")[2]: value.value for name, value in run.settings.items() if name.endswith("_crop")}
-    assert crops == {"random_crop": True}
-    assert run.setting("datasets/0/bucket_sizes") == {"width": 768, "height": 768}
-    assert run.settings["datasets/0/random_crop"].where.path == "data.json"
+    assert run.recipe.network.scale == 1.0 and run.recipe.clip_method == "value"
+    assert requested_trackers(run) == ["comet_ml"] and run.recipe.logging.run_name == "x"
+    (dataset,) = run.recipe.datasets
+    assert dataset.random_crop and not dataset.square_crop
+    assert dataset.buckets == Buckets(768, 768)
 
 
 @pytest.mark.parametrize(
@@ -193,18 +192,18 @@ def test_what_differs_is_said() -> None:
     ],
 )
 def test_noise_levels_follow_the_config(schema: Schema, of_times: dict[str, Any], drawn: dict[str, Any]) -> None:
-    made = for_runner(run_of(of_times), schema).setting("train/drawn")
-    assert {**made, **drawn} == made
+    made = for_runner(run_of(of_times), schema).recipe.timestep_sampling.density
+    assert made is not None and {**vars(made), **drawn} == vars(made)
 
 
 def test_epochs_are_counted(schema: Schema) -> None:
     run = for_runner(run_of({"max_train_steps": ..., "num_train_epochs": 3}), schema)
-    assert (run.recipe.steps, run.setting("train/epochs")) == (0, 3) and not refuse(run)
+    assert (run.recipe.steps, run.recipe.epochs) == (0, 3) and not refuse(run)
 
 
 def test_the_attention_is_trained(schema: Schema, tiny: Path) -> None:
     model = build_empty_transformer(tiny / "transformer")
-    names = lora_targets(model, left_out(for_runner(run_of(), schema)))
+    names = lora_targets(model, for_runner(run_of(), schema).recipe.network.excluded)
     assert {name.split(".", 2)[2] for name in names} == {
         f"attention.{one}" for one in ("to_k", "to_q", "to_v", "to_out.0")
     }
@@ -228,8 +227,8 @@ def test_schedules_follow_the_config(schema: Schema, written: dict[str, Any], sc
 
 def test_alpha_and_clipping_follow_the_config(schema: Schema) -> None:
     run = for_runner(run_of({"lora_alpha": 1, "grad_clip_method": "norm", "max_grad_norm": 0.5}), schema)
-    assert run.setting("network/scale") == 0.25
-    assert (run.setting("train/grad_clip_method"), run.recipe.max_grad_norm) == ("norm", 0.5)
+    assert run.recipe.network.scale == 0.25
+    assert (run.recipe.clip_method, run.recipe.max_grad_norm) == ("norm", 0.5)
     assert for_runner(run_of({"optimizer": "prodigy"}), schema).recipe.max_grad_norm == 0.0
 
 

@@ -92,7 +92,7 @@ def test_a_lokr_of_the_runner() -> None:
     linears = block_linears(probed(asked).components["transformer"].needed or {}, ("layers",))
     numbers = sum(a * b for out, inputs in linears.values() for a, b in lokr_shapes(out, inputs, -1, None).values())
     assert wanted(asked)["the LoKr"] == 4 * numbers
-    split = replace(asked, settings={**asked.settings, "network/lokr_full_rank": Value(False, Where("c"), 0, 0)})
+    split = changed(asked, settings={**asked.settings, "network/lokr_full_rank": Value(False, Where("c"), 0, 0)})
     assert wanted(changed(split, checkpoints={"every": 5}))["2 LoKr files of rank 4"] > 0
 
 

@@ -57,7 +57,7 @@ def test_what_the_ladder_promises_is_what_the_changed_run_needs(trainer: str) ->
                 lower = tuple(replace(dataset, resolutions=tuple(value)) for dataset in run.recipe.datasets)
                 run = changed(run, datasets=lower)
             elif key in ("model/low_vram", "model/layer_offloading"):
-                run = replace(run, settings={**run.settings, key: Value(value, Where("c"), 0, 4)})
+                run = changed(run, settings={**run.settings, key: Value(value, Where("c"), 0, 4)})
         again = predicted(run, T4)
         assert (again.peak.total, again.peak.total + again.margin) == (step.peak, step.high)
 
@@ -90,7 +90,7 @@ def test_layer_offloading_of_flux_is_nothing_to_ai_toolkit() -> None:
     """Its loader of Flux.1 never asks for it; zdoctor's runner does."""
     for trainer, saved in (("ai-toolkit", 0), (RUNNER, 10 * GIB)):
         run = flux(512, trainer=trainer, quantization="qint8")
-        away = replace(run, settings={**run.settings, "model/layer_offloading": ON})
+        away = changed(run, settings={**run.settings, "model/layer_offloading": ON})
         here, there = (predicted(each, ROOMY_T4).phases for each in (run, away))
         steps = [
             next(p for p in phases if p.name == "training step").items["transformer"] for phases in (here, there)
@@ -136,7 +136,7 @@ def test_samples_stay_where_the_step_itself_has_to_shrink() -> None:
 def test_samples_of_sizes_of_their_own_are_not_changed_one_by_one() -> None:
     run = painting(1536)
     prompts = replace(ON, value=["a cat --w 1536 --h 1536"])
-    flagged = replace(run, settings={**run.settings, "sample/prompts": prompts})
+    flagged = changed(run, settings={**run.settings, "sample/prompts": prompts})
     gpu = replace(ROOMY_T4, memory_free=predicted(run, ROOMY_T4).peak.total - GIB // 10)
     keys = [key for step in predicted(flagged, gpu).alternatives for key, _ in step.settings]
     assert keys[:1] == ["train/disable_sampling"]

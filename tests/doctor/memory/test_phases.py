@@ -19,6 +19,7 @@ from zdoctor.doctor.model import (
     Value,
     Where,
 )
+from zdoctor.doctor.model.buckets import Buckets
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
@@ -64,7 +65,7 @@ def test_flux_is_loaded_side_by_side() -> None:
     assert phases["quantizing the transformer"].total / GIB == pytest.approx(22.17 + 0.45, rel=0.01)
     assert phases["loading the text encoder"].total / GIB == pytest.approx(11.1 + 9.1 + 0.45, rel=0.01)
     low = {"model/low_vram": Value(True, Where("c"), 0, 4)}
-    careful = predicted(replace(run, settings={**run.settings, **low}), A6000)
+    careful = predicted(changed(run, settings={**run.settings, **low}), A6000)
     assert "quantizing the transformer" not in {phase.name for phase in careful.phases}
 
 
@@ -72,7 +73,7 @@ def test_blocks_that_keep_what_they_made_take_memory() -> None:
     """Every one of 30 blocks again, every second, none."""
     run = zimage(1024, quantization="int8")
     every = Value(2, Where("c"), 0, 1)
-    second = replace(run, settings={**run.settings, "train/gradient_checkpointing_interval": every})
+    second = changed(run, settings={**run.settings, "train/gradient_checkpointing_interval": every})
     one, two, none = (
         predicted(each, A6000).phases[-1].items["activations"]
         for each in (run, second, changed(run, offload={"gradient_checkpointing": False}))
@@ -86,7 +87,7 @@ def test_offloaded_blocks_are_not_on_the_card(percent: float, waiting: int) -> N
     run = zimage(1024, quantization="int8")
     written = {"layer_offloading": True, "layer_offloading_transformer_percent": percent}
     settings = {f"model/{key}": Value(value, Where("c"), 0, 4) for key, value in written.items()}
-    plain, away = predicted(run, A6000), predicted(replace(run, settings={**run.settings, **settings}), A6000)
+    plain, away = predicted(run, A6000), predicted(changed(run, settings={**run.settings, **settings}), A6000)
     block = 6.142e9 / 34
     saved = plain.phases[-1].items["transformer"] - away.phases[-1].items["transformer"]
     assert saved == pytest.approx(waiting * block, rel=0.01)
@@ -175,8 +176,8 @@ def test_pictures_are_never_enlarged() -> None:
 def test_a_run_of_kohyas_enlarges_pictures() -> None:
     run = run_of("m")
     key = run.recipe.datasets[0].key
-    sizes = {"width": 512, "height": 512, "kind": "sd-scripts", "step": 64, "least": 256, "most": 1024}
-    run = replace(run, settings={f"{key}/bucket_sizes": Value(sizes, Where("c"), 0, 0)})
+    sizes = Buckets(512, 512, kind="sd-scripts", step=64)
+    run = changed(run, datasets=tuple(replace(dataset, buckets=sizes) for dataset in run.recipe.datasets))
     folder = DatasetFolder(key, "/d", (Image("a.png", 400, 300, True), Image("b.png", 300, 900, True)))
     assert buckets(run, [folder]) == [(576, 448)]
     assert buckets(run, []) == [(512, 512)]
@@ -222,7 +223,7 @@ def test_absurd_numbers_are_survived() -> None:
 
 
 def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
-    run = zimage(quantization="qint8", trainer="SimpleTuner")
+    run = zimage(quantization="qint8", trainer="SimpleTuner", keys={})
     for gpus in ((T4,), ()):
         memory = predicted(run, *gpus)
         assert "loading the models side by side" not in [phase.name for phase in memory.phases]
@@ -230,7 +231,7 @@ def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
         assert len(early) == 3
         assert not any("transformer" in phase.items for phase in early)
         assert memory.alternatives == ()
-    offloaded = replace(run, settings={"ramtorch": Value(True, Where("c"), 0, 1)})
+    offloaded = changed(run, offload={"other": "ramtorch"})
     unknown = predict(offloaded, probed(run), (), SYSTEM, (T4,))
     assert isinstance(unknown, Unknown)
     assert "ramtorch" in unknown.reason

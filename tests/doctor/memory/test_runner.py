@@ -104,7 +104,7 @@ def test_a_text_encoder_is_quantized_but_for_its_embeddings(precision: str, part
 def test_blocks_that_wait_in_host_memory_are_made_there() -> None:
     on = {"model/layer_offloading": Value(True, Where("c"), 0, 4)}
     plain = zimage(trainer=RUNNER, quantization="int8")
-    away, here = (predicted(run, T4) for run in (replace(plain, settings={**plain.settings, **on}), plain))
+    away, here = (predicted(run, T4) for run in (changed(plain, settings={**plain.settings, **on}), plain))
     assert away.host_peak - here.host_peak == pytest.approx(6.16e9, rel=0.03)
     steps = [next(p for p in memory.phases if p.name == "training step").total for memory in (away, here)]
     assert steps[0] < steps[1] - 5 * GIB
@@ -172,7 +172,7 @@ def test_mps_holds_the_attention_scores() -> None:
 def test_of_two_places_for_blocks_each_holds_the_largest() -> None:
     """Flux has blocks of two sizes: 19 of 339.7 million numbers, 38 of 141.6."""
     run = flux(512, trainer=RUNNER, quantization="int8", settings={"model/layer_offloading": ON})
-    plain = replace(run, settings={})
+    plain = changed(run, settings={})
     with_them, without = (predicted(each, ROOMY_T4).phases[-1].items["transformer"] for each in (plain, run))
     weights = 19 * 339.7e6 + 38 * 141.6e6
     assert with_them - without == pytest.approx(weights - 2 * 339.7e6, rel=0.01)

@@ -100,8 +100,8 @@ def test_a_config_file_of_musubi(here: Path, tiny: Path, circles: Path, capsys: 
     }
     Path("c.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items()))
     assert main(["train", "c.toml"]) == 0, capsys.readouterr()
-    told = json.loads((here / "out" / "cat" / "run.json").read_text())["written"]
-    assert (told["train/drawn/shift"], told["datasets/0/bucket_sizes/width"]) == (2.0, 96)
+    told = json.loads((here / "out" / "cat" / "run.json").read_text())["settings"]
+    assert (told["timestep_sampling.density"]["shift"], told["datasets"][0]["buckets"][0]) == (2.0, 96)
     lines = (here / "out" / "cat" / "losses.jsonl").read_text().splitlines()
     assert [json.loads(line)["lr"] for line in lines] == pytest.approx([0.0, 5e-4, 1e-3, 5e-4])
     assert not any("modulation" in key for key in load_file(here / "out" / "cat" / "cat.safetensors"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.train.dataset.training_items import load_pixels, read_training_items
 
-from ..patient import run_with, written
+from ..patient import DATASET, run_with
 
 PICTURES = ((1920, 1080), (1000, 1500), (640, 640), (4000, 700), (1024, 1024), (3000, 2000))
 SD: Final = "sd-scripts"
@@ -71,8 +72,8 @@ def test_bucket_no_upscale_cuts_the_bucket_out(
     assert (bucket_size(how, *picture), scaled_size(how, *picture)) == (bucket, scaled)
     gradient = Image.linear_gradient("L").resize(picture).convert("RGB")
     gradient.save(tmp_path / "a.png")
-    settings = written(**{"datasets/0/bucket_sizes": how._asdict()})
-    (item,) = read_training_items(run_with(settings=settings), {"datasets/0": str(tmp_path)}, 16)
+    run = run_with(datasets=(replace(DATASET, buckets=how),))
+    (item,) = read_training_items(run, {"datasets/0": str(tmp_path)}, 16)
     assert item.scaled == scaled
     pixels = load_pixels(item)
     assert pixels.size == bucket
@@ -88,7 +89,6 @@ def test_a_dataset_of_theirs(tmp_path: Path) -> None:
         Image.new("RGB", (160, 128)).save(tmp_path / name)
     (tmp_path / "a.caption").write_text("first\nsecond\n")
     (tmp_path / "b.caption").write_text("\nsecond\n")
-    sizes = written(**{"datasets/0/bucket_sizes": {"width": 96, "height": 64}})
     theirs = Dataset(
         "datasets/0",
         "d",
@@ -99,8 +99,9 @@ def test_a_dataset_of_theirs(tmp_path: Path) -> None:
         recursive=False,
         first_line=True,
         captionless=False,
+        buckets=Buckets(96, 64),
     )
-    items = read_training_items(run_with(datasets=(theirs,), settings=sizes), {"datasets/0": str(tmp_path)}, 16)
+    items = read_training_items(run_with(datasets=(theirs,)), {"datasets/0": str(tmp_path)}, 16)
     found = [(item.picture.file.name, item.caption, item.width, item.height) for item in items]
     assert found == [("a.png", "first", 96, 64), ("b.bmp", "", 96, 64)]
 
@@ -109,8 +110,7 @@ def test_half_a_pixel_counts_as_a_whole_one(tmp_path: Path) -> None:
     """Of 455 x 256 pixels at a height of 384 the width is 682.5."""
     picture = Image.radial_gradient("L").resize((455, 256)).convert("RGB")
     picture.save(tmp_path / "a.png")
-    settings = written(**{"datasets/0/bucket_sizes": {"width": 672, "height": 384}})
-    run = run_with(settings=settings)
+    run = run_with(datasets=(replace(DATASET, buckets=Buckets(672, 384)),))
     (item,) = read_training_items(run, {"datasets/0": str(tmp_path)}, 16)
     whole = picture.resize((683, 384), Image.Resampling.LANCZOS)
     assert load_pixels(item).tobytes() == whole.crop((5, 0, 677, 384)).tobytes()

@@ -14,7 +14,7 @@ from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.train.training_loop import due
 from zdoctor.tests.changes import changed
 
-from ..patient import DATASET, Recorder, go, run_with, written
+from ..patient import DATASET, Recorder, go, run_with
 
 
 @pytest.mark.parametrize(
@@ -34,16 +34,15 @@ def test_steps_of_an_epoch(
     run = run_with(datasets=(dataset,), batch_size=batch, gradient_accumulation=accumulation, steps=0, save_every=0)
     items = read_training_items(run, {"datasets/0": str(circles)}, 16)
     assert steps_per_epoch(run, items) == steps
-    of_epochs = written(train__epochs=3, save__save_every_epochs=2)
-    made = epochs_to_steps(replace(run, settings=of_epochs), items)
+    made = epochs_to_steps(changed(run, epochs=3, checkpoints={"every_epochs": 2}), items)
     assert (made.recipe.steps, made.recipe.checkpoints.every, made.recipe.validation.every) == (
         3 * steps,
         2 * steps,
         run.recipe.validation.every,
     )
-    both = epochs_to_steps(changed(run, checkpoints={"every": 5}, settings=of_epochs), items)
-    assert (both.recipe.checkpoints.every, both.setting("save/also_every")) == (5, 2 * steps)
-    saves_only = epochs_to_steps(changed(run, steps=7, settings=written(save__save_every_epochs=1)), items)
+    both = epochs_to_steps(changed(run, epochs=3, checkpoints={"every": 5, "every_epochs": 2}), items)
+    assert (both.recipe.checkpoints.every, both.recipe.checkpoints.also_every) == (5, 2 * steps)
+    saves_only = epochs_to_steps(changed(run, steps=7, checkpoints={"every_epochs": 1}), items)
     assert (saves_only.recipe.steps, saves_only.recipe.checkpoints.every) == (7, steps)
 
 
@@ -56,14 +55,14 @@ def test_regularisation_pictures_double_an_epoch(circles: Path) -> None:
 
 def test_datasets_apart_share_no_batches(circles: Path) -> None:
     """As [[datasets]] of kohya's trainers: each has batches of its own that are not full."""
-    other = replace(DATASET, key="datasets/1")
-    settings = written(**{"datasets/0/apart": "datasets/0", "datasets/1/apart": "datasets/1"})
-    run = run_with(datasets=(DATASET, other), batch_size=4, settings=settings)
+    one, other = (replace(DATASET, key=f"datasets/{n}", batches_of=f"datasets/{n}") for n in (0, 1))
+    run = run_with(datasets=(one, other), batch_size=4)
     folders = {"datasets/0": str(circles), "datasets/1": str(circles)}
     items = read_training_items(run, folders, 16)
     assert steps_per_epoch(run, items) == 4
     assert all(len({items[i].apart for i in batch}) == 1 for batch in epoch_batches(items, 4, 0, 0))
-    assert steps_per_epoch(run, read_training_items(replace(run, settings={}), folders, 16)) == 3
+    together = changed(run, datasets=(DATASET, replace(DATASET, key="datasets/1")))
+    assert steps_per_epoch(run, read_training_items(together, folders, 16)) == 3
 
 
 @pytest.mark.parametrize(
@@ -81,15 +80,15 @@ def test_regularisation_pictures_are_as_many(
     for file in sorted(circles.glob("*.png"))[:pictures]:
         shutil.copy(file, tmp_path)
     regular = replace(DATASET, key="datasets/1", is_regularisation=True, repeats=repeats)
-    other = replace(DATASET, key="datasets/2")
-    run = run_with(datasets=(DATASET, regular, other), batch_size=1, settings=written(**{"datasets/2/apart": "2"}))
+    other = replace(DATASET, key="datasets/2", batches_of="2")
+    run = run_with(datasets=(DATASET, regular, other), batch_size=1)
     folders = {"datasets/0": str(circles), "datasets/1": str(tmp_path), "datasets/2": str(circles)}
     assert steps_per_epoch(run, read_training_items(run, folders, 16)) == steps + 6
 
 
 def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    run = run_with(steps=0, save_every=0, batch_size=6, settings=written(train__epochs=2, save__save_every_epochs=1))
-    assert not refuse(run) and refuse(replace(run, settings={}))
+    run = run_with(steps=0, epochs=2, batch_size=6, checkpoints={"every": 0, "every_epochs": 1})
+    assert not refuse(run) and refuse(changed(run, epochs=0))
     assert go(run, tiny, circles, tmp_path).steps == 2
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
         "circles.safetensors",
@@ -102,5 +101,5 @@ def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_p
 
 
 def test_saves_of_both_kinds() -> None:
-    run = run_with(steps=12, save_every=5, sample_every=0, settings=written(save__also_every=4))
+    run = run_with(steps=12, checkpoints={"every": 5, "also_every": 4}, sample_every=0)
     assert [step for step in range(1, 13) if due(run, step)[0]] == [4, 5, 8, 10]

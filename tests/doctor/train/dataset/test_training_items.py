@@ -314,7 +314,7 @@ def test_batches_have_one_kind_of_target() -> None:
 def test_captions_of_other_trainers_are_as_written(tmp_path: Path) -> None:
     Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
     (tmp_path / "a.txt").write_text("a [name] and a [trigger]")
-    run = run_with(settings=written(train__literal_captions=True))
+    run = run_with(literal_captions=True)
     assert [item.caption for item in read_training_items(run, {"datasets/0": str(tmp_path)}, 16)] == [
         "a [name] and a [trigger]"
     ]

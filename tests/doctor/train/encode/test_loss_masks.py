@@ -28,8 +28,10 @@ def picture(file: Path, left: Any, right: Any, size: tuple[int, int] = (64, 64),
     return file
 
 
-def items(folder: Path, **settings: Any) -> list[TrainingItem]:
-    return read_training_items(run_with(settings=written(**settings)), {"datasets/0": str(folder)}, 16)
+def items(folder: Path, loss: Any = None, **settings: Any) -> list[TrainingItem]:
+    return read_training_items(
+        run_with(loss=loss or {}, settings=written(**settings)), {"datasets/0": str(folder)}, 16
+    )
 
 
 def made(found: list[TrainingItem], cache: Path, notes: Recorder | None = None) -> torch.Tensor:
@@ -60,7 +62,7 @@ def test_without_alpha_all_of_a_picture_of_sd_scripts_counts(tmp_path: Path) -> 
     picture(tmp_path / "pictures/one.png", "red", "blue")
     picture(tmp_path / "pictures/two.png", (255, 0, 0, 0), (0, 0, 255, 255), mode="RGBA")
     notes = Recorder()
-    found = items(tmp_path / "pictures", datasets__0__alpha_mask=True, train__unbalanced_masks=True)
+    found = items(tmp_path / "pictures", loss={"balanced_masks": False}, datasets__0__alpha_mask=True)
     assert made(found, tmp_path / "cache", notes).min() == 1 and found[1].mask is not None
     assert "1 of 2 pictures have no mask" in " ".join(notes.notes)
 

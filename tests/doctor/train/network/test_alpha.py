@@ -15,9 +15,9 @@ from zdoctor.doctor.train.network.lora import Dropout, LoraLinear, at_scale_one
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.changes import changed
 
-from ..patient import go, run_with, written
+from ..patient import go, run_with
 
-QUARTER = written(network__scale=0.25)
+QUARTER = {"scale": 0.25, "alpha": 2.0}
 
 
 def test_a_linear_with_alpha_is_pefts() -> None:
@@ -34,7 +34,7 @@ def test_a_linear_with_alpha_is_pefts() -> None:
 
 
 def test_the_file_holds_it_and_a_state_of_another_alpha_is_refused(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    run = run_with(alpha=2, steps=2, settings=QUARTER)
+    run = run_with(steps=2, network=QUARTER)
     assert not any("alpha" in note for note in explain(run))
     saved = load_file(go(run, tiny, circles, tmp_path).lora)
     kept = torch.load(tmp_path / ".circles.state.pt", weights_only=True)["lora"]
@@ -47,8 +47,8 @@ def test_the_file_holds_it_and_a_state_of_another_alpha_is_refused(tiny: Path, c
 def test_b_learns_faster_and_linears_are_left_out(tiny: Path, circles: Path, tmp_path: Path) -> None:
     """The first step of Adam is as long as its rate, whatever the gradient; B has four times that of A."""
     begun = go(run_with(steps=1, learning_rate=1e-3), tiny, circles, tmp_path / "plain")
-    settings = written(network__plus=4.0, network__left_out=r"attention\.")
-    run = run_with(steps=1, learning_rate=1e-3, settings=settings)
+    network = {"lora_plus_ratio": 4.0, "excluded": r"attention\."}
+    run = run_with(steps=1, learning_rate=1e-3, network=network)
     plain, faster = load_file(begun.lora), load_file(go(run, tiny, circles, tmp_path / "plus").lora)
     assert faster.keys() == {key for key in plain if ".attention." not in key}
     for key, value in faster.items():

@@ -12,20 +12,20 @@ from torch import Tensor, nn
 from zdoctor.doctor.train.network.lora import Dropout, LoraLinear
 from zdoctor.doctor.train.step.validation import validation_loss
 
-from ..patient import go, run_with, written
+from ..patient import go, run_with
 from ..step.test_output_preservation import parts, trainer
 
-HALF = written(network__dropout=0.5)
+HALF = {"dropout": 0.5}
 
 
 def gradients(tiny: Path, circles: Path, cache: Path, checkpointed: bool, settings: Any) -> list[Tensor]:
-    made = trainer(tiny, circles, cache, settings=settings, gradient_checkpointing=checkpointed)
+    made = trainer(tiny, circles, cache, network=settings, gradient_checkpointing=checkpointed)
     (loss,) = parts(made, 0)
     parameters = list(made.parameters.values())
     return list(torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True))
 
 
-@pytest.mark.parametrize("settings", [HALF, written(network__rank_dropout=0.5, network__module_dropout=0.5)])
+@pytest.mark.parametrize("settings", [HALF, {"rank_dropout": 0.5, "module_dropout": 0.5}])
 def test_blocks_computed_again_draw_the_same(tiny: Path, circles: Path, tmp_path: Path, settings: Any) -> None:
     plain, again = (gradients(tiny, circles, tmp_path, checkpointed, settings) for checkpointed in (False, True))
     assert all(torch.equal(one, other) for one, other in zip(plain, again, strict=True))
@@ -53,7 +53,7 @@ def test_ranks_and_linears_are_left_out_as_in_kohyas_trainers(shape: tuple[int, 
 
 def test_half_of_the_inner_values_are_left_out(tiny: Path, circles: Path, tmp_path: Path) -> None:
     """Per token and rank; what is left counts twice, so that the mean stays."""
-    made = trainer(tiny, circles, tmp_path, settings=HALF)
+    made = trainer(tiny, circles, tmp_path, network=HALF)
     module = next(iter(made.network.values()))
     assert module.training
     width = module.get_parameter("lora_A").shape[1]
@@ -72,14 +72,14 @@ def test_half_of_the_inner_values_are_left_out(tiny: Path, circles: Path, tmp_pa
 def test_evaluation_leaves_nothing_out(tiny: Path, circles: Path, tmp_path: Path) -> None:
     losses = []
     for settings in ({}, HALF):
-        made = trainer(tiny, circles, tmp_path, settings=settings)
+        made = trainer(tiny, circles, tmp_path, network=settings)
         losses.append(validation_loss(made, made.batches.batch(0)[:1], lambda: False))
         assert all(module.training for module in made.network.values())
     assert losses[0] == losses[1]
 
 
 def test_a_run_goes_on_exactly(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    straight = go(run_with(settings=HALF), tiny, circles, tmp_path / "a").losses
-    go(run_with(settings=HALF, steps=2), tiny, circles, tmp_path / "b")
-    assert go(run_with(settings=HALF), tiny, circles, tmp_path / "b").losses == straight
+    straight = go(run_with(network=HALF), tiny, circles, tmp_path / "a").losses
+    go(run_with(network=HALF, steps=2), tiny, circles, tmp_path / "b")
+    assert go(run_with(network=HALF), tiny, circles, tmp_path / "b").losses == straight
     assert straight[1:] != pytest.approx(go(run_with(), tiny, circles, tmp_path / "c").losses[1:], rel=1e-6)

@@ -16,7 +16,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 
-from ..patient import go, run_with, written
+from ..patient import go, run_with
 
 RANK = 8
 
@@ -72,21 +72,21 @@ def test_a_run_begins_with_a_file_of_kohyas(tiny: Path, circles: Path, tmp_path:
             for key, value in ours.items()
         }
     save_file(tensors, str(file))
-    settings = written(network__network_weights=str(file), network__scale=0.5)
-    run = run_with(rank=RANK, steps=1, learning_rate=1e-12, settings=settings)
+    network = {"initial_weights": str(file), "scale": 0.5}
+    run = run_with(network={**network, "rank": RANK}, steps=1, learning_rate=1e-12)
     saved = load_file(go(run, tiny, circles, tmp_path / "out").lora)
     begun = from_kohya(tensors, shapes, "ZImageTransformer2DModel")
     torch.testing.assert_close(saved[f"diffusion_model.{name}.lora_A.weight"], begun[f"{name}.lora_A.weight"])
     torch.testing.assert_close(saved[f"diffusion_model.{name}.lora_B.weight"], begun[f"{name}.lora_B.weight"] * 0.5)
     if not fused:  # its own file, which is for scale 1, and another rank
         again = run_with(
-            rank=RANK, steps=1, learning_rate=1e-12, settings={**settings, **_starting(tmp_path / "out")}
+            network={**network, "rank": RANK, **_starting(tmp_path / "out")}, steps=1, learning_rate=1e-12
         )
         twice = load_file(go(again, tiny, circles, tmp_path / "again").lora)
         torch.testing.assert_close(twice, saved)
         with pytest.raises(TrainError, match="does not fit"):
-            go(run_with(rank=4, settings=settings), tiny, circles, tmp_path / "small")
+            go(run_with(network={**network, "rank": 4}), tiny, circles, tmp_path / "small")
 
 
 def _starting(folder: Path) -> dict[str, object]:
-    return {**written(network__network_weights=str(folder / "circles.safetensors"))}
+    return {"initial_weights": str(folder / "circles.safetensors")}

@@ -13,14 +13,14 @@ from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
-from ..patient import go, run_with, written
+from ..patient import go, run_with
 from ..test_train import CPU, PROMPT, pipeline, pipeline_latent, sampled
 
-REFINERS = written(network__refiners=True)
+REFINERS = {"refiners": True}
 
 
 def test_the_file_in_the_real_pipeline_is_the_trained_model(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    run = run_with(steps=4, quantization=None, learning_rate=2e-2, settings=REFINERS)
+    run = run_with(steps=4, quantization=None, learning_rate=2e-2, network=REFINERS)
     result = go(run, tiny, circles, tmp_path / "a")
     tensors = load_file(result.lora)
     for block in ("noise_refiner", "context_refiner", "layers"):
@@ -41,7 +41,7 @@ def test_the_file_in_the_real_pipeline_is_the_trained_model(tiny: Path, circles:
 
 def test_blocks_that_are_computed_again_give_the_same(tiny: Path, circles: Path, tmp_path: Path) -> None:
     again, kept = (
-        go(run_with(steps=3, settings=REFINERS, gradient_checkpointing=on), tiny, circles, tmp_path / str(on))
+        go(run_with(steps=3, network=REFINERS, gradient_checkpointing=on), tiny, circles, tmp_path / str(on))
         for on in (True, False)
     )
     assert again.losses == kept.losses

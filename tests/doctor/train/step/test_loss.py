@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.train.step.loss import GuidanceTarget, differential_guidance_scale, guidance_target, guided_target
+from zdoctor.doctor.model.recipe import GuidanceTarget
+from zdoctor.doctor.train.step.loss import guidance_scales, guided_target
 
 from ..patient import go, run_with, written
 from .test_output_preservation import parts, trainer
@@ -28,20 +29,22 @@ BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])
     ],
 )
 def test_the_guided_target(how: GuidanceTarget, expected: torch.Tensor) -> None:
-    said = guided_target(TARGET, BLANK, how.scales(1, torch.Generator()), torch.tensor([0.25]), how)
+    said = guided_target(TARGET, BLANK, guidance_scales(how, 1, torch.Generator()), torch.tensor([0.25]), how)
     torch.testing.assert_close(said, expected)
 
 
 def test_what_a_config_asks_for() -> None:
-    assert guidance_target(run_with()) is None and differential_guidance_scale(run_with()) == 1.0
+    plain = run_with().recipe.loss
+    assert plain.guidance is None and plain.differential_guidance is None
     asked = written(
         train__do_guidance_loss=True, train__guidance_loss_target=[2, 4], train__unconditional_prompt="no"
     )
-    how = guidance_target(run_with(settings=asked))
-    assert how is not None and how[:3] == (2.0, 4.0, "no")
-    scales = how.scales(100, torch.Generator().manual_seed(0))
+    how = run_with(settings=asked).recipe.loss.guidance
+    assert how is not None and (how.low, how.high, how.prompt) == (2.0, 4.0, "no")
+    scales = guidance_scales(how, 100, torch.Generator().manual_seed(0))
     assert 2.0 <= scales.min() < 2.2 and 3.8 < scales.max() <= 4.0
-    assert differential_guidance_scale(run_with(settings=written(train__do_differential_guidance=True))) == 3.0
+    apart = run_with(settings=written(train__do_differential_guidance=True))
+    assert apart.recipe.loss.differential_guidance == 3.0
 
 
 def test_differential_guidance_scales_loss_and_gradient(tiny: Path, circles: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from zdoctor.doctor.train.settings.names import OPTIMIZERS, PACKAGES
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.train.step.optimizer import clip_gradients, make_optimizer
 
-from ..patient import run_with, written
+from ..patient import run_with
 
 CPU = torch.device("cpu")
 RATE = 1e-2
@@ -184,12 +184,11 @@ def test_gradients_are_bounded(method: str | None, optimizer: str, limit: float,
     """As the config's trainer does it: by their norm, value by value, or not at all."""
     parameter = nn.Parameter(torch.zeros(3))
     parameter.grad = torch.tensor([3.0, -4.0, 0.0])
-    settings = written(train__grad_clip_method=method)
-    run = run_with(optimizer=optimizer, max_grad_norm=limit, settings=settings)
+    run = run_with(optimizer=optimizer, max_grad_norm=limit, clip_method=method)
     assert not refuse(run)
     assert clip_gradients(run, [parameter]).item() == pytest.approx(5.0)
     torch.testing.assert_close(parameter.grad, torch.tensor(left))
 
 
 def test_another_method_of_bounding_is_refused() -> None:
-    assert "grad_clip_method" in refuse(run_with(settings=written(train__grad_clip_method="percentile")))[0]
+    assert "clip_method percentile" in refuse(run_with(clip_method="percentile"))[0]

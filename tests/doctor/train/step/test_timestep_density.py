@@ -11,12 +11,13 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
+from zdoctor.doctor.model.recipe import TimestepDensity
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.step.timestep_density import TimestepDensity, timesteps_from_density
+from zdoctor.doctor.train.step.timestep_density import timesteps_from_density
 from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps, timestep_scheme
 
-from ..patient import run_with, written
+from ..patient import run_with
 
 SIZE, CELLS = 4000, 1024
 FLUX = (256.0, 0.5, 4096.0, 1.15)
@@ -75,7 +76,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[], Tensor]]] = [
 
 @pytest.mark.parametrize(("how", "theirs"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_times_are_the_trainers(how: dict[str, Any], theirs: Callable[[], Tensor]) -> None:
-    run = run_with(timestep_type="drawn", settings=written(train__drawn=how))
+    run = run_with(timestep_sampling={"type": "drawn", "density": TimestepDensity(**how)})
     assert not refuse(run)
     t, weight = sample_timesteps(timestep_scheme(run), SIZE, seeded(), zimage, CELLS)
     torch.testing.assert_close(t, theirs(), rtol=1e-5, atol=2e-6)

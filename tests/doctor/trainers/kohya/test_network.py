@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.doctor.train.conftest import flux, tiny
@@ -30,7 +29,7 @@ def test_blocks_are_covered_as_the_config_says(script: str, words: list[str], co
     """Of the tiny Flux, in how many of its two and three blocks there are targets."""
     model = build_empty_transformer(flux / "transformer")
     run = trained(run_of(script, {"network_args": words} if words else {}))
-    names = lora_targets(model, left_out(run))
+    names = lora_targets(model, run.recipe.network.excluded)
     blocks = {".".join(name.split(".")[:2]) for name in names}
     found = [sum(block.startswith(kind) for block in blocks) for kind in ("transformer_blocks", "single_")]
     assert found == covered
@@ -39,6 +38,6 @@ def test_blocks_are_covered_as_the_config_says(script: str, words: list[str], co
 def test_musubi_leaves_the_modulation_out(flux: Path, tiny: Path) -> None:
     for script, folder in (("flux_kontext_train_network", flux), ("zimage_train_network", tiny)):
         model = build_empty_transformer(folder / "transformer")
-        names = lora_targets(model, left_out(trained(run_of(script))))
+        names = lora_targets(model, trained(run_of(script)).recipe.network.excluded)
         gone = {name.rpartition(".")[0].split(".", 2)[-1] for name in lora_targets(model).keys() - names.keys()}
         assert gone == ({"adaLN_modulation"} if folder == tiny else {"norm1", "norm1_context", "norm"})

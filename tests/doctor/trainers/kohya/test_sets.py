@@ -25,12 +25,11 @@ def test_datasets_in_the_runners_words() -> None:
     assert (dataset.folder, dataset.repeats, dataset.resolutions) == ("/data/cat", 2, (627,))
     assert (dataset.caption_extension, dataset.caption_dropout, dataset.flip_x) == (".txt", 0.1, True)
     assert not dataset.recursive and dataset.first_line and dataset.captionless
-    sizes = {"width": 512, "height": 768, "kind": "sd-scripts", "step": 32, "least": 256, "most": 1536}
-    assert run.setting(f"{dataset.key}/bucket_sizes") == {**sizes, "shrink_only": False}
-    assert run.setting(f"{dataset.key}/mask_path") == "/masks" and run.setting(f"{dataset.key}/random_crop") is True
-    assert (run.setting("train/reg_weight"), run.setting("train/unbalanced_masks")) == (0.5, True)
+    assert dataset.buckets == Buckets(512, 768, kind="sd-scripts", step=32, least=256, most=1536)
+    assert dataset.mask_folder == "/masks" and dataset.random_crop
+    assert (run.recipe.loss.regularisation_weight, run.recipe.loss.balanced_masks) == (0.5, False)
     assert run.where(f"{dataset.key}/folder_path").path == "d.toml"
-    assert run.where(f"{dataset.key}/mask_path").path == "d.toml"
+    assert run.where(f"{dataset.key}/mask_folder").path == "d.toml"
 
 
 def test_datasets_of_musubi() -> None:
@@ -38,21 +37,21 @@ def test_datasets_of_musubi() -> None:
     (dataset,) = run.recipe.datasets
     assert (dataset.folder, dataset.repeats, dataset.control_folders) == ("/data/cat", 3, ("/data/before",))
     assert not dataset.first_line and not dataset.captionless and not dataset.controls
-    sizes = {"width": 960, "height": 544, "kind": "musubi-tuner", "shrink_only": False}
-    assert run.setting("datasets/0/bucket_sizes") == sizes
+    assert dataset.buckets == Buckets(960, 544, kind="musubi-tuner")
     assert trained(run_of("zimage_train_network")).recipe.datasets[0].control_folders == ()
 
 
 def test_which_pictures_share_batches() -> None:
-    for script, at in (("flux_train_network", "datasets/0/subsets/0"), ("zimage_train_network", "datasets/0")):
-        assert trained(run_of(script)).setting(f"{at}/apart") == "datasets/0"
+    for script in ("flux_train_network", "zimage_train_network"):
+        assert trained(run_of(script)).recipe.datasets[0].batches_of == "datasets/0"
 
 
 def test_random_crops_without_buckets_are_of_the_picture_as_it_is() -> None:
     """sd-scripts scales pictures only where it has buckets or a cache, which random crops have not."""
     for words, size in (({}, (2000, 1000)), ({"enable_bucket": True}, None)):
         run = trained(run_of(of_set={"resolution": 512, **words}, of_subset={"random_crop": True}))
-        how = Buckets(**run.setting("datasets/0/subsets/0/bucket_sizes"))
+        how = run.recipe.datasets[0].buckets
+        assert how is not None
         assert scaled_size(how, 2000, 1000) == size
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.families.network import described, left_out, lokr_factor, refiners, trained_weights
+from zdoctor.doctor.families.network import described, lokr_factor, trained_weights
 from zdoctor.doctor.train.network.lora import add_network, lora_targets
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
@@ -63,11 +63,15 @@ def test_the_network_is_that_of_lycoris(
 ) -> None:
     run = trained(written, lycoris=file)
     model = build_empty_transformer((flux if written else tiny) / "transformer")
-    covered = lora_targets(model, left_out(run), refiners=refiners(run))
+    covered = lora_targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
     assert len(covered) == linears
-    everything = {one: (inputs, out) for one, (out, inputs) in lora_targets(model, refiners=refiners(run)).items()}
-    assert trained_weights(run, everything) == weights
-    assert trained_weights(run_of(written, lycoris=file), everything) == weights  # what a check predicts with
+    everything = {
+        one: (inputs, out) for one, (out, inputs) in lora_targets(model, refiners=run.recipe.network.refiners).items()
+    }
+    assert trained_weights(run.recipe.network, everything) == weights
+    assert (
+        trained_weights(run_of(written, lycoris=file).recipe.network, everything) == weights
+    )  # what a check predicts with
     network = add_network(model.to_empty(device="cpu"), covered, run, 0)
     assert {key: tuple(value.shape) for key, value in network[name].named_parameters(recurse=False)} == shapes
     assert sum(p.numel() for one in network.values() for p in one.parameters(recurse=False)) == weights
@@ -88,11 +92,13 @@ def test_what_a_lokr_has_no_say_in() -> None:
         64,
         64.0,
     )  # of no effect on full matrices
-    assert run.setting("network/scale") is None and run.setting("network/dropout") is None
+    assert run.recipe.network.scale == 1.0 and run.recipe.network.dropout == 0
     assert not list(explain(run))
-    assert lokr_factor(run, "layers.3.feed_forward.w2") == 2
-    assert lokr_factor(run, "layers.3.attention.to_out.0") == 4
-    assert "ff of 2" in described(run) and described(run) != described(trained({}, lycoris={**LOKR, **ATTENTION}))
+    assert lokr_factor(run.recipe.network, "layers.3.feed_forward.w2") == 2
+    assert lokr_factor(run.recipe.network, "layers.3.attention.to_out.0") == 4
+    assert "ff of 2" in described(run.recipe.network) and described(run.recipe.network) != described(
+        trained({}, lycoris={**LOKR, **ATTENTION}).recipe.network
+    )
 
 
 PRESET = LOKR["apply_preset"]

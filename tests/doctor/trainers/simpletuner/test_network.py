@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.examine.translate import differences
-from zdoctor.doctor.families.network import left_out
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.doctor.train.conftest import flux
@@ -36,13 +35,15 @@ NORMS = {"norm.linear", "norm1.linear", "norm1_context.linear"}
 )
 def test_the_linears_of_flux(flux: Path, target: str, names: set[str]) -> None:
     written = {"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target}
-    covered = lora_targets(build_empty_transformer(flux / "transformer"), left_out(trained(written)))
+    covered = lora_targets(build_empty_transformer(flux / "transformer"), trained(written).recipe.network.excluded)
     assert {name.split(".", 2)[2] for name in covered} == names
 
 
 @pytest.mark.parametrize(("target", "blocks"), [("tiny", [7, 20]), ("nano", [7])])
 def test_single_blocks_of_flux(target: str, blocks: list[int]) -> None:
-    pattern = left_out(trained({"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target}))
+    pattern = trained(
+        {"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target}
+    ).recipe.network.excluded
     names = [f"single_transformer_blocks.{block}.proj_out" for block in range(38)]
     assert [name for name in names if not re.search(pattern, name)] == [names[block] for block in blocks]
 
@@ -54,7 +55,7 @@ def test_other_targets_are_refused(target: str) -> None:
 
 
 def test_targets_of_flux_say_nothing_of_z_image() -> None:
-    assert left_out(trained({"flux_lora_target": "nano"})) == left_out(trained())
+    assert trained({"flux_lora_target": "nano"}).recipe.network.excluded == trained().recipe.network.excluded
 
 
 def test_fused_projections_are_told() -> None:

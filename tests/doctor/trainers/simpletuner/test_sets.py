@@ -45,9 +45,7 @@ def test_a_pair_of_datasets(edited: dict[str, Any], reference: dict[str, Any]) -
         run = trained(KONTEXT, *sets)
         (dataset,) = run.recipe.datasets
         assert (dataset.folder, dataset.control_folders) == ("pictures", ("references/reference",))
-        assert run.where(f"{dataset.key}/control_path").path == (
-            "data.json" if "conditioning_data" in edited else "config.json"
-        )
+        assert run.where(f"{dataset.key}/control_folders").path == "data.json"
     assert "one noise level" in " ".join(differences(run_of(KONTEXT, edited, reference)))
     assert "noise level" not in " ".join(differences(run_of(KONTEXT, SET)))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from zdoctor.doctor.model.buckets import Buckets, bucket_size
+from zdoctor.doctor.model.buckets import bucket_size
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.dataset.training_items import read_training_items
 
@@ -38,7 +38,7 @@ SQUARE = {"crop": True}
 )
 def test_sizes_are_simpletuners(of_set: dict[str, Any], size: tuple[int, int], trained_at: tuple[int, int]) -> None:
     run = trained({}, {**SET, **of_set})
-    assert bucket_size(Buckets(**run.setting("datasets/0/bucket_sizes")), *size) == trained_at
+    assert bucket_size(run.recipe.datasets[0].buckets_at(0), *size) == trained_at
 
 
 @pytest.mark.parametrize("resolution", [-1, 0, 1e300, "x"])
@@ -49,10 +49,10 @@ def test_resolutions_that_are_none_do_no_harm(resolution: object, kind: dict[str
 
 
 def test_the_steps_between_sizes() -> None:
-    sizes = trained({"aspect_bucket_alignment": 32, "aspect_bucket_rounding": 3}).setting("datasets/0/bucket_sizes")
-    assert (sizes["step"], sizes["digits"]) == (32, 3)
+    sizes = trained({"aspect_bucket_alignment": 32, "aspect_bucket_rounding": 3}).recipe.datasets[0].buckets
+    assert sizes is not None and (sizes.step, sizes.digits) == (32, 3)
     flux = {"model_family": "flux", "model_flavour": "dev", "aspect_bucket_alignment": 32}
-    assert trained(flux).setting("datasets/0/bucket_sizes")["step"] == 64  # SimpleTuner takes no other for it
+    assert trained(flux).recipe.datasets[0].buckets_at(0).step == 64  # SimpleTuner takes no other for it
     assert "aspect_bucket_alignment must be a multiple of 16" in said({"aspect_bucket_alignment": 8})
 
 

@@ -97,6 +97,11 @@ DATASET_SWITCHES: dict[str, str] = {
     "replacements": "caption replacements",
 }
 
+# What is written as text, and what as several settings; the reader takes another type for nothing.
+TEXTS = ("trigger_word", "model/assistant_lora_path", "model/extras_name_or_path")
+TEXTS_OF_DATASETS = ("trigger_word", "default_caption", "caption_ext", "mask_path", "dataset_path")
+SECTIONS = ("train/ema_config", "train/optimizer_params", "train/lr_scheduler_params")
+
 
 def harmless(value: Any, plain: Any) -> bool:
     """Whether `value` does what `plain` does."""
