@@ -84,7 +84,7 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     Upstream: toolkit/dataloader_mixins.py load_caption (27a03a91)
     Signature: None; the run trains, and the captions have no say.
     """
-    if run.kind not in ("lora", "finetune") or run.setting("train/unload_text_encoder") is True:
+    if run.kind not in ("lora", "finetune") or run.recipe.unload_text_encoder:
         return  # TRN006 says of the latter that captions are not read
     for folder in datasets:
         dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)

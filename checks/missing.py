@@ -44,8 +44,8 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
     if run.kind == "other" or not environment.has("torch"):
         return
     needed = [("optimizer", package) for package in _of_optimizer(run)]
-    if run.setting("logging/use_wandb") is True:
-        needed.append(("logging/use_wandb", "wandb"))
+    if run.recipe.logging.wandb:
+        needed.append(("logging.wandb", "wandb"))
     for field, package in needed:
         if environment.has(package):
             continue

@@ -128,7 +128,7 @@ def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     """
     if run.kind != "lora" or not _turbo(run) or run.recipe.adapter is not None:
         return
-    if run.written("model/accuracy_recovery_adapter") is not None:
+    if run.written("recovery_adapter") is not None:
         return
     yield found(
         run.where("adapter"),
@@ -156,18 +156,18 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     steps = max(prompt.steps for prompt in recipe.validation.prompts)
     if guidance > 1:
         yield found(
-            run.where("sample/guidance_scale"),
+            run.where("validation.guidance"),
             "Samples of Turbo are made with guidance {guidance:g}, but Turbo is made for 1 (none).",
             otherwise="The samples look burnt, whatever the LoRA learned.",
-            evidence={"pointer": run.pointer("sample/guidance_scale"), "new": 1},
+            evidence={"pointer": run.pointer("validation.guidance"), "new": 1},
             guidance=guidance,
         )
     if steps > 12:
         yield found(
-            run.where("sample/sample_steps"),
+            run.where("validation.steps"),
             "Samples of Turbo take {steps} steps, but Turbo is made for 8.",
             otherwise="Sampling takes longer than it needs.",
-            evidence={"pointer": run.pointer("sample/sample_steps"), "new": 8},
+            evidence={"pointer": run.pointer("validation.steps"), "new": 8},
             severity="note",
             steps=steps,
         )
@@ -185,15 +185,15 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
     recipe = run.recipe
     if run.kind not in ("lora", "finetune") or recipe.cache_text_embeddings:
         return
-    if run.setting("train/unload_text_encoder") is True:
+    if recipe.unload_text_encoder:
         yield found(
-            run.where("train/unload_text_encoder"),
+            run.where("unload_text_encoder"),
             "unload_text_encoder is on without cache_text_embeddings: every image is trained with the prompt "
             "{prompt!r}, and the captions are ignored."
             if recipe.trigger_word
             else "unload_text_encoder is on without cache_text_embeddings: every image is trained with an empty "
             "prompt, and the captions are ignored.",
             otherwise="The LoRA learns nothing from the captions.",
-            evidence={"pointer": run.pointer("train/unload_text_encoder")},
+            evidence={"pointer": run.pointer("unload_text_encoder")},
             prompt=recipe.trigger_word,
         )

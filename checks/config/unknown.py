@@ -15,10 +15,6 @@ from ..keys.places import key_span, key_where
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
 _INNER = frozenset(("name", "process", "device", "training_folder", "is_v2", "log_dir"))
-_HOMES = ("", "train", "model", "network", "datasets/*", "sample", "save", "logging")
-# zdoctor's runner reads them beside ai-toolkit's
-_OWN_KEYS = ("train/gradient_checkpointing_interval", "logging/report_to")
-_OF_DATASETS = ("general", "datasets/*", "datasets/*/subsets/*")
 # a run without these is another run: no network means a full fine-tune, no train section means fp32 and lr 1e-6
 _DECISIVE = {
     "network": "Without a network section the trainer makes a full fine-tune of the whole model.",
@@ -66,7 +62,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         parent, _, name = key.rpartition("/")
         section = re.sub(r"/\d+(?=/|$)", "/*", parent)
         keys = None if _chosen_in_a_gui(config, run, value) else _keys(schema, run, section)
-        if run.by_runner and key in _OWN_KEYS:
+        if run.by_runner and key in trainer.runner_keys:
             continue
         if keys is None or name in keys or (section == "" and name in schema.renamed):
             continue
@@ -162,10 +158,9 @@ def _nearest(schema: Schema, run: Run, name: str, section: str, written: set[str
 
 
 def _homes(schema: Schema, section: str) -> tuple[str, ...]:
-    """The sections that a key may have strayed from; the kohya trainers keep options and datasets in files apart."""
-    if trainer_of(schema.trainer).has_processes:
-        return _HOMES
-    return _OF_DATASETS if section else ("",)
+    """The sections that a key may have strayed from."""
+    trainer = trainer_of(schema.trainer)
+    return trainer.dataset_sections if section and trainer.dataset_sections else trainer.sections
 
 
 def _finding(

@@ -133,9 +133,9 @@ def _beyond_the_blocks(run: Run, adapter: WeightFile, family: Family) -> Iterato
     """With low_vram only adapters are fused that touch nothing but the blocks."""
     fused = family.ai_toolkit.fused
     outside = [name for name in adapter.tensors if fused and not any(block in name for block in fused)]
-    if outside and run.setting("model/low_vram"):
+    if outside and run.recipe.offload.low_vram:
         yield found(
-            run.where("model/low_vram"),
+            run.where("offload.low_vram"),
             "With low_vram, ai-toolkit fuses only adapters that touch nothing but the blocks; {path} also holds "
             "{example}.",
             otherwise="The run ends with ValueError: Unknown lora key, after the whole transformer has been loaded.",

@@ -139,7 +139,7 @@ def _without_files(run: Run, part: Component) -> Iterator[Finding]:
         )
     elif part.problem:
         yield found(
-            run.where("model/vae_path") if part.name == "vae" and "model/vae_path" in run.settings else place,
+            run.where("vae") if part.name == "vae" and run.written("vae") else place,
             "{component} in {folder} cannot be opened: {problem}.",
             otherwise="Loading fails when {component} is opened.",
             evidence={"component": part.name},

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from .record import dataclass
 
 RUNNER = "zdoctor"  # the trainer of a run that zdoctor's own runner is to train
+
+# The names of the folders in a folder; None where there is no such folder.
+Folders = Callable[[str], Sequence[str] | None]
 
 
 @dataclass(frozen=True)
@@ -20,8 +25,9 @@ class Trainer:
     where they hold its options and no more. `packages` are what it imports or installs as itself, and hardly anything
     else: where they are, it can run.
 
-    `recipe` is the module that puts its runs into what zdoctor's runner takes (`refusals`, `as_trained`,
-    `differences`); "" where the reader has done all. `writes` is the one that says what it writes beside pictures.
+    `recipe` is the module that makes its runs those that zdoctor's runner takes: `for_runner(run, schema, folders)`,
+    which raises UserError with what it would not obey, and `differences(run)`; "" where it takes none of them.
+    `writes` is the one that says what it writes beside pictures.
 
     The others say what it does that most do not, whichever model it trains.
     """
@@ -43,6 +49,11 @@ class Trainer:
     has_processes: bool = False
     becomes_command_line: bool = False
     has_gui: bool = False
+    # the sections that a key may have strayed from; those of datasets, where these are in a file apart
+    sections: tuple[str, ...] = ("",)
+    dataset_sections: tuple[str, ...] = ()
+    # keys that zdoctor's runner reads beside the trainer's own
+    runner_keys: tuple[str, ...] = ()
     # where an unknown key ends the run: "top", "section" or "shell"; elsewhere it is ignored
     refuses_unknown: frozenset[str] = frozenset()
     # its model: each component is a file that an option names; shards are found of all components, not of the

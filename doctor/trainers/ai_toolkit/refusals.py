@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 
 from ...configs.defaults import short
 from ...families import family_of
-from ...model import Run
+from ...model import Run, Schema, Unknown
 from ...model.recipe import Dataset
+from ...model.record import replace
+from ...model.trainer import Folders
 from .neutral import (
     CONTROL_PATHS,
     CONTROL_SETTINGS,
@@ -27,6 +29,16 @@ _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS
 _INTERVAL = "gradient_checkpointing_interval"
 # The key or field that is at fault, and a sentence about it without its full stop.
 Reason = tuple[str, str]
+
+
+def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
+    """The run with what zdoctor's runner would not obey; its words are the runner's own."""
+    return replace(run, refused=refusals(run))
+
+
+def differences(run: Run) -> list[str]:
+    """None: the runner is held against this trainer's own steps."""
+    return []
 
 
 def refusals(run: Run) -> tuple[Reason, ...]:

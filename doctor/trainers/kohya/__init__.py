@@ -2,6 +2,7 @@
 
 from ...model.trainer import Trainer, any_of
 
+_SECTIONS = ("general", "datasets/*", "datasets/*/subsets/*")
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 MUSUBI_TUNER = Trainer(
     name="musubi-tuner",
@@ -23,6 +24,7 @@ MUSUBI_TUNER = Trainer(
     recipe="kohya.recipe",
     writes="kohya.writes",
     refuses_unknown=frozenset(("section", "shell")),
+    dataset_sections=_SECTIONS,
     component_files=True,
     all_sharded=True,
     strict_names=True,
@@ -51,6 +53,7 @@ SD_SCRIPTS = Trainer(
     writes="kohya.writes",
     has_gui=True,
     refuses_unknown=frozenset(("section", "shell")),
+    dataset_sections=_SECTIONS,
     component_files=True,
     transformer_in_folder=True,
     missing_on_meta=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ...families import family_of
@@ -12,11 +12,10 @@ from ...model import Dataset, Run
 from ...model.buckets import Buckets
 from ...model.record import replace
 from ...model.run import repeats_of
+from ...model.trainer import Folders
 from .optimizer import Reason
 from .starts import Options
 
-# The names of the folders in a folder; None where there is no such folder.
-Folders = Callable[[str], Sequence[str] | None]
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".avif")
 CELL = 16  # pixels: what sides must be divisible by
 # The settings behind what checks of the runner's datasets point at.

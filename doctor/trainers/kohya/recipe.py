@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator
 
 from ...configs.defaults import same, short
+from ...configs.refused import disobeyed, known
 from ...families import family_of
-from ...model import Run, Schema
+from ...families.part_files import with_parts
+from ...model import Run, Schema, Unknown
 from ...model.cards import CHOSEN
 from ...model.recipe import Checkpoints, Logging
 from ...model.record import replace
-from .datasets import Folders, Own, refused_sets, with_sets
+from ...model.trainer import Folders
+from .datasets import Own, refused_sets, with_sets
 from .names import METADATA, OBEYED
 from .network import SCRIPTS, network_of, refused_network
 from .optimizer import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rates, with_rates
@@ -26,6 +29,15 @@ _KEYS = {
     "logging.report_to": "log_with",
 }
 _LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
+
+
+def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
+    """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
+    disobeyed(refusals(run, known(run, schema)))
+    made = as_trained(run, folders)
+    if not made.recipe.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.recipe.datasets):
+        disobeyed([f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."])
+    return with_parts(made, run)
 
 
 def refusals(run: Run, schema: Schema) -> list[str]:

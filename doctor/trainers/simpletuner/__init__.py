@@ -19,6 +19,7 @@ SIMPLETUNER = Trainer(
     failures="simpletuner.failures",
     recipe="simpletuner.recipe",
     becomes_command_line=True,
+    dataset_sections=("general", "datasets/*", "datasets/*/subsets/*"),
     refuses_unknown=frozenset(("top", "shell")),
     checkpoint_folders=True,
     encodes_first=True,

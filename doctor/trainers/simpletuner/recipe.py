@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...configs.defaults import same, short
+from ...configs.refused import disobeyed, known
 from ...families import family_of
-from ...model import Dataset, Run, Schema
+from ...model import Dataset, Run, Schema, Unknown
 from ...model.recipe import Ema, Logging, TimestepDensity
 from ...model.record import replace
+from ...model.trainer import Folders
 from .dataset_recipe import own_of, refused_sets
 from .datasets import buckets_of
 from .network import OBEYED as OF_NETWORK
@@ -66,6 +68,12 @@ _WITHOUT_EFFECT = re.compile(
     r"|conditioning_multidataset_sampling"  # of several, which are refused
     r"|maximum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
 )
+
+
+def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
+    """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
+    disobeyed(refusals(run, known(run, schema)))
+    return as_trained(run)
 
 
 def refusals(run: Run, schema: Schema) -> list[str]:

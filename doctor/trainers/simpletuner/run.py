@@ -57,8 +57,8 @@ KEYS: Mapping[str, str] = {
     "network.initial_weights": "init_lora",
     "logging.report_to": "report_to",
     "validation.prompt_sizes": "validation_resolution",
-    "sample/guidance_scale": "validation_guidance",
-    "sample/sample_steps": "validation_num_inference_steps",
+    "validation.guidance": "validation_guidance",
+    "validation.steps": "validation_num_inference_steps",
     **{
         name: name
         for name in (
