@@ -74,8 +74,8 @@ def test_ai_toolkit_would_go_on_from_a_lora_not_from_our_state(tiny: Path, circl
 
 def test_two_runners_of_one_run_do_not_meet(tiny: Path, circles: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib\nfrom zdoctor.doctor.train.runtime.run_lock import alone\n"
-        "with alone(pathlib.Path(sys.argv[1]), 'circles'):\n    print('held', flush=True); sys.stdin.read()"
+        "import sys, pathlib\nfrom zdoctor.doctor.train.runtime.run_lock import lock_run\n"
+        "with lock_run(pathlib.Path(sys.argv[1]), 'circles'):\n    print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -161,9 +161,9 @@ def test_a_stop_before_the_first_step_leaves_no_lora_of_zeros(tiny: Path, circle
 
 def test_what_a_killed_run_had_begun_to_write_is_removed(tiny: Path, circles: Path, tmp_path: Path) -> None:
     killed = (
-        "import os, pathlib, sys\nfrom zdoctor.doctor.train.output import files\n"
+        "import os, pathlib, sys\nfrom zdoctor.doctor.train.runtime import atomic_files\n"
         "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
-        "files.write_atomic(pathlib.Path(sys.argv[1]), b'half')"
+        "atomic_files.write_atomic(pathlib.Path(sys.argv[1]), b'half')"
     )
     go(run_with(steps=1), tiny, circles, tmp_path)
     for file in (tmp_path / ".circles.state.pt", tmp_path / "circles.safetensors"):

@@ -100,8 +100,8 @@ def test_a_package_that_is_broken_is_named(tiny: Path, tmp_path: Path, monkeypat
 
 STARTER = """
 import os, sys
-from zdoctor.doctor.train.encode.text_encoder_process import TextProcess
-process = TextProcess()
+from zdoctor.doctor.train.encode.text_encoder_process import TextEncoderProcess
+process = TextEncoderProcess()
 process.start()
 print(process.process.pid, flush=True)
 sys.stdin.read(1)
