@@ -11,10 +11,16 @@ from .names import KINDS, SHIFTS
 
 
 def explain(run: Run) -> Iterator[str]:
-    """What the user should know before the run starts, a sentence or two each."""
-    recipe = run.recipe
-    network, schedule, sampling = recipe.network, recipe.lr_scheduler, recipe.timestep_sampling
-    precision = recipe.precision
+    """Yields what the user should know before the run starts, a sentence or two each."""
+    yield from _of_network(run)
+    yield from _of_schedule(run)
+    yield from _of_precision(run)
+    if (told := run.written("validation_config")) is not None and told.value:
+        yield "validation_config has no effect here: --eval N measures the loss on N held-out pictures."
+
+
+def _of_network(run: Run) -> Iterator[str]:
+    network = run.recipe.network
     if network.type == "lokr" and lokr_rank(network) is None and not run.homes.get("lycoris"):
         yield f"rank {network.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
     elif network.alpha != network.rank and network.scale == 1.0:
@@ -22,15 +28,21 @@ def explain(run: Run) -> Iterator[str]:
             f"alpha {network.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with "
             f"alpha = rank = {network.rank}."
         )
-    if network.type == "lokr" and not family_of(recipe.architecture).lokr:
+    if network.type == "lokr" and not family_of(run.recipe.architecture).lokr:
         yield "diffusers (0.42.1 tried) opens no LoKr of Flux; see that what you paint with does."
+
+
+def _of_schedule(run: Run) -> Iterator[str]:
+    """Learning rate, timesteps and loss."""
+    recipe = run.recipe
+    schedule, sampling = recipe.lr_scheduler, recipe.timestep_sampling
     if schedule.name == "linear" and not {"start_factor", "end_factor"} & set(schedule.settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
     if schedule.settings.get("total_iters", recipe.steps) != recipe.steps:
         yield "total_iters counts here; ai-toolkit puts the steps of the run in its place."
     if sampling.type == "weighted":
         yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
-    if recipe.timestep_sampling.type in SHIFTS and family_of(recipe.architecture).ai_toolkit.more_cells:
+    if sampling.type in SHIFTS and family_of(recipe.architecture).ai_toolkit.more_cells:
         yield "timestep_type shift counts a picture's cells as the pipeline does (ai-toolkit: four times as many)."
     if sampling.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
         yield f"noise_scheduler {sampling.noise_scheduler} has no meaning for this model: flow matching is used."
@@ -39,6 +51,10 @@ def explain(run: Run) -> Iterator[str]:
             "do_differential_guidance counts here: the loss is larger by differential_guidance_scale squared "
             "(ai-toolkit looks at it only when do_guidance_loss is true)."
         )
+
+
+def _of_precision(run: Run) -> Iterator[str]:
+    precision = run.recipe.precision
     if KINDS[precision.quantization] == "nf4" and precision.quantization != "nf4":
         yield (
             f"qtype {precision.quantization} is stored as nf4 here: four bits too, "
@@ -49,5 +65,3 @@ def explain(run: Run) -> Iterator[str]:
             f"qtype_te {precision.text_encoder_quantization} is not known here: "
             "the text encoder runs once, unquantized."
         )
-    if (told := run.written("validation_config")) is not None and told.value:
-        yield "validation_config has no effect here: --eval N measures the loss on N held-out pictures."
