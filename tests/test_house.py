@@ -162,6 +162,46 @@ def test_a_family_is_a_record_and_no_if() -> None:
     assert not [file for file in files if named.search(file.read_text(encoding="utf-8"))]
 
 
+KEY_PATH = re.compile(r"(?:train|network|model|save|sample|datasets|logging)/[\w*/]+")
+# A family's record says which settings its loader in ai-toolkit looks at.
+OF_A_TRAINER = ("doctor/trainers/", "doctor/families/", "checks/ai_toolkit/", "checks/simpletuner/", "checks/kohya/")
+
+
+def of_no_trainer() -> list[Path]:
+    """The modules outside the rooms of trainers and families."""
+    files = modules("doctor", *PURE)
+    return [file for file in files if not file.relative_to(ROOT).as_posix().startswith(OF_A_TRAINER)]
+
+
+@pytest.mark.parametrize("file", of_no_trainer(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_key_path_of_a_trainer_leaves_its_room(file: Path) -> None:
+    """What a config says is read into the Recipe; below that nobody knows how a trainer spells it."""
+    constants = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
+    assert not [one for one in constants if isinstance(one, str) and KEY_PATH.fullmatch(one)]
+
+
+def test_a_trainer_is_a_record_and_no_if() -> None:
+    """What a trainer does otherwise is an attribute of its record; at most 15 places compare its name."""
+    asked = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in of_no_trainer()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(side, ast.Attribute) and side.attr == "trainer" for side in (node.left, *node.comparators))
+    ]
+    assert len(asked) <= 15, asked
+
+
+def test_few_functions_are_longer_than_a_screen() -> None:
+    long = [
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for file in modules("doctor", *PURE)
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or node.lineno) - node.lineno >= 60
+    ]
+    assert len(long) <= 8, long
+
+
 def test_tests_are_imported_as_part_of_the_package() -> None:
     """Under two names a module would be two: its caches made twice, its classes not equal."""
     assert not {

@@ -209,7 +209,6 @@ def differences(run: Run) -> list[str]:
     """What the runner does in its own way, none of it written in the config; `run` is not refused."""
     recipe = run.recipe
     w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
-    own = [Own(run, dataset) for dataset in recipe.datasets]
     family = family_of(recipe.architecture)
     files = family.kohya[run.trainer].files
     fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
@@ -250,7 +249,18 @@ def differences(run: Run) -> list[str]:
         made.append(f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})")
     if recipe.gradient_accumulation * processes > 1:
         made.append("accumulation goes on over the end of an epoch")
-    if any(dataset.is_regularisation for dataset in recipe.datasets):
+    made += _of_datasets(run)
+    name = optimizer_of(run)
+    if name.startswith("paged"):
+        made.append(f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged")
+    return made
+
+
+def _of_datasets(run: Run) -> list[str]:
+    """The same of what the datasets hold."""
+    own = [Own(run, dataset) for dataset in run.recipe.datasets]
+    made: list[str] = []
+    if any(dataset.is_regularisation for dataset in run.recipe.datasets):
         made.append("every other step is one of regularisation pictures, all of them in turns")
     if any(one.flag("flip_aug") for one in own):
         made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
@@ -258,9 +268,6 @@ def differences(run: Run) -> list[str]:
         made.append("masks are cropped as their pictures are, not stretched to the bucket")
     if any(one.flag("random_crop") for one in own):
         made.append("each repeat of a picture has a crop of its own, the same in every epoch")
-    if family.edits:
+    if family_of(run.recipe.architecture).edits:
         made.append("control images are stretched to their pictures' shape instead of cropped")
-    name = optimizer_of(run)
-    if name.startswith("paged"):
-        made.append(f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged")
     return made

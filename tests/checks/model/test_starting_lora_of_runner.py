@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_refused
 from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linears
-from zdoctor.doctor.model import Finding, Run, Unknown
+from zdoctor.doctor.model import Finding, Run, Unknown, Value, Where
 from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
 from zdoctor.doctor.model.trainer import RUNNER
@@ -153,9 +153,16 @@ def test_a_file_that_is_not_there_a_folder_or_damaged(tmp_path: Path) -> None:
 
 
 def test_the_key_of_sd_scripts(tmp_path: Path) -> None:
-    run = run_with("zimage", tmp_path / "out", network_weights=str(tmp_path / "gone.safetensors"))
+    run = run_with("zimage", tmp_path / "out")
+    gone, place = str(tmp_path / "gone.safetensors"), Where("train.sh", 3, 9, "/network_weights")
+    run = replace(
+        run,
+        recipe=replace(run.recipe, network=replace(run.recipe.network, initial_weights=gone)),
+        settings={**run.settings, "network_weights": Value(gone, place, 0, 0)},
+        keys={**run.keys, "network.initial_weights": "network_weights"},
+    )
     (finding,) = findings(run)
-    assert finding.where == run.where("network/network_weights") and said_by_the_runner(run)
+    assert finding.where == place and said_by_the_runner(run)
 
 
 def test_silent_where_no_file_is_opened(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_alpha_and_clipping_follow_the_config(schema: Schema) -> None:
 
 
 def test_other_trainers_are_sent_to_themselves(schema: Schema) -> None:
-    with pytest.raises(UserError, match="takes configs of ai-toolkit, SimpleTuner, sd-scripts and musubi-tuner"):
+    with pytest.raises(UserError, match="takes configs of ai-toolkit, musubi-tuner, sd-scripts and SimpleTuner"):
         for_runner(replace(run_of(), trainer="OneTrainer"), schema)
     with pytest.raises(UserError, match="not known"):
         for_runner(run_of(), Unknown("no table"))
