@@ -176,7 +176,9 @@ def _signed(finding: Finding, rule: Rule) -> Finding:
     signed = replace(finding, rule=rule.id, name=rule.name, severity=finding.severity or rule.severity)
     if signed.severity not in SEVERITIES:
         raise RuleError(f"{signed.severity!r} is no severity")
-    signed.text(), signed.consequence()  # an argument that a template lacks is the rule's error, not the report's
+    # an argument that a template lacks is the rule's error, not the report's
+    signed.text()
+    signed.consequence()
     return signed
 
 

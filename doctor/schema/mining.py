@@ -20,7 +20,7 @@ def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, t
     """
     name = trainer or recognised(root)
     known = named(name or "")
-    if known is None:
+    if known is None or not known.miner:
         raise NoCheckout(f"{root} is no checkout of {', '.join(NAMES)}.")
     miner: Callable[[Sources], Schema] = loaded(known.miner)
     sources = Sources(root)

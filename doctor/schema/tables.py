@@ -111,7 +111,7 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
 def shipped(trainer: str) -> Schema | None:
     """The table of a trainer that came with zdoctor; None for a trainer that it has none of."""
     known = named(trainer)
-    if known is None:
+    if known is None or not known.table:
         return None
     return from_json(json.loads((Path(__file__).parent / "tables" / f"{known.table}.json").read_bytes()))
 

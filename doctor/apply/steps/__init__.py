@@ -35,6 +35,7 @@ class Kind(Protocol):
 
     def describe(self, step: Any) -> str:
         """The step as one line for a person."""
+        ...
 
     def precheck(self, step: Any, path: Path, needs: Needs) -> None:
         """Tell `needs` what the step needs; raise ApplyError for what stands against it."""

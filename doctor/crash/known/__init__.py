@@ -9,7 +9,7 @@ from ...model.crashes import Known
 from ...trainers import TRAINERS, module
 from . import card, machine, memory, packages, scripts, weights
 
-_OF_TRAINERS = [module(name) for name in dict.fromkeys(trainer.failures for trainer in TRAINERS)]
+_OF_TRAINERS = [module(name) for name in dict.fromkeys(trainer.failures for trainer in TRAINERS if trainer.failures)]
 KNOWN: tuple[Known, ...] = (
     *(known for room in _OF_TRAINERS for known in room.KNOWN),
     *scripts.KNOWN,
