@@ -104,4 +104,5 @@ def loader_of(run: Run) -> Loader | None:
     family = family_of(run.recipe.architecture)
     if run.by_runner:
         return family.own
-    return family.loader if family.kohya.get(run.trainer) is None else None
+    by_files = any(run.trainer in one.kohya for one in families())
+    return None if by_files else family.loader

@@ -163,3 +163,9 @@ def test_the_published_transformers() -> None:
     assert parameters(needed_tensors("ZImageTransformer2DModel", {}) or {}) == published_size("zimage", "x/Z-Image")
     assert published_size("z_image", "Tongyi-MAI/Z-Image-Turbo") == 6_154_908_736
     assert published_size("flux", "black-forest-labs/FLUX.1-schnell") == 11_891_178_560
+
+
+def test_a_trainer_of_component_files_has_no_loader_of_folders_for_any_family() -> None:
+    for name in trained():
+        run = Run("sd-scripts", "c.toml", "", 0, "lora", "", "n", Recipe(architecture=name))
+        assert loader_of(run) is None and loader_of(replace(run, trainer="ai-toolkit")) is not None
