@@ -49,7 +49,6 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             line=first.line,
             position=first.position,
             count=len(folder.garbled),
-            folder=folder.path,
         )
 
 
@@ -113,7 +112,6 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             count=len(missing),
             total=total,
             first=missing[0].path if missing else None,
-            blank=folder.blank,
         )
 
 

@@ -157,7 +157,6 @@ def _all_too_small(run: Run, folder: DatasetFolder) -> Finding:
         otherwise=_ends(run),
         evidence={"count": len(folder.images)},
         folder=folder.path,
-        count=len(folder.images),
         width=largest.width,
         height=largest.height,
     )

@@ -35,7 +35,6 @@ def micro_step_failed(config: Config, microstep: MicroStep) -> Iterator[Finding]
         "The step failed at {stage}: {error}",
         otherwise="The likely cause: {problem}" if microstep.why else "The training ends at this place, too.",
         evidence={"stage": microstep.stage},
-        stage=microstep.stage,
         error=microstep.failed,
         problem=" ".join(filter(None, (microstep.why, microstep.do, microstep.avoid))),
     )
@@ -143,7 +142,6 @@ def step_not_finite(config: Config, microstep: MicroStep) -> Iterator[Finding]:
         message,
         otherwise="Every later step is not finite either, and what is saved is garbage.",
         evidence={"infinite": list(microstep.infinite), "broken": list(microstep.broken), "loss": loss},
-        loss=loss,
         count=len(names),
         names=_some(names),
         optimizer=microstep.optimizer,

@@ -49,8 +49,6 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
             evidence={"package": package, "python": environment.python},
             key=run.keys.get(field, field).rpartition("/")[2],
             value=run.recipe.optimizer.name if written is None else written.value,
-            package=package,
-            python=environment.python,
         )
 
 
@@ -65,7 +63,6 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
             otherwise="The run ends at its start: training needs packages that are not here.",
             evidence={"package": '"zdoctor[train]"', "python": environment.python},
             packages=" and ".join(filter(None, (", ".join(missing[:-1]), missing[-1]))),
-            python=environment.python,
         )
 
 

@@ -84,7 +84,6 @@ def _aids_in(folder: DatasetFolder, run: Run, system: System) -> Iterator[Findin
                     key=name,
                     path=path,
                     folder=folder.path,
-                    count=count,
                 )
 
 

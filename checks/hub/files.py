@@ -135,7 +135,6 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
                     otherwise="The run stops when it loads the model: the hub client may not download it.",
                     evidence={"cache": repo.cache, "caches": list(hub.caches)},
                     repo=repo.repo,
-                    cache=repo.cache,
                 )
             continue
         hides = not run.by_runner  # zdoctor's runner opens the snapshot by its path, where that note has no effect

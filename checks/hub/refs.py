@@ -43,7 +43,6 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
             "Offline, the run stops although the files are here.",
             evidence={"ref": repo.ref_path, "content": repo.ref_content, "snapshots": list(repo.snapshots)},
             repo=repo.repo,
-            content=repo.ref_content,
             cache=repo.cache,
         )
 

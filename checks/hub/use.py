@@ -72,7 +72,6 @@ def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
         "the run stops.",
         evidence={"snapshot": repo.snapshot, "commit": repo.commit},
         repo=repo.repo,
-        snapshot=repo.snapshot,
     )
 
 
@@ -103,7 +102,6 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
         evidence={"index": index.path, "snapshot": repo.snapshot, "commit": repo.commit},
         repo=repo.repo,
         folder=folder_of(index),
-        snapshot=repo.snapshot,
     )
 
 
@@ -156,10 +154,8 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     own = {"transformer"} if "base_model" in repo.used_by else set()
     loader = loader_of(run)
     shared = set(loader.others) if loader is not None else {"text_encoder", "tokenizer", "vae"}
-    extras = loader is None or loader.extras
-    elsewhere = (
-        extras and "extras_model" not in repo.used_by and run.recipe.extras_model not in (None, run.recipe.base_model)
-    )
+    written_apart = run.recipe.extras_model not in (None, run.recipe.base_model)
+    elsewhere = written_apart and "extras_model" not in repo.used_by and (loader is None or loader.extras)
     return (own if elsewhere else own | shared) <= folders
 
 

@@ -245,5 +245,4 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
                 folder=empty[0],
                 what=what,
                 ending=ending,
-                script=script,
             )

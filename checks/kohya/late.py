@@ -90,8 +90,6 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
             if option != "dataset_config"
             else "The trainer stops at once.",
             evidence={"option": option, "text": text},
-            text=text,
-            option=option,
         )
 
 

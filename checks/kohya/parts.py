@@ -72,7 +72,6 @@ def missing_part_file(
                 else "The run ends when it opens {part}: NoneType is no path.",
                 evidence={"option": part.option},
                 severity="warning" if config.format == "toml" and not run.by_runner else None,
-                option=part.option,
                 trainer=run.trainer,
                 part=_NAMES[part.name],
             )
@@ -119,7 +118,6 @@ def _absent(
         message,
         otherwise="The run ends when it opens {part}.",
         evidence={"option": part.option, "text": text},
-        text=text,
         trainer=run.trainer,
         part=_NAMES[part.name],
         os=os,
@@ -217,7 +215,6 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
         otherwise="The run ends while the model is loaded.",
         evidence={"held": held},
         path=run.recipe.base_model,
-        held=held,
         script=run.process_type,
         trainer=run.trainer,
     )

@@ -50,7 +50,6 @@ def flux_defaults(config: Config, run: Run, model: ModelFolder) -> Iterator[Find
                 "{key} is left out; its default is {default}, and the trainer's documentation asks for {better}.",
                 otherwise=effect,
                 evidence={"key": key, "new": better, "pointer": run.pointer(key)},
-                key=key,
                 default=default,
                 better=better,
             )

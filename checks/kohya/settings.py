@@ -65,8 +65,6 @@ def _refused(run: Run, key: str, message: str, when: str, **args: Any) -> Findin
         message,
         otherwise="The trainer stops {when}.",
         evidence={"key": key, "when": when},
-        when=when,
-        key=key,
         trainer=run.trainer,
         **args,
     )

@@ -74,7 +74,6 @@ def _mistaken(run: Run, model: ModelFolder) -> Finding | None:
             otherwise="Loading the model fails: OSError: Error no file named config.json found in directory {path}",
             evidence={"snapshot": cache.folder, "root": model.folder},
             path=model.source,
-            snapshot=cache.folder,
         )
     whole = model.components.get("whole")
     if whole is not None:
@@ -85,7 +84,6 @@ def _mistaken(run: Run, model: ModelFolder) -> Finding | None:
             evidence={"whole": whole.folder},
             path=model.source,
             trainer=run.trainer,
-            whole=whole.folder,
         )
     return None
 
@@ -122,7 +120,6 @@ def _without_files(run: Run, part: Component) -> Iterator[Finding]:
             if _wordless(run, part) and gone[0] == "tokenizer.json"
             else "Loading fails: {error}",
             evidence={"component": part.name, "files": gone[:50]},
-            component=part.name,
             files=_few(gone),
             instead=instead,
             folder=part.folder,
@@ -134,7 +131,6 @@ def _without_files(run: Run, part: Component) -> Iterator[Finding]:
             "{component} in {folder} cannot be opened: {problem}.",
             otherwise="Loading fails when {component} is opened.",
             evidence={"component": part.name},
-            component=part.name,
             problem=part.problem,
             folder=part.folder,
         )
@@ -221,7 +217,6 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
                     "size": weight.size,
                 },
                 path=weight.path,
-                component=part.name,
                 problem=PROBLEMS[weight.problem],
                 detail=weight.detail,
                 error="SafetensorError: Error while deserializing header"
@@ -249,7 +244,6 @@ def missing_tokenizer(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 "The {component} of {repo} is in none of the hub caches; the files that the config names hold none.",
                 otherwise="Nothing is trained: zdoctor train downloads nothing.",
                 evidence={"component": name, "command": command},
-                component=name,
                 repo=part.repo,
             )
 

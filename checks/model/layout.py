@@ -258,7 +258,6 @@ def _fit_together(run: Run, model: ModelFolder, loader: Loader | None) -> Iterat
                 "config.json): they belong to different models.",
                 otherwise="The first step, or the first sample before it, fails with a size mismatch.",
                 evidence={"component": fit.component},
-                component=fit.component,
                 key=fit.key,
                 value=value,
                 own=own,

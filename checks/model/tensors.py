@@ -84,8 +84,6 @@ def _lacking(run: Run, model: ModelFolder, part: Component, missing: Sequence[st
         "for example {example}. That was computed from the headers of {files}.",
         otherwise=_consequence(run, part, model),
         evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
-        component=part.name,
-        missing=len(missing),
         needed=len(needed),
         asker="its config.json" if model.layout != "part-files" else run.trainer,
         which=_blocks(missing, needed),

@@ -73,7 +73,6 @@ def group_offload_with_quanto(run: Run) -> Iterator[Finding]:
             "two do not go together, and nothing in the trainer asks.",
             otherwise="Such runs end in the first step, after everything was loaded: tensors on different devices.",
             evidence={"precision": precision},
-            precision=precision,
         )
 
 

@@ -131,7 +131,6 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             folder=folder.path,
             each=each,
             shapes=", ".join(f"{shape:g}" for shape in sorted(small)[:6]),
-            needed=needed,
             when=LATE,
         )
 
