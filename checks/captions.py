@@ -31,7 +31,7 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     Could not read caption file
     """
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         written = run.written(f"{folder.key}/metadata_file")  # sd-scripts takes the captions from there
         if not folder.garbled or dataset is None or dataset.captions != "files" or written is not None:
             continue
@@ -81,7 +81,7 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     if run.kind not in ("lora", "finetune") or run.recipe.unload_text_encoder:
         return  # TRN006 says of the latter that captions are not read
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         if dataset is None or dataset.default_caption or dataset.is_regularisation or dataset.caption_dropout >= 1:
             continue
         if dataset.captions != "files":
@@ -158,7 +158,7 @@ def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Ch
     if not run.by_runner and checkout is not None and checkout.json_captions:
         return
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         if dataset is None or dataset.captions != "files" or dataset.caption_extension.lower() != ".json":
             continue
         if dataset.caption_dropout >= 1:

@@ -142,7 +142,7 @@ def _openable(folder: DatasetFolder) -> DatasetFolder:
 
 def _taken(run: Run, folder: DatasetFolder) -> bool:
     """Whether a picture is large enough for its dataset, or may be: a size of 0 was not read."""
-    dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+    dataset = run.recipe.dataset(folder.key)
     return dataset is None or any(dataset.takes(i.width, i.height) or not i.width for i in folder.images)
 
 

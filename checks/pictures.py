@@ -122,7 +122,7 @@ def resolution_never_reached(run: Run, datasets: tuple[DatasetFolder, ...]) -> I
     if run.kind not in ("lora", "finetune"):
         return
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         special = any(
             run.written(f"{folder.key}/{key}") for key in ("square_crop", "scale", "buckets", "random_scale")
         )

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
-from ..keys.misspelled import likeness, meant
+from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from . import known_keys as keys
 from .combinations import exclusive, missing
 from .value_kinds import kinds
 
 # what has a look of its own here
-_LOOKED_AT = keys.words("""
+_LOOKED_AT = words("""
     train/dtype save/dtype save/save_format train/content_or_style train/timestep_type train/loss_type network/type
     train/optimizer train/lr_scheduler train/noise_scheduler sample/sampler model/qtype model/qtype_te model/arch
     model/dtype type

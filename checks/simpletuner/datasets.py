@@ -190,7 +190,7 @@ def _sizes(run: Run, key: str) -> Iterator[Finding]:
 
 
 def _least(run: Run, key: str, kind: str) -> Iterator[Finding]:
-    dataset = next((one for one in run.recipe.datasets if one.key == key), None)
+    dataset = run.recipe.dataset(key)
     if dataset is None or dataset.least_area <= _MOST_AREA:
         return
     own = f"{key}/minimum_image_size"
