@@ -121,13 +121,7 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
             evidence={"pointer": run.pointer("optimizer_type"), "new": "AdamW8bit"},
             name="",
         )
-    elif (
-        name
-        and _is_judged(name)
-        and "." not in name
-        and name not in _TORCH
-        and name.lower() not in map(str.lower, own)
-    ):
+    elif name and _is_judged(name) and "." not in name and not _known(name, own):
         yield _unknown(run, "optimizer_type", name, own | _TORCH, _NO_OPTIMIZER)
     if run.setting("lr_scheduler_type") not in (None, "") or run.recipe.optimizer.name.endswith("schedulefree"):
         return
@@ -137,6 +131,10 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
 
 def _is_judged(name: object) -> bool:
     return isinstance(name, str) and not VARIABLE.search(name)
+
+
+def _known(name: str, own: frozenset[str]) -> bool:
+    return name in _TORCH or name.lower() in map(str.lower, own)
 
 
 def _unknown(run: Run, key: str, name: str, known: frozenset[str], otherwise: str) -> Finding:

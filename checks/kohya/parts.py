@@ -70,9 +70,7 @@ def missing_part_file(
             hidden = entry.path
         elif entry.kind in ("missing", "dangling", "folder"):
             yield from _absent(run, part, text, entry.kind, component, system.os)
-        elif (
-            gone := [weight.name for weight in component.weights if weight.problem == "missing"] if component else []
-        ):
+        elif component and (gone := [weight.name for weight in component.weights if weight.problem == "missing"]):
             yield found(
                 run.where(part.option),
                 "{file} is not beside the first shard of {part}.",

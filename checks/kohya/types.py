@@ -37,8 +37,9 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
         if known is None:
             continue
-        value, inside, new = written.value, "/" in key, None
+        value, inside = written.value, "/" in key
         name = key.rpartition("/")[2]
+        new: object = None
         message, otherwise = "", _AT_ONCE if inside else "The trainer goes on with the text, until it counts with it."
         if isinstance(value, str) and known.kind in ("int", "float") and not known.choices:
             number = number_of(value)
@@ -52,10 +53,8 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
             message = "{name} is {value!r}, and any text counts as true. Write false without quotes."
             otherwise = "The setting is on."
         elif isinstance(value, float) and known.kind == "int" and inside:
-            message, new = (
-                "{name} is {value}; in this file it has to be a whole number, without a point.",
-                whole(value),
-            )
+            message = "{name} is {value}; in this file it has to be a whole number, without a point."
+            new = whole(value)
         elif name == "resolution" and not inside and isinstance(value, int) and not isinstance(value, bool):
             message, new = "{name} is {value}; in this file it has to be text.", str(value)
             otherwise = _AT_ONCE
