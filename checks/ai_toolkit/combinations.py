@@ -58,10 +58,9 @@ def exclusive(run: Run) -> Iterator[Finding]:
     qtype = run.setting("model/qtype")
     recovery = on("model/accuracy_recovery_adapter") or (isinstance(qtype, str) and "|" in qtype)
     if recipe.adapter is not None and recovery:
-        why = (
-            "An assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' in "
-        )
-        yield bad(run, "model/assistant_lora_path", why + "qtype) exclude each other.", START)
+        why = "An assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' "
+        why += "in qtype) exclude each other."
+        yield bad(run, "model/assistant_lora_path", why, START)
     if on("train/train_text_encoder") and (recipe.cache_text_embeddings or on("train/unload_text_encoder")):
         why = "{key} is on, but a text encoder cannot be trained once it is unloaded (by cache_text_embeddings or "
         yield bad(run, "train/train_text_encoder", why + "unload_text_encoder).", CACHE)

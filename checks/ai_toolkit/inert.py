@@ -71,25 +71,21 @@ def _in_training(config: Config, run: Run) -> Iterator[Finding]:
     inert = partial(without_effect, config, run)
     transformer = recipe.architecture in TRANSFORMERS
     if run.setting("train/do_differential_guidance") and not run.setting("train/do_guidance_loss"):
-        why = (
-            "the trainer looks at it only when do_guidance_loss is true (a slip upstream, pull request 974), so this "
-        )
-        yield inert("train/do_differential_guidance", why + "run trains with the plain loss")
+        why = "the trainer looks at it only when do_guidance_loss is true (a slip upstream, pull request 974), so "
+        why += "this run trains with the plain loss"
+        yield inert("train/do_differential_guidance", why)
     key = next((k for k in ("network/linear_alpha", "network/alpha") if run.setting(k) is not None), "")
     alpha, rank = run.setting(key), recipe.network.rank
     is_lora = transformer and recipe.network.type in ("lora", "dora", "locon")
     if is_lora and isinstance(alpha, int | float) and alpha != rank:
         why = "for transformer models the trainer sets alpha to the rank ({rank}), because the saved format has no "
-        why += (
-            "alpha; the LoRA works at full strength, not at {alpha}/{rank}. To train weaker, lower the learning rate"
-        )
+        why += "alpha; the LoRA works at full strength, not at {alpha}/{rank}. To train weaker, lower the "
+        why += "learning rate"
         yield inert(key, why, rank=rank, alpha=alpha)
     scheduler = recipe.timestep_sampling.noise_scheduler
     if transformer and scheduler != "flowmatch" and "train/timestep_type" in run.settings:
-        why = (
-            "it counts only with noise_scheduler: flowmatch, and this run has {scheduler}; the model is trained with "
-        )
-        why += "its own static timesteps, mostly at high noise"
+        why = "it counts only with noise_scheduler: flowmatch, and this run has {scheduler}; the model is trained "
+        why += "with its own static timesteps, mostly at high noise"
         yield inert("train/timestep_type", why, scheduler=scheduler)
     lr = run.setting("train/lr")
     for key in ("train/unet_lr", "train/text_encoder_lr"):
@@ -109,10 +105,8 @@ def _in_model(config: Config, run: Run) -> Iterator[Finding]:
         if isinstance(kwargs, dict) and kwargs:
             why = "the Z-Image loader never reads model_kwargs ({names})"
             if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
-                why += (
-                    ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors are "
-                )
-                why += "missing from the checkpoint files"
+                why += ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors "
+                why += "are missing from the checkpoint files"
             yield inert("model/model_kwargs", why, names=", ".join(map(str, kwargs)))
         if run.setting("train/train_text_encoder"):
             why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"
@@ -125,9 +119,8 @@ def _in_model(config: Config, run: Run) -> Iterator[Finding]:
         yield inert("model/layer_offloading", why + "quantize, low_vram while it loads, and a smaller resolution")
     device = run.setting("device")
     if isinstance(device, str) and ":" in device and device != "cuda:0":
-        why = (
-            "the trainer always takes the first visible card; to train on {device} set CUDA_VISIBLE_DEVICES={number}"
-        )
+        why = "the trainer always takes the first visible card; to train on {device} set "
+        why += "CUDA_VISIBLE_DEVICES={number}"
         yield inert("device", why, device=device, number=device.rpartition(":")[2])
 
 

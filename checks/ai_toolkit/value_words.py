@@ -132,15 +132,13 @@ def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
     elif not isinstance(name, str) or name not in schedulers:
         yield from _spelling(run, key, schedulers, OPTIMIZER)
     elif name == "linear":
-        why = (
-            "{key} is linear, which is a warm-up here: the rate rises from a third of lr to lr and never falls. The "
-        )
+        why = "{key} is linear, which is a warm-up here: the rate rises from a third of lr to lr and never falls. "
+        why += "The "
         when = "the learning rate rises all through the training"
         yield bad(run, key, why + "one that decays is cosine.", when, severity="warning")
     elif name == "constant_with_warmup" and "num_warmup_steps" not in run.recipe.lr_scheduler.settings:
-        why = (
-            "{key} is {value} without lr_scheduler_params: {{num_warmup_steps: …}}, so the warm-up takes 1000 steps; "
-        )
+        why = "{key} is {value} without lr_scheduler_params: {{num_warmup_steps: …}}, so the warm-up takes 1000 "
+        why += "steps; "
         when = "the full learning rate is reached at step 1000"
         yield bad(run, key, why + "the run has {steps}.", when, severity="warning", steps=run.recipe.steps)
 
