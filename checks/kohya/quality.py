@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
+from ..training import UNDISTILLED
 from . import TRAINERS, number, trains
 
 _GUIDED = ("guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias")
@@ -98,7 +99,7 @@ def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
         yield found(
             run.where("base_model"),
             "{model} is a distilled model by its name, and it is trained without its adapter (--base_weights).",
-            otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
+            otherwise=UNDISTILLED,
             evidence={"pointer": run.pointer("adapter")},
             model=recipe.base_model,
         )
