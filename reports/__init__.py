@@ -8,7 +8,6 @@ from typing import Any
 
 from ..doctor.model import Config, Report
 from ..doctor.rules import Rule
-from . import terminal
 
 FORMATS = ("text", "json", "markdown", "html", "sarif", "junit", "github")
 
@@ -26,6 +25,8 @@ def render(
     """The report in one of FORMATS. `rules` are those that were asked and `config` what was read, for the formats
     that tell more than the report; `width` and `color` are for text."""
     if format == "text":
+        from . import terminal
+
         return terminal.paint(terminal.lines(report), color, width)
     more: dict[str, tuple[Any, ...]] = {
         "markdown": (version,),
