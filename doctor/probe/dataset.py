@@ -93,13 +93,7 @@ class _Seen:
 
 
 def _read(
-    world: World,
-    key: str,
-    root: str,
-    caption: str,
-    kinds: tuple[str, ...] = IMAGES,
-    *,
-    deep: bool = True,
+    world: World, key: str, root: str, caption: str, kinds: tuple[str, ...] = IMAGES, *, deep: bool = True
 ) -> DatasetFolder:
     """The trainer's own walk: every folder inside, but hidden ones and linked ones; no hidden files (`._a.jpg`).
 

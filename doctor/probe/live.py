@@ -71,7 +71,7 @@ class LiveWorld(World):
         self._speeds: dict[tuple[str, ...], Speed | Unknown] = {}
 
     @cached_property
-    def system(self) -> System:  # type: ignore[override]
+    def system(self) -> System:
         total, available = memory()
         limit = container_limit()
         if limit is not None:

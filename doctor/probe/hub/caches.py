@@ -118,11 +118,7 @@ def is_repo_id(text: str) -> bool:
 def uses(world: World, run: Run, cache: str) -> Iterator[Use]:
     """The repositories the run names; ids are looked for in `cache`."""
     recipe = run.recipe
-    written = {
-        "base_model": recipe.base_model,
-        "extras_model": recipe.extras_model,
-        "adapter": recipe.adapter,
-    }
+    written = {"base_model": recipe.base_model, "extras_model": recipe.extras_model, "adapter": recipe.adapter}
     seen: set[tuple[str, str, str | None, str]] = set()
     for key, value in written.items():
         if not value or "\0" in value:

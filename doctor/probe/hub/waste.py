@@ -55,11 +55,7 @@ def sizes_of(world: World, tree: Tree, files: Iterable[str]) -> Iterator[int]:
 
 
 def left_in(
-    world: World,
-    repo: CachedRepo,
-    tree: Tree,
-    awaited: set[str],
-    partials: Sequence[tuple[str, int, bool]],
+    world: World, repo: CachedRepo, tree: Tree, awaited: set[str], partials: Sequence[tuple[str, int, bool]]
 ) -> Iterator[Waste]:
     """The waste in one repository. `awaited` are the content addresses that it lacks, `partials` as in HubRepo."""
     whole = [r for r in repo.live if r.health not in ("damaged", "incomplete")]

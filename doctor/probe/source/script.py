@@ -114,10 +114,7 @@ def _half(module: Module) -> Iterator[Where]:
         chosen = keyword(call, {"Accelerator": "mixed_precision", "autocast": "dtype"}.get(name, ""))
         if chosen is None:
             continue
-        if constant(chosen.value) == "fp16" or meaning(chosen.value, module.known) in (
-            "torch.float16",
-            "torch.half",
-        ):
+        if constant(chosen.value) == "fp16" or meaning(chosen.value, module.known) in ("torch.float16", "torch.half"):
             yield module.source.where(chosen.value)
 
 
