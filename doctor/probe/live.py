@@ -20,7 +20,7 @@ from .computer import container_limit, memory, os_name, release
 from .disk import MountLine, read_mounts
 from .disks import folders_below
 from .speed import speed_of
-from .world import Mount, Shapes, Stat
+from .world import Mount, Shapes, Stat, World
 
 if TYPE_CHECKING:
     from .digests import Progress, Receipts
@@ -45,7 +45,7 @@ VARIABLES = (
 STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
 
-class LiveWorld:
+class LiveWorld(World):
     """This machine. Environment, working directory and home can be given, for tests and for the demo.
 
     `trainer_source` is a checkout of the trainer that the user named.
@@ -61,23 +61,17 @@ class LiveWorld:
         progress: Progress | None = None,
         trainer_source: str | None = None,
     ) -> None:
-        self.variables: Mapping[str, str] = dict(os.environ if environment is None else environment)
+        self.variables = dict(os.environ if environment is None else environment)
         self._cwd = cwd or str(Path.cwd())
         self._home = home or str(Path.home())
-        self._system: System | None = None
         self._receipts = receipts
         self._digests: dict[tuple[str, str], str | Unknown] = {}  # one look reads a file once, whatever asks for it
         self._progress = progress
         self._trainer_source = trainer_source
         self._speeds: dict[tuple[str, ...], Speed | Unknown] = {}
 
-    @property
+    @cached_property
     def system(self) -> System:
-        if self._system is None:
-            self._system = self._look_at_system()
-        return self._system
-
-    def _look_at_system(self) -> System:
         total, available = memory()
         limit = container_limit()
         if limit is not None:

@@ -6,7 +6,7 @@ from ..families.start import network_shapes, shape_of, sources, target_linears
 from ..model import ModelFolder, Run, Unknown
 from ..model.remains import own_state
 from ..model.start import Start, start_of
-from .world import Paths, World
+from .world import World
 from .world.safetensors import read_weight_file
 
 
@@ -17,14 +17,13 @@ def probe_start(world: World, run: Run, model: ModelFolder | Unknown) -> Start |
         return None
     if "\0" in written:
         return Unknown("the path of the LoRA to start from holds a null character")
-    paths = Paths(world.system)
-    state = world.stat(paths.join(paths.absolute(run.output_folder or "output"), own_state(run.name)))
+    state = world.stat(world.join(world.absolute(run.output_folder or "output"), own_state(run.name)))
     if state is not None:
         return state if isinstance(state, Unknown) else None
     if isinstance(model, Unknown):
         return model
-    place = paths.absolute(written)
-    file = read_weight_file(world, place, paths.name(place))
+    place = world.absolute(written)
+    file = read_weight_file(world, place, world.name(place))
     part = model.components.get("transformer")
     linears = None
     if part is not None and part.config is not None:

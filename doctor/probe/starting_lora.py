@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model import Run, Unknown, WeightFile
-from .world import Paths, World
+from .world import World
 from .world.safetensors import read_weight_file
 
 
@@ -14,6 +14,5 @@ def probe_starting_lora(world: World, run: Run) -> WeightFile | Unknown | None:
         return None
     if "\0" in written:
         return Unknown("the path of the LoRA holds a null character")
-    paths = Paths(world.system)
-    place = paths.absolute(written)
-    return read_weight_file(world, place, paths.name(place))
+    place = world.absolute(written)
+    return read_weight_file(world, place, world.name(place))

@@ -72,12 +72,7 @@ KNOWN = (
         "A compiled library uses instructions that this processor does not have.",
         _WHERE + " Then install a build of that library for older processors.",
     ),
-    Known(
-        "StackOverflow",
-        "",
-        "Windows ended the process because its stack was full (0xC00000FD).",
-        _WHERE,
-    ),
+    Known("StackOverflow", "", "Windows ended the process because its stack was full (0xC00000FD).", _WHERE),
     Known(
         "MissingLibrary",
         "",

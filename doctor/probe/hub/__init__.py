@@ -7,8 +7,8 @@ from itertools import product
 
 from ...model import Hub, HubFile, HubRepo, Run, Unknown
 from ...model.record import replace
-from ..world import Paths, Stat, World
-from .caches import Use, caches, offline, uses
+from ..world import Stat, World
+from .caches import Use, caches, model_folders, offline, uses
 from .content import Unreadable, kind_of
 from .local import claimed, local_uses, look_local
 from .repos import look
@@ -46,18 +46,17 @@ def _verified(repo: HubRepo) -> HubRepo:
 
 
 def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | None) -> Hub | Unknown:
-    paths = Paths(world.system)
     found = caches(world)
     groups: dict[tuple[str, str, str | None], list[Use]] = {}
     for use in (*uses(world, run, found[0]), *local_uses(world, run)):
         groups.setdefault((use.repo, use.cache, use.commit), []).append(use)
     named = [cache for _, cache, _ in groups if cache]
     everywhere = tuple(dict.fromkeys((*found, *named)))
-    plain = tuple(_local_folders(world, paths, run))
+    plain = tuple(_local_folders(world, run))
 
     def at(group: Sequence[Use]) -> HubRepo:
         examine = look if group[0].cache else look_local
-        return examine(world, paths, run, everywhere, group, plain, hashed)
+        return examine(world, run, everywhere, group, plain, hashed)
 
     def elsewhere(group: Sequence[Use]) -> Iterator[HubRepo]:
         for cache in found[1:]:
@@ -75,14 +74,13 @@ def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | N
     for repo, group in zip(tuple(repos), groups.values(), strict=True):
         if not repo.snapshots and repo.ref_state != "pinned":
             repos.extend(elsewhere(group))
-    repos.extend(_possible_sources(world, paths, plain, found, at, repos))
+    repos.extend(_possible_sources(world, plain, found, at, repos))
     versions = world.packages(["hf_xet"])
     return Hub(everywhere, tuple(repos), offline(world.system), next(iter(versions.values()), None))
 
 
 def _possible_sources(
     world: World,
-    paths: Paths,
     folders: Sequence[str],
     caches: Sequence[str],
     look_at: Callable[[Sequence[Use]], HubRepo],
@@ -91,13 +89,10 @@ def _possible_sources(
     """Cached repositories whose name occurs in that of a plain model folder: it may be a copy of theirs."""
     seen = {(repo.repo, repo.cache) for repo in known}
     for folder, cache in product(folders, caches):
-        name = paths.name(folder.rstrip("/\\")).lower()
-        entries = world.names(cache)
-        for entry in () if isinstance(entries, Unknown) else entries:
+        name = world.name(folder.rstrip("/\\")).lower()
+        for entry in model_folders(world, cache):
             owner, _, repo = entry.removeprefix("models--").partition("--")
-            if not entry.startswith("models--") or not repo or repo.lower() not in name:
-                continue
-            if (f"{owner}/{repo}", cache) in seen:
+            if not repo or repo.lower() not in name or (f"{owner}/{repo}", cache) in seen:
                 continue
             try:
                 found = look_at([Use(f"{owner}/{repo}", cache, None, "base_model", "")])
@@ -107,10 +102,10 @@ def _possible_sources(
                 yield replace(found, used_by=())
 
 
-def _local_folders(world: World, paths: Paths, run: Run) -> list[str]:
+def _local_folders(world: World, run: Run) -> list[str]:
     """Plain model folders that the run names: they may hold a good copy of a cached file."""
     written = [
-        paths.absolute(value)
+        world.absolute(value)
         for value in (run.recipe.base_model, run.recipe.extras_model)
         if value and "\0" not in value
     ]

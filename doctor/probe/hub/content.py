@@ -10,7 +10,7 @@ from typing import Any
 from ...files import fingerprints
 from ...model import HubFile, Unknown, WeightFile
 from ...model.record import dataclass, replace
-from ..world import Paths, Stat, World, resolve
+from ..world import Stat, World
 from ..world.safetensors import read_header
 from .caches import is_safe
 
@@ -78,7 +78,6 @@ def digest_of_blob(name: str) -> str | None:
 
 def examine(
     world: World,
-    paths: Paths,
     cache: str,
     snapshot: str,
     name: str,
@@ -91,20 +90,20 @@ def examine(
 
     Raises Unreadable where the system does not let us.
     """
-    path = paths.join(snapshot, *name.split("/"))
+    path = world.join(snapshot, *name.split("/"))
     first = known(world.stat(path))
     is_link = isinstance(first, Stat) and first.kind == "link"
     named: str | None = None
     if is_link:
         named = digest_of_blob(
-            paths.name(paths.flavour.normpath((first.target or "").replace("\\", paths.flavour.sep)))
+            world.name(world.flavour.normpath((first.target or "").replace("\\", world.flavour.sep)))
         )
     size = expected.size if expected else None
     digest = expected.digest if expected and expected.digest else named
-    final, stat = resolve(world, paths, path)
+    final, stat = world.resolve(path)
     if isinstance(stat, Unknown) and "loop" not in stat.reason:
         raise Unreadable(stat.reason)
-    blob = final if is_link and final.startswith(cache + paths.flavour.sep) else None
+    blob = final if is_link and final.startswith(cache + world.flavour.sep) else None
     file = HubFile(name, path, blob, "ok", size, digest, needed=needed)
     if not isinstance(stat, Stat):
         loop = "the links lead in a circle" if isinstance(stat, Unknown) else ""

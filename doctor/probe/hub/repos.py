@@ -7,7 +7,7 @@ from typing import Literal
 
 from ...model import HubFile, HubRepo, Run, Unknown
 from ...model.record import dataclass, replace
-from ..world import Paths, Stat, World, resolve
+from ..world import Stat, World
 from .beginnings import with_beginning
 from .caches import COMMIT, Use, repo_folder
 from .content import digest_of, examine, known
@@ -22,7 +22,6 @@ ALIVE_NS = 600 * 10**9
 
 def look(
     world: World,
-    paths: Paths,
     run: Run,
     caches: Sequence[str],
     uses: Sequence[Use],
@@ -34,34 +33,34 @@ def look(
     `hashed` are the digests of large files by path, None in a check that reads none.
     """
     use = uses[0]
-    folder = repo_folder(paths, use.cache, use.repo)
+    folder = repo_folder(world, use.cache, use.repo)
     used_by = tuple(dict.fromkeys(u.key for u in uses))
     insides = tuple(dict.fromkeys(u.inside for u in uses))
-    found = _choose(world, paths, folder, use.commit, insides, from_elsewhere(used_by, run))
+    found = _choose(world, folder, use.commit, insides, from_elsewhere(used_by, run))
     listing = found.listing
-    partials = tuple(partials_of(world, paths, paths.join(folder, "blobs")))
+    partials = tuple(partials_of(world, world.join(folder, "blobs")))
     files: tuple[HubFile, ...] = ()
     if listing is not None:
-        seen = files_of(world, paths, use.cache, folder, listing, found.wanted, hashed or {}, found.rest)
+        seen = files_of(world, use.cache, folder, listing, found.wanted, hashed or {}, found.rest)
         others = {x.folder: x.expected for x in found.by_age if x.commit != listing.commit}
-        homes = [repo_folder(paths, cache, use.repo) for cache in caches if cache != use.cache]
-        twins = [paths.join(home, "snapshots", listing.commit) for home in homes]
-        search = Search(world, paths, caches, folder, (*others, *twins, *plain), hashed is not None, others)
+        homes = [repo_folder(world, cache, use.repo) for cache in caches if cache != use.cache]
+        twins = [world.join(home, "snapshots", listing.commit) for home in homes]
+        search = Search(world, caches, folder, (*others, *twins, *plain), hashed is not None, others)
         files = tuple(_with_remedies(search, seen, found.rest, partials))
         if listing.broken_manifest is not None:
-            files = (*files, _bad_manifest(paths, folder, listing))
+            files = (*files, _bad_manifest(world, folder, listing))
     return HubRepo(
         repo=use.repo,
         cache=use.cache,
         folder=folder,
         ref="main" if use.commit is None else use.commit,
         ref_state=found.state,
-        ref_path=paths.join(folder, "refs", "main"),
+        ref_path=world.join(folder, "refs", "main"),
         ref_content=found.content,
         commit=listing.commit if listing else None,
         snapshot=listing.folder if listing else None,
         has_manifest=listing is not None and listing.has_manifest,
-        manifest=_manifest(world, paths, folder, listing) if listing is not None and listing.has_manifest else None,
+        manifest=_manifest(world, folder, listing) if listing is not None and listing.has_manifest else None,
         files=files,
         partials=partials,
         snapshots=tuple(x.commit for x in found.by_age),
@@ -88,20 +87,18 @@ class _Chosen:
     update_of: str | None
 
 
-def _choose(
-    world: World, paths: Paths, folder: str, pinned: str | None, insides: Sequence[str], skip: str
-) -> _Chosen:
-    state, content, asked = _ref(world, paths.join(folder, "refs", "main"), pinned)
-    listings = dict(listings_of(world, paths, folder))
+def _choose(world: World, folder: str, pinned: str | None, insides: Sequence[str], skip: str) -> _Chosen:
+    state, content, asked = _ref(world, world.join(folder, "refs", "main"), pinned)
+    listings = dict(listings_of(world, folder))
     if state == "ok" and asked not in listings:
         state = "dangling"
     by_age = tuple(sorted(listings.values(), key=lambda listing: listing.modified_ns, reverse=True))
     wanted = {x.commit: needed(list(x.expected), x.present, x.shards, insides, skip) for x in by_age}
-    missing = {x.commit: _missing(world, paths, x, wanted[x.commit]) for x in by_age}
+    missing = {x.commit: _missing(world, x, wanted[x.commit]) for x in by_age}
     complete = tuple(commit for commit in missing if wanted[commit] and not missing[commit])
     update, rest = None, frozenset[str]()
     if asked is not None and state in ("ok", "dangling") and missing.get(asked, 1):
-        update = begun(world, paths, folder, asked, listings.get(asked), [listings[commit] for commit in complete])
+        update = begun(world, folder, asked, listings.get(asked), [listings[commit] for commit in complete])
     if update is not None:
         new, older = update
         rest, state, listings[new.commit] = taken_over(new, older), "ok", new
@@ -126,11 +123,11 @@ def _with_remedies(
     """The files, those that are not as they should be with where their content lies or was begun to be fetched."""
     for file in files:
         is_sought = file.state != "ok" and (file.needed or file.name in rest)
-        yield with_beginning(search.world, search.paths, search.with_copy(file) if is_sought else file, partials)
+        yield with_beginning(search.world, search.with_copy(file) if is_sought else file, partials)
 
 
-def _manifest(world: World, paths: Paths, folder: str, listing: Listing) -> tuple[str, int, str] | None:
-    path = paths.join(folder, "trees", f"{listing.commit}.json")
+def _manifest(world: World, folder: str, listing: Listing) -> tuple[str, int, str] | None:
+    path = world.join(folder, "trees", f"{listing.commit}.json")
     stat = known(world.stat(path))
     return (path, stat.size, digest_of(world, path, stat.size, "sha256:")) if isinstance(stat, Stat) else None
 
@@ -160,18 +157,17 @@ def from_elsewhere(used_by: Collection[str], run: Run) -> str:
     return ""
 
 
-def _missing(world: World, paths: Paths, listing: Listing, wanted: Collection[str]) -> int:
+def _missing(world: World, listing: Listing, wanted: Collection[str]) -> int:
     """How many of the wanted files lead to nothing."""
     count = 0
     for name in wanted:
-        path = paths.join(listing.folder, *name.split("/"))
-        count += name not in listing.present or not isinstance(resolve(world, paths, path)[1], Stat)
+        path = world.join(listing.folder, *name.split("/"))
+        count += name not in listing.present or not isinstance(world.resolve(path)[1], Stat)
     return count
 
 
 def files_of(
     world: World,
-    paths: Paths,
     cache: str,
     folder: str,
     listing: Listing,
@@ -181,35 +177,34 @@ def files_of(
 ) -> Iterator[HubFile]:
     """The files that are there, are wanted, or are among the `rest` that nobody loads but that belongs here."""
     files = [
-        examine(world, paths, cache, listing.folder, name, expected, needed=name in wanted, hashed=hashed)
+        examine(world, cache, listing.folder, name, expected, needed=name in wanted, hashed=hashed)
         for name, expected in sorted(listing.expected.items())
         if name in wanted or name in listing.present or name in rest
     ]
     linked = listing.is_lost or any(file.blob is not None for file in files)
-    denied = paths.join(folder, ".no_exist", listing.commit)
+    denied = world.join(folder, ".no_exist", listing.commit)
     if known(world.stat(denied)) is not None:
-        marks = set(walk(world, paths, denied))
+        marks = set(walk(world, denied))
         files = [replace(file, hidden=file.name in marks) for file in files]
     for file in files:
         if (file.state == "wrong-link" or (file.state == "missing" and linked)) and file.digest is not None:
-            yield replace(file, blob=paths.join(folder, "blobs", file.digest.partition(":")[2]))
+            yield replace(file, blob=world.join(folder, "blobs", file.digest.partition(":")[2]))
         else:
             yield file
 
 
-def _bad_manifest(paths: Paths, folder: str, listing: Listing) -> HubFile:
+def _bad_manifest(world: World, folder: str, listing: Listing) -> HubFile:
     name = f"trees/{listing.commit}.json"
-    path = paths.join(folder, *name.split("/"))
+    path = world.join(folder, *name.split("/"))
     detail = listing.broken_manifest or ""
     return HubFile(name, path, None, "broken-structure", None, None, detail=detail, needed=False)
 
 
-def partials_of(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, int, bool]]:
+def partials_of(world: World, blobs: str) -> Iterator[tuple[str, int, bool]]:
     """Left-over downloads: (path, bytes on disk, alive)."""
-    names = world.names(blobs)
-    for name in () if isinstance(names, Unknown) else names:
+    for name in world.names_in(blobs):
         if name.endswith(".incomplete"):
-            path = paths.join(blobs, name)
+            path = world.join(blobs, name)
             stat = world.stat(path)
             if isinstance(stat, Stat) and stat.kind == "file":
                 yield path, stat.size, is_alive(world, path, stat)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...model import HubFile, Unknown
 from ...model.record import dataclass, field, replace
-from ..world import Paths, Stat, World, resolve
+from ..world import Stat, World
+from .caches import model_folders
 from .content import SMALL, Expected, digest_of, digest_of_blob, kind_of, structure
 
 
@@ -18,7 +19,6 @@ class Search:
     """
 
     world: World
-    paths: Paths
     caches: Sequence[str]
     repo: str
     folders: Sequence[str]
@@ -28,22 +28,19 @@ class Search:
     def with_copy(self, file: HubFile) -> HubFile:
         if file.digest is None:
             return file
-        own = None if file.state in ("missing", "dangling") else resolve(self.world, self.paths, file.path)
+        own = None if file.state in ("missing", "dangling") else self.world.resolve(file.path)
         for path in self._places(file):
             if self._is_good(path, file, own):
-                stat = resolve(self.world, self.paths, path)[1]
+                stat = self.world.resolve(path)[1]
                 size = file.size if file.size is not None or not isinstance(stat, Stat) else stat.size
                 return replace(file, good_copy=path, size=size)
         return file
 
     def _places(self, file: HubFile) -> Iterator[str]:
-        join, address = self.paths.join, (file.digest or "").partition(":")[2]
+        join, address = self.world.join, (file.digest or "").partition(":")[2]
         yield join(self.repo, "blobs", address)
         for cache in self.caches:
-            names = self.world.names(cache)
-            for name in () if isinstance(names, Unknown) else names:
-                if name.startswith("models--"):
-                    yield join(cache, name, "blobs", address)
+            yield from (join(cache, name, "blobs", address) for name in model_folders(self.world, cache))
         for folder in self.folders:
             should = self.listed.get(folder, {}).get(file.name)
             if should is None or should.digest in (None, file.digest):
@@ -52,13 +49,13 @@ class Search:
     def _link_name(self, path: str) -> str | None:
         """What a snapshot's link promises. The first hop counts: names in the shared store are of another kind."""
         stat = self.world.stat(path)
-        promised = self.paths.name(stat.target or "") if isinstance(stat, Stat) and stat.kind == "link" else ""
-        in_blobs = self.paths.name(self.paths.parent(path)) == "blobs"
+        promised = self.world.name(stat.target or "") if isinstance(stat, Stat) and stat.kind == "link" else ""
+        in_blobs = self.world.name(self.world.parent(path)) == "blobs"
         return None if in_blobs else digest_of_blob(promised)
 
     def _is_good(self, path: str, file: HubFile, own: tuple[str, Stat | Unknown | None] | None) -> bool:
         """Right size, not the bad file itself, and the right digest where that is cheap to say."""
-        final, stat = resolve(self.world, self.paths, path)
+        final, stat = self.world.resolve(path)
         if not isinstance(stat, Stat) or stat.kind != "file" or (stat.size == 0 and file.size != 0):
             return False
         if file.size is not None and stat.size != file.size:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...model.record import replace
-from ..world import Paths, Stat, World
+from ..world import Stat, World
 from .caches import offline
 from .content import SMALL, Expected, manifest
 from .listings import Listing
 
 
 def begun(
-    world: World, paths: Paths, folder: str, asked: str, own: Listing | None, complete: Sequence[Listing]
+    world: World, folder: str, asked: str, own: Listing | None, complete: Sequence[Listing]
 ) -> tuple[Listing, Listing] | None:
     """The listing of the commit `asked`, which is not all there, and of the older snapshot that it is to replace.
 
@@ -21,15 +21,15 @@ def begun(
     of links costs the client nothing.
     """
     older = next((listing for listing in complete if listing.commit != asked), None)
-    if older is None or any(_is_link(world, paths, x) for x in (older, own) if x is not None):
+    if older is None or any(_is_link(world, x) for x in (older, own) if x is not None):
         return None
     if own is not None:
         new = own
     else:
-        found = manifest(world, paths.join(folder, "trees", f"{asked}.json"))
+        found = manifest(world, world.join(folder, "trees", f"{asked}.json"))
         if not isinstance(found, Mapping) or offline(world.system):
             return None
-        place = paths.join(folder, "snapshots", asked)
+        place = world.join(folder, "snapshots", asked)
         new = replace(older, commit=asked, folder=place, expected=found, present=frozenset(), has_manifest=True)
     if not new.has_manifest:
         return None
@@ -50,6 +50,6 @@ def _same(wants: Expected, had: Expected | None) -> bool:
     return had is not None and had.digest is not None and had.digest == wants.digest
 
 
-def _is_link(world: World, paths: Paths, listing: Listing) -> bool:
-    stats = (world.stat(paths.join(listing.folder, *name.split("/"))) for name in listing.present)
+def _is_link(world: World, listing: Listing) -> bool:
+    stats = (world.stat(world.join(listing.folder, *name.split("/"))) for name in listing.present)
     return any(isinstance(stat, Stat) and stat.kind == "link" for stat in stats)

@@ -13,7 +13,7 @@ from ...model import Config, Unknown, Where
 from ...model.checkout import Edit
 from ...model.record import replace
 from ...model.script import DeepSpeedConfig, Enabled, Script
-from ..world import Paths, World
+from ..world import World
 from .checkpoints import checkpoints, forced, input_grads
 from .names import Module
 
@@ -37,17 +37,15 @@ def probe_script(world: World, config: Config) -> Script | Unknown:
 
 
 def _beside(world: World, path: str) -> Iterator[DeepSpeedConfig]:
-    paths = Paths(world.system)
-    folder = paths.parent(paths.absolute(path))
-    names = world.names(folder)
-    for name in [n for n in (() if isinstance(names, Unknown) else names) if n.endswith(".json")][:_MOST_JSON]:
-        data = world.read(paths.join(folder, name), length=_LARGEST_JSON)
+    folder = world.parent(world.absolute(path))
+    for name in [name for name in world.names_in(folder) if name.endswith(".json")][:_MOST_JSON]:
+        data = world.read(world.join(folder, name), length=_LARGEST_JSON)
         try:
             settings = None if isinstance(data, Unknown) else json.loads(data)
         except (ValueError, RecursionError):
             continue
         if isinstance(settings, dict) and _SETTINGS & settings.keys():
-            yield DeepSpeedConfig(Where(paths.join(paths.parent(path), name)), settings)
+            yield DeepSpeedConfig(Where(world.join(world.parent(path), name)), settings)
 
 
 def read_script(path: str, text: str) -> Script:
@@ -116,10 +114,7 @@ def _half(module: Module) -> Iterator[Where]:
         chosen = keyword(call, {"Accelerator": "mixed_precision", "autocast": "dtype"}.get(name, ""))
         if chosen is None:
             continue
-        if constant(chosen.value) == "fp16" or meaning(chosen.value, module.known) in (
-            "torch.float16",
-            "torch.half",
-        ):
+        if constant(chosen.value) == "fp16" or meaning(chosen.value, module.known) in ("torch.float16", "torch.half"):
             yield module.source.where(chosen.value)
 
 
