@@ -65,16 +65,13 @@ def _writes(world: World, run: Run, files: Files, checkout: Checkout | Unknown |
     return replace(writes, places=tuple(place for place in writes.places if place.what != SIZES))
 
 
-def _checkout(world: World, schema: Schema | Unknown) -> Checkout | Unknown | None:
+def _checkout(schema: Schema) -> Checkout | None:
     """The checkout that the config's schema was mined from; None where there is none at hand."""
-    if isinstance(schema, Unknown):
-        return schema
     if schema.trainer != "ai-toolkit" or not schema.source:
         return None
     from .source.checkout import read_checkout
 
-    root = schema.source
-    return read_checkout(root, schema.commit, lambda path: world.source(root, path))
+    return read_checkout(schema.source, schema.commit)
 
 
 def _script(world: World, config: Config) -> Script | Unknown:

@@ -217,10 +217,6 @@ class LiveWorld(World):
         except (checkouts.NoCheckout, OSError, RecursionError) as error:
             return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
-    def source(self, root: str, path: str) -> bytes | None:
-        data = self.read(os.path.join(root, path))
-        return None if isinstance(data, Unknown) else data
-
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
 

@@ -84,7 +84,7 @@ class RecordedWorld(World):
         self._told = told
         self.live = live if told.live else None
         self._beside = self.live or World()
-        self._checkouts = self.live or sources or World()  # one that was named lies here, whatever machine is checked
+        self.sources = sources
         self._files: Mapping[str, Any] = told.files
         self.system = self._live_system() if told.system is None else replace(told.system, recorded=told.about)
         self.variables = self.system.environment if self.live is None else self.live.variables
@@ -234,10 +234,8 @@ class RecordedWorld(World):
         return self._beside.skeletons(parts)
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
-        return self._checkouts.schema(trainer, near)
-
-    def source(self, root: str, path: str) -> bytes | None:
-        return self._checkouts.source(root, path)
+        # a checkout that was named lies on this machine, whatever machine is checked
+        return (self.live or self.sources or self._beside).schema(trainer, near)
 
     def landmarks(self) -> tuple[str, ...]:
         return self._beside.landmarks()

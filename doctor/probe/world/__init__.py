@@ -122,10 +122,6 @@ class World:
         """
         return None
 
-    def source(self, root: str, path: str) -> bytes | None:
-        """A file of a trainer's checkout, by its path with / below it; None where there is none to be read."""
-        return None
-
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         """Versions of the installed packages among `names`, from their metadata, nothing imported."""
         return {}
