@@ -17,10 +17,10 @@ from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from . import filesystem
 from .cards import cards
 from .computer import container_limit, memory, os_name, release
-from .disk import MountLine, read_mounts
+from .disk import MountLine, mount_of, read_mounts
 from .disks import folders_below
 from .speed import speed_of
-from .world import Mount, Shapes, Stat, World
+from .world import Mount, Shapes, World
 
 if TYPE_CHECKING:
     from .digests import Progress, Receipts
@@ -92,14 +92,10 @@ class LiveWorld(World):
     def now_ns(self) -> int:
         return time.time_ns()
 
-    def stat(self, path: str) -> Stat | Unknown | None:
-        return filesystem.stat(path)
-
-    def names(self, folder: str) -> tuple[str, ...] | Unknown:
-        return filesystem.names(folder)
-
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
-        return filesystem.read(path, start, length)
+    stat = staticmethod(filesystem.stat)
+    names = staticmethod(filesystem.names)
+    read = staticmethod(filesystem.read)
+    refusal = staticmethod(filesystem.refusal)
 
     def is_open(self, path: str) -> bool:
         return os.path.realpath(path) in self._open_files
@@ -125,9 +121,6 @@ class LiveWorld(World):
         speed = self.speed([os.path.realpath(file) for file in files[:8]]) if cores > 1 else None
         return cores if isinstance(speed, Speed) and speed.kind in ("ssd", "memory") else 1
 
-    def refusal(self, folder: str) -> str | Unknown | None:
-        return filesystem.refusal(folder)
-
     def mount(self, path: str) -> Mount | Unknown:
         existing = Path(path)
         try:
@@ -146,24 +139,18 @@ class LiveWorld(World):
             return Unknown(f"{path}: {filesystem.reason(error)}")
         free = state.f_bavail * state.f_frsize
         read_only = bool(state.f_flag & os.ST_RDONLY)
-        for point, kind, source in self._mounts:
-            if real == point or real.startswith(point.rstrip("/") + "/"):
-                return Mount(point, kind, read_only, free, source)
-        return Mount("/", "unknown", read_only, free)
+        line = mount_of(real, self._mounts) or MountLine("/", "unknown")
+        return Mount(line.point, line.filesystem, read_only, free, line.source)
 
     @cached_property
-    def _mounts(self) -> tuple[tuple[str, str, str], ...]:
-        """(mount point, file system, source), the deepest and newest first."""
+    def _mounts(self) -> tuple[MountLine, ...]:
+        """The table of mounts, the deepest and newest first."""
         if sys.platform == "darwin":
             import psutil
 
             volumes = psutil.disk_partitions(all=True)  # from the kernel's table: no volume is asked
-            told = [(volume.mountpoint, volume.fstype, volume.device) for volume in volumes]
-            return tuple(sorted(told, key=lambda mount: -len(mount[0])))
-        return tuple((line.point, line.filesystem, line.source) for line in self._mount_lines)
-
-    @cached_property
-    def _mount_lines(self) -> tuple[MountLine, ...]:
+            told = [MountLine(volume.mountpoint, volume.fstype, volume.device) for volume in volumes]
+            return tuple(sorted(told, key=lambda line: -len(line.point)))
         try:
             return read_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace"))
         except OSError:
@@ -172,7 +159,7 @@ class LiveWorld(World):
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         asked = tuple(sorted(files))  # whatever the order, it is the same disk
         if asked not in self._speeds:
-            self._speeds[asked] = speed_of(files, self.mount, self._mount_lines)
+            self._speeds[asked] = speed_of(files, self.mount, self._mounts)
         return self._speeds[asked]
 
     def landmarks(self) -> tuple[str, ...]:

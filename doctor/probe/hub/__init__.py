@@ -29,9 +29,6 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
         return hub
     wanted = {file.path: file.digest or "" for repo in hub.repos for file in repo.files if _to_hash(repo, file)}
     hashed = world.digests({path: kind_of(digest) for path, digest in wanted.items()})
-    is_whole = all(file.state == "ok" for repo in hub.repos if repo.used_by for file in repo.files if file.needed)
-    if is_whole and hashed == wanted:
-        return replace(hub, repos=tuple(_verified(repo) for repo in hub.repos))
     return _look_around(world, run, hashed)  # what is wrong is looked for elsewhere, and verified there
 
 
@@ -39,10 +36,6 @@ def _to_hash(repo: HubRepo, file: HubFile) -> bool:
     """Whether it is one of the large files the run loads, and looks right so far."""
     checkable = file.needed and file.state == "ok" and file.digest is not None
     return bool(repo.used_by) and checkable and not file.verified
-
-
-def _verified(repo: HubRepo) -> HubRepo:
-    return replace(repo, files=tuple(replace(f, verified=True) if _to_hash(repo, f) else f for f in repo.files))
 
 
 def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | None) -> Hub | Unknown:

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run, Unknown
 from ...model.record import dataclass, replace
 from ..world import Stat, World
-from .beginnings import with_beginning
 from .caches import COMMIT, Use, model_folders, repo_of
 from .content import Expected, digest_of_blob, examine, is_json, manifest, structure
 from .listings import shards_of, walk
 from .needs import needed
-from .repos import from_elsewhere, is_alive
+from .repos import from_elsewhere, partials_of
 from .search import Search
 
 # Where no cache knows the commit, the folder's name may. A wrong guess does no harm: what is fetched is asked for by
@@ -88,8 +87,9 @@ def look_local(
     shards = frozenset(shards_of(world, folder, present))
     expected |= {} if has_list else dict.fromkeys(shards - expected.keys())
     wanted = needed(list(expected), present, shards, insides, from_elsewhere(used_by, run))
-    search = Search(world, caches, folder, plain, hashed is not None)
-    partials = tuple(_partials(world, world.join(folder, *NOTES, "download")))
+    download = world.join(folder, *NOTES, "download")
+    partials = partials_of(world, download, _below(world, download))
+    search = Search(world, caches, folder, plain, hashed is not None, partials)
 
     def seen(name: str) -> HubFile:
         wants = expected[name]
@@ -97,8 +97,7 @@ def look_local(
         if file.state in ("wrong-size", "wrong-content") and _is_edited(world, file, notes.get(name, all_at)):
             # People edit a config.json; weights that others wrote are worth a word.
             file = replace(file, changed=True, state=file.state if name.endswith(".safetensors") else "ok")
-        is_sought = file.needed and file.state != "ok"
-        return with_beginning(world, search.with_copy(file), partials) if is_sought else file
+        return search.remedied(file)
 
     return HubRepo(
         repo=folder,
@@ -171,15 +170,6 @@ def _is_edited(world: World, file: HubFile, note: Note | None) -> bool:
     if file.name.endswith(".safetensors"):
         return structure(world, path, stat).problem is None
     return file.name.endswith(".json") and is_json(world, path)
-
-
-def _partials(world: World, folder: str) -> Iterator[tuple[str, int, bool]]:
-    for name in _below(world, folder):
-        if name.endswith(".incomplete"):
-            path = world.join(folder, *name.split("/"))
-            stat = world.stat(path)
-            if isinstance(stat, Stat):
-                yield path, stat.size, is_alive(world, path, stat)
 
 
 def _origin(world: World, caches: Sequence[str], folder: str, commit: str) -> str | None:

@@ -8,12 +8,11 @@ from typing import Literal
 from ...model import HubFile, HubRepo, Run, Unknown
 from ...model.record import dataclass, replace
 from ..world import Stat, World
-from .beginnings import with_beginning
 from .caches import COMMIT, Use, repo_folder
 from .content import digest_of, examine, known
 from .listings import Listing, listings_of, walk
 from .needs import needed
-from .search import Search
+from .search import Partials, Search
 from .updates import begun, taken_over
 
 RefState = Literal["ok", "dangling", "malformed", "absent", "pinned"]
@@ -38,15 +37,16 @@ def look(
     insides = tuple(dict.fromkeys(u.inside for u in uses))
     found = _choose(world, folder, use.commit, insides, from_elsewhere(used_by, run))
     listing = found.listing
-    partials = tuple(partials_of(world, world.join(folder, "blobs")))
+    partials = partials_of(world, world.join(folder, "blobs"))
     files: tuple[HubFile, ...] = ()
     if listing is not None:
         seen = files_of(world, use.cache, folder, listing, found.wanted, hashed or {}, found.rest)
         others = {x.folder: x.expected for x in found.by_age if x.commit != listing.commit}
         homes = [repo_folder(world, cache, use.repo) for cache in caches if cache != use.cache]
         twins = [world.join(home, "snapshots", listing.commit) for home in homes]
-        search = Search(world, caches, folder, (*others, *twins, *plain), hashed is not None, others)
-        files = tuple(_with_remedies(search, seen, found.rest, partials))
+        elsewhere = (*others, *twins, *plain)
+        search = Search(world, caches, folder, elsewhere, hashed is not None, partials, others, found.rest)
+        files = tuple(map(search.remedied, seen))
         if listing.broken_manifest is not None:
             files = (*files, _bad_manifest(world, folder, listing))
     return HubRepo(
@@ -115,15 +115,6 @@ def _choose(world: World, folder: str, pinned: str | None, insides: Sequence[str
     chosen = wanted[listing.commit] if listing is not None else ()
     older_commit = update[1].commit if update is not None else None
     return _Chosen(state, content, listing, chosen, rest, by_age, complete, older_commit)
-
-
-def _with_remedies(
-    search: Search, files: Iterable[HubFile], rest: Collection[str], partials: Sequence[tuple[str, int, bool]]
-) -> Iterator[HubFile]:
-    """The files, those that are not as they should be with where their content lies or was begun to be fetched."""
-    for file in files:
-        is_sought = file.state != "ok" and (file.needed or file.name in rest)
-        yield with_beginning(search.world, search.with_copy(file) if is_sought else file, partials)
 
 
 def _manifest(world: World, folder: str, listing: Listing) -> tuple[str, int, str] | None:
@@ -200,20 +191,16 @@ def _bad_manifest(world: World, folder: str, listing: Listing) -> HubFile:
     return HubFile(name, path, None, "broken-structure", None, None, detail=detail, needed=False)
 
 
-def partials_of(world: World, blobs: str) -> Iterator[tuple[str, int, bool]]:
-    """Left-over downloads: (path, bytes on disk, alive)."""
-    for name in world.names_in(blobs):
-        if name.endswith(".incomplete"):
-            path = world.join(blobs, name)
-            stat = world.stat(path)
-            if isinstance(stat, Stat) and stat.kind == "file":
-                yield path, stat.size, is_alive(world, path, stat)
+def partials_of(world: World, folder: str, names: Iterable[str] | None = None) -> Partials:
+    """The left-over downloads among the names in a folder; alive are those of a download that is running.
 
-
-def is_alive(world: World, path: str, stat: Stat) -> bool:
-    """Whether a left-over download belongs to one that is running: it grew lately, or some process has it open.
-
-    What a repair of ours left behind does not grow.
+    Such a one grew lately, or some process has it open. What a repair of ours left behind does not grow.
     """
-    grew = world.now_ns() - stat.modified_ns < ALIVE_NS and not path.endswith(".zdoctor.incomplete")
-    return grew or world.is_open(path)
+    found = []
+    for name in world.names_in(folder) if names is None else names:
+        path = world.join(folder, *name.split("/"))
+        stat = world.stat(path) if name.endswith(".incomplete") else None
+        if isinstance(stat, Stat) and stat.kind == "file":
+            grew = world.now_ns() - stat.modified_ns < ALIVE_NS and not name.endswith(".zdoctor.incomplete")
+            found.append((path, stat.size, grew or world.is_open(path)))
+    return tuple(found)
