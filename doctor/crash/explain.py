@@ -32,8 +32,7 @@ _IN_LOGS = [(one.name, one.in_logs) for one in (OF_RUNNER, *TRAINERS)]
 _LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
 _PARTNER = re.compile(
     r"NCCL (?:communicator was aborted|error: remote process exited|operation .* timed out)"
-    r"|remote process exited or there "
-    r"was a network error|Connection (?:closed|reset) by peer|Broken pipe"
+    r"|remote process exited or there was a network error|Connection (?:closed|reset) by peer|Broken pipe"
 )
 _WORKER = re.compile(r"Caught \w+ in DataLoader worker process")
 _BAR = re.compile(r"(\d+)/(\d+) \[")
