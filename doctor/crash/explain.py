@@ -9,8 +9,7 @@ from ..model.crashes import Explanation, Failure, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import TRAINERS
-from .endings import REPORTED, SAID
-from .failure import failures
+from .failures import REPORTED, SAID, failures
 from .known import KNOWN
 from .lines import clean
 from .tracebacks import CUT_OFF
