@@ -282,5 +282,5 @@ def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Un
     repo = hub.repo(repo_id)
     if repo is None or repo.snapshot is None:
         return Unknown(f"the adapter {repo_id} is not on this machine yet")
-    weight = read_weight_file(world, world.join(repo.snapshot, *name.split("/")), name)
+    weight = read_weight_file(world, world.below(repo.snapshot, name), name)
     return Unknown(f"the adapter file {name} is not on this machine yet") if weight.problem == "missing" else weight

@@ -90,7 +90,7 @@ def examine(
 
     Raises Unreadable where the system does not let us.
     """
-    path = world.join(snapshot, *name.split("/"))
+    path = world.below(snapshot, name)
     first = known(world.stat(path))
     is_link = isinstance(first, Stat) and first.kind == "link"
     named: str | None = None

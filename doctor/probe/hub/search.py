@@ -55,7 +55,7 @@ class Search:
         for folder in self.folders:
             should = self.listed.get(folder, {}).get(file.name)
             if should is None or should.digest in (None, file.digest):
-                yield join(folder, *file.name.split("/"))
+                yield self.world.below(folder, file.name)
 
     def _link_name(self, path: str) -> str | None:
         """What a snapshot's link promises. The first hop counts: names in the shared store are of another kind."""

@@ -137,6 +137,10 @@ class World:
     def join(self, *parts: str) -> str:
         return str(self.flavour.join(*parts))
 
+    def below(self, folder: str, name: str) -> str:
+        """The path of a name that is written with /."""
+        return self.join(folder, *name.split("/"))
+
     def parent(self, path: str) -> str:
         return str(self.flavour.dirname(path))
 
