@@ -166,7 +166,7 @@ def _is_link(world: World, listing: Listing) -> bool:
 def _manifest(world: World, folder: str, listing: Listing) -> tuple[str, int, str] | None:
     path = world.join(folder, "trees", f"{listing.commit}.json")
     stat = known(world.stat(path))
-    return (path, stat.size, digest_of(world, path, stat.size, "sha256:")) if isinstance(stat, Stat) else None
+    return (path, stat.size, digest_of(world, path, "sha256:")) if isinstance(stat, Stat) else None
 
 
 def _ref(world: World, path: str, pinned: str | None) -> tuple[RefState, str, str | None]:

@@ -82,7 +82,7 @@ class Search:
         if self.deep and stat.size > SMALL:
             return self.world.digests({final: kind_of(file.digest or "")})[final] == file.digest
         if stat.size <= SMALL:
-            return digest_of(self.world, final, stat.size, file.digest or "") == file.digest
+            return digest_of(self.world, final, file.digest or "") == file.digest
         return not file.name.endswith(".safetensors") or structure(self.world, final, stat).problem is None
 
     def _pieces(self, file: HubFile) -> Iterator[tuple[str, int]]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from ...configs.python_tree import Source, Tree, Unparsable, constant, dotted, keyword, parsed
+from ...configs.python_tree import Source, Tree, Unparsable, argument, constant, dotted, last_name, parsed
 from ...model.checkout import Checkout, Edit, SizeFile
 from ...schema.sources import Sources
 from .patches import patches
@@ -128,15 +128,14 @@ def _size_files(source: Source, root: ast.AST) -> Iterator[SizeFile]:
 def _opens(node: ast.expr, names: set[str]) -> bool:
     if not (isinstance(node, ast.Call) and dotted(node.func) == "open" and node.args):
         return False
-    given = node.args[1] if len(node.args) > 1 else getattr(keyword(node, "mode"), "value", None)
-    written = str(constant(given) or "").startswith(("w", "a", "x"))
+    written = str(constant(argument(node, "mode", 1)) or "").startswith(("w", "a", "x"))
     return written and isinstance(node.args[0], ast.Name) and node.args[0].id in names
 
 
 def _is_guarded(node: ast.AST, tree: Tree) -> bool:
     caught = [handler.type for up in tree.tries(node) for handler in up.handlers]
     kinds = [kind for one in caught for kind in (one.elts if isinstance(one, ast.Tuple) else [one])]
-    return any(kind is None or dotted(kind).rpartition(".")[2] in _GUARDS for kind in kinds)
+    return any(kind is None or last_name(kind) in _GUARDS for kind in kinds)
 
 
 def _guard(source: Source, node: ast.With) -> Edit:
