@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from ..families import family_of, loader_of
 from ..families.record import Loader, ModelClass
+from ..families.record.shapes import Shapes
 from ..families.record.single_file import original_layout
-from ..families.tensors import Shapes, needed_tensors, why_not
+from ..families.tensors import needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.pattern import pattern
 from ..model.record import dataclass, replace

@@ -9,8 +9,8 @@ from typing import Any
 from ..families import classes
 from ..families.part_file import as_in_file, inferred_config, shards_of
 from ..families.part_files import part_files, written_path
-from ..families.record.shapes import BadConfig
-from ..families.tensors import Shapes, needed_tensors
+from ..families.record.shapes import BadConfig, Shapes
+from ..families.tensors import needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
 from ..trainers import trainer_of
