@@ -18,7 +18,7 @@ from ..examine.translate import differences
 from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
-from ..probe.computer import os_name
+from ..probe.live import os_name
 from ..train.settings.refuse import refuse
 from . import console
 from .config_argument import config_argument, named_or_found, trainer_argument
