@@ -7,7 +7,7 @@ import tomlkit
 import yaml
 from tomlkit.exceptions import ParseError
 
-from zdoctor.checks.escapes import windows_path_escape
+from zdoctor.checks.config.escapes import windows_path_escape
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.model import ReplaceText, SetValue, System
 from zdoctor.doctor.trainers.read import read_config

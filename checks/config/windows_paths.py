@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..doctor.model.pattern import pattern
-from ..doctor.model.record import dataclass
+from ...doctor.model.pattern import pattern
+from ...doctor.model.record import dataclass
 
 _OPEN = pattern(r'(?:(?<=[:\-,\[{])|(?<=[:\-,\[{][ \t])|(?<=[ \t]))"|^"')
 _OPEN_TOML = pattern(r'(?:(?<=[=,\[{])|(?<=[ \t]))"|^"')

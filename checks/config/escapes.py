@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Config, Finding, Where, found
-from ..doctor.rules import prevents, rule
-from .keys.places import place_of
+from ...doctor.model import Config, Finding, Where, found
+from ...doctor.rules import prevents, rule
+from ..keys.places import place_of
 from .windows_paths import escaped_paths
 
 
