@@ -191,7 +191,7 @@ def test_a_filled_in_variable_points_at_its_source() -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_line_ends(newline: str) -> None:
     reading = read(HEALTHY.replace("\n", newline))
-    assert reading.config.newline == newline
+    assert newline_of(reading.config.text) == newline
     assert reading.runs[0].where("learning_rate").line == 11
 
 
