@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from zdoctor.doctor.configs.text import newline_of
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Reading, read_config
 from zdoctor.tests.changes import value_of
