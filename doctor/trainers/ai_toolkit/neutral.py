@@ -1,108 +1,64 @@
-"""Settings of ai-toolkit that change what is learnt and that the runner lacks: which values of them change nothing.
+"""Settings of ai-toolkit that change nothing of what zdoctor's runner learns, where nothing asks for them.
 
-Null is harmless for all of them, and false, 0 and empty are one another's equal.
+Each is of speed, memory, caches, logs or samples, of a kind of model or data that the runner does not take, or of a
+setting that is refused. What is not here is refused.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
 
-NEUTRAL: dict[str, Any] = {
-    **dict.fromkeys(
-        (
-            *("train/adapter_assist_name_or_path", "train/adaptive_scaling_factor", "train/blended_blur_noise"),
-            *("train/correct_pred_norm", "train/diffusion_feature_extractor_path", "train/do_batch_noise_correction"),
-            *("train/do_blank_stabilization", "train/do_cfg", "train/do_fft_loss", "train/do_paramiter_swapping"),
-            *("train/do_prior_divergence", "train/do_random_cfg", "train/do_signal_amplification"),
-            *("train/do_signal_correction_noise", "train/dynamic_noise_offset", "train/force_consistent_noise"),
-            *("train/free_u", "train/latent_feature_extractor_path"),
-            *("train/learnable_snr_gos", "train/match_adapter_assist", "train/match_adapter_chance"),
-            *("train/match_noise_norm", "train/prompt_saturation_chance", "train/short_and_long_captions"),
-            *("train/single_item_batching", "train/standardize_images", "train/standardize_latents"),
-            *("train/t0_loss_target", "train/target_norm_std", "train/weight_jitter"),
-            *("network/all_layers", "network/lorm"),
-            *("model/auto_memory", "model/ignore_if_contains", "model/in_context", "model/only_if_contains"),
-            *("model/quantize_kwargs", "model/refiner_name_or_path", "model/unconditional_lora_path"),
-        ),
-        False,
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Of each section, of which a list index is `*`.
+_WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
+    "": _words(
+        "log_dir lorm_extract_mode lorm_extract_mode_param performance_log_every sqlite_db_path torch_profiler"
     ),
-    **dict.fromkeys(
-        (
-            *("train/ema_config/param_multiplier", "train/img_multiplier", "train/latent_multiplier"),
-            *("train/noise_multiplier", "train/noisy_latent_multiplier", "train/optimal_noise_pairing_samples"),
-            *("train/pred_scaler", "train/target_noise_multiplier"),
-        ),
-        1,
+    "network": _words("conv conv_alpha split_multistage_loras"),
+    "train": _words(
+        """
+        adapter_assist_type adapter_lr attention_backend audio_loss_multiplier batch_noise_correction_scale
+        bypass_guidance_embedding cfg_rescale correct_pred_norm_multiplier diff_output_preservation_class
+        diffusion_feature_extractor_weight do_fft_velocity_equiv_weight do_guidance_loss_cfg_zero embedding_lr
+        force_first_sample guidance_loss_schedule latent_feature_loss_weight max_cfg_scale max_loss_debug
+        max_negative_prompts merge_network_on_save_strength negative_prompt next_sample_timesteps
+        paramiter_swapping_factor refiner_lr sdp short_and_long_captions_encoder_split show_turbo_outputs
+        signal_amplification_strength signal_correction_noise_scale switch_boundary_every t0_velocity_equiv_weight
+        target_norm_std_value text_encoder_lr train_refiner unconditional_prompt unet_lr validation_config xformers
+        """
     ),
-    "train/loss_target": "noise",
-    "train/num_train_timesteps": 1000,
-    "train/train_unet": True,
-    "network/transformer_only": True,
-}
-OF_DATASETS: dict[str, Any] = {
-    **dict.fromkeys(
-        (
-            *("auto_frame_count", "clip_image_from_same_folder", "control_from_same_folder"),
-            *("diff_output_preservation", "extra_values", "standardize_images", "use_short_captions"),
-        ),
-        False,
+    "model": _words(
+        """
+        attn_masking cache_size_limit compile_dynamic compile_fullgraph dtype experimental_xl is_auraflow is_flux
+        is_lumina2 is_pixart is_pixart_sigma is_ssd is_v2 is_v3 is_v_pred is_vega is_xl latent_space_version
+        layer_offloading_text_encoder_percent refiner_start_at split_model_other_module_param_count_scale te_device
+        te_dtype text_encoder_bits unet_sample_size use_flux_cfg use_text_encoder_1 use_text_encoder_2 vae_device
+        vae_dtype
+        """
     ),
-    "buckets": True,
-    "network_weight": 1,
-    "scale": 1,
-    "type": "image",
+    "save": _words("hf_private hf_repo_id save_format"),
+    "logging": _words("use_ui_logger verbose"),
+    "datasets/*": _words(
+        """
+        audio_normalize audio_preserve_pitch cache_clip_vision_to_disk cache_latents_num_workers
+        cache_tensors_to_disk clip_image_augmentations clip_image_shuffle_augmentations control_transparent_color
+        debug diff_output_preservation_class do_audio do_i2v fast_image_size fps full_size_control_images
+        guidance_type keep_tokens load_image_when_caching_latents num_controls_from_same_folder num_workers
+        prefetch_factor random_triggers_max replay_transforms shrink_video_to_frames shuffle_augmentations
+        trim_auto_frame_count_tail
+        """
+    ),
 }
-# Settings of which any value counts but the harmless ones.
-SWITCHES: dict[str, str] = {
-    "train/train_text_encoder": "training the text encoder",
-    "train/train_turbo": "turbo training",
-    "train/noise_offset": "noise offset",
-    "train/random_noise_shift": "random noise shift",
-    "train/random_noise_multiplier": "random noise multiplier",
-    "train/prompt_dropout_prob": "prompt dropout (write caption_dropout_rate on the dataset)",
-    "train/merge_network_on_save": "merging the network on save",
-    "train/min_snr_gamma": "min-SNR weighting",
-    "train/snr_gamma": "SNR weighting",
-    "train/start_step": "start_step",
-    "train/ema_config/use_feedback": "EMA feedback",
-    "network/lora_plus_ratio": "LoRA+",
-    "network/old_lokr_format": "the old LoKr format",
-    "network/layer_offloading": "layer offloading of the network",
-    "model/accuracy_recovery_adapter": "an accuracy recovery adapter",
-    "model/lora_path": "a LoRA merged into the base model",
-    "model/inference_lora_path": "an inference LoRA",
-    "model/split_model_over_gpus": "splitting the model over GPUs",
-    "adapter": "an adapter section",
-    "embedding": "an embedding section",
-    "decorator": "a decorator section",
-    "slider": "a slider section",
-    "save/push_to_hub": "pushing to the hub",
-}
-# How control images are read; of an architecture that edits them, each must be this or not written.
-CONTROL_SETTINGS: dict[str, Any] = {"full_size_control_images": True, "control_transparent_color": [0, 0, 0]}
-CONTROL_PATHS = ("control_path", "control_path_1", "control_path_2", "control_path_3")
-# Dataset settings that would change what is learnt.
-DATASET_SWITCHES: dict[str, str] = {
-    **dict.fromkeys(CONTROL_PATHS, "control images"),
-    "controls": "control images",
-    "inpaint_path": "inpainting images",
-    "unconditional_path": "unconditional images",
-    "clip_image_path": "CLIP images",
-    "random_scale": "random scaling",
-    "augments": "augmentations",
-    "augmentations": "augmentations",
-    "shuffle_tokens": "shuffled caption tokens",
-    "token_dropout_rate": "token dropout",
-    "random_triggers": "random triggers",
-    "replacements": "caption replacements",
-}
-
-# What is written as text, and what as several settings; the reader takes another type for nothing.
-TEXTS = ("trigger_word", "model/assistant_lora_path", "model/extras_name_or_path")
-TEXTS_OF_DATASETS = ("trigger_word", "default_caption", "caption_ext", "mask_path", "dataset_path")
-SECTIONS = ("train/ema_config", "train/optimizer_params", "train/lr_scheduler_params")
+# Sections of which nothing is learnt.
+_SAMPLES = ("sample", "first_sample", "train/validation_config")
 
 
-def harmless(value: Any, plain: Any) -> bool:
-    """Whether `value` does what `plain` does."""
-    return value is None or bool(value == plain) or (not value and not plain)
+def without_effect(key: str) -> bool:
+    """Whether what is learnt is the same whatever is written there."""
+    section, _, name = re.sub(r"/\d+(?=/)", "/*", key).rpartition("/")
+    return name in _WITHOUT_EFFECT.get(section, ()) or f"{key}/".startswith(tuple(f"{one}/" for one in _SAMPLES))
