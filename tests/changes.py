@@ -44,6 +44,8 @@ def changed(run: Run, **changes: Any) -> Run:
         return made
     w = Written(changes["settings"])
     recipe_of(w, keys_of(w))
+    for number in range(len(made.recipe.datasets)):
+        dataset_of(w, number)
     read = replace(made, read=frozenset({"name", "type", "device", "training_folder", *w.read}))
     return replace(made, refused=for_runner(read, _table(), lambda folder: None).refused)
 

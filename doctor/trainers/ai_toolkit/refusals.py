@@ -14,7 +14,7 @@ from ...model import Run, Schema, Unknown
 from ...model.recipe import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
-from .neutral import without_effect
+from .without_effect import without_effect
 from .recipe import BLANK, CLASS
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
