@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,6 @@ from ..errors import UserError
 from ..examine.examination import Examination
 from ..examine.trainable import written_twice
 from ..model import ModelFolder, Unknown
-from ..probe.world import Paths
 
 if TYPE_CHECKING:
     from ..train import TrainResult
@@ -65,20 +65,19 @@ def hand_over(
             )
         in_parts = model.layout == "part-files"
         single = model.components.get("transformer") if in_parts or model.layout == "single-file" else None
-        paths = Paths(system)
         component = model.components.get("text_encoder")
         adapter = facts.adapter
         if isinstance(adapter, Unknown) and run.recipe.adapter:
             raise UserError(f"the training adapter {run.recipe.adapter} cannot be used: {adapter.reason}.")
-        datasets = {d.key: paths.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
+        datasets = {d.key: system.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
         result = runner.train(
             run,
             model_folder=single.weights[0].path if single is not None else model.folder,
-            extras_folder=paths.parent(component.folder) if component is not None and not in_parts else None,
+            extras_folder=os.path.dirname(component.folder) if component is not None and not in_parts else None,
             components=_places(model) if in_parts else None,
             adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
             dataset_folders=datasets,
-            output_folder=paths.absolute(run.output_folder or "output"),
+            output_folder=system.absolute(run.output_folder or "output"),
             max_minutes=max_minutes,
             held_out=held_out,
             skip_unreadable=skip_unreadable,

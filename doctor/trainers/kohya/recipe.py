@@ -194,7 +194,6 @@ def differences(run: Run, w: Written) -> list[str]:
     recipe = run.recipe
     musubi = run.trainer == "musubi-tuner"
     family = family_of(recipe.architecture)
-    files = family.kohya[run.trainer].files
     fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
     made = [
         f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
@@ -213,7 +212,7 @@ def differences(run: Run, w: Written) -> list[str]:
         )
     if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
         made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
-    if any(file.class_name == "CLIPTextModel" for file in files):
+    if any(class_name == "CLIPTextModel" for class_name, _ in family.published.values()):
         made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
     if recipe.adapter:
         made.append("samples are painted without base_weights")
