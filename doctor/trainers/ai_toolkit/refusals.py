@@ -14,8 +14,8 @@ from ...model import Run, Schema, Unknown
 from ...model.recipe import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
-from .without_effect import without_effect
 from .recipe import BLANK, CLASS
+from .without_effect import without_effect
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 _INTERVAL = "gradient_checkpointing_interval"

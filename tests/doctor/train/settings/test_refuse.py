@@ -31,7 +31,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("lokr_factor 0", {"network_type": "lokr", "settings": written(network__lokr_factor=0)}),
     ("which ignores captions", {"settings": written(train__unload_text_encoder=True)}),
     ("network_kwargs is not", {"settings": written(network__network_kwargs={"only_if_contains": []})}),
-    ("old_lokr_format true is not supported", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
+    ("old_lokr_format true is not", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),
     ("architecture flux2", {"architecture": "flux2"}),
