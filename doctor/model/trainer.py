@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from .record import dataclass
+from .record import dataclass, field
 
 RUNNER = "zdoctor"  # the trainer of a run that zdoctor's own runner is to train
 
@@ -81,6 +81,11 @@ class Trainer:
     skips_garbled: bool = False
     garbled_late: bool = False
     first_line: bool = False
+    # what comes of activations that float16 cannot hold, and whether that is certain; by the setting that needs a
+    # package, when it stops because that is missing
+    overflow: str = "The loss becomes nan, and nothing is learnt."
+    overflow_is_certain: bool = True
+    missing_package: Mapping[str, str] = field(default_factory=dict)
 
 
 def any_of(*marks: str) -> tuple[frozenset[str], ...]:
