@@ -67,7 +67,6 @@ class Config:
     trainer: str | None
     problem: Problem | None = None
     encoding: str = "utf-8"
-    newline: str = "\n"
     byte_order_mark: bool = False
     format: Literal["yaml", "json", "toml", "env", "shell", "python"] = "yaml"
     values: Mapping[str, Value] = field(default_factory=dict)

@@ -33,14 +33,14 @@ class Trainer:
     """
 
     name: str
-    reader: str
-    marks: tuple[frozenset[str], ...]
-    marker: str
-    miner: str
-    table: str
-    packages: tuple[str, ...]
-    in_logs: str
-    failures: str
+    in_logs: str = ""
+    reader: str = ""
+    marks: tuple[frozenset[str], ...] = ()
+    marker: str = ""
+    miner: str = ""
+    table: str = ""
+    packages: tuple[str, ...] = ()
+    failures: str = ""
     recipe: str = ""
     editor: str = ""
     writes: str = ""
@@ -94,15 +94,4 @@ def any_of(*marks: str) -> tuple[frozenset[str], ...]:
 
 
 # zdoctor's own runner reads no config: it takes the runs of the others.
-OF_RUNNER = Trainer(
-    name=RUNNER,
-    reader="",
-    marks=(),
-    marker="",
-    miner="",
-    table="",
-    packages=(),
-    in_logs=r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]",
-    failures="",
-    datasets_are_folders=True,
-)
+OF_RUNNER = Trainer(RUNNER, in_logs=r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]", datasets_are_folders=True)
