@@ -35,7 +35,13 @@ _STOP = {
     "powershell": re.compile(r"[\r\n]|&&|\|\||[|;&]"),
     "cmd": re.compile(r"[\r\n]|&&|\|\||[|&]"),
 }
-_QUOTES = {"bash": "\"'", "powershell": "\"'", "cmd": '"'}
+_QUOTED = {
+    "bash": {"'": re.compile(r"'([^']*)'"), '"': re.compile(r'"((?:\\[\s\S]|[^"\\])*)"')},
+    "powershell": {"'": re.compile(r"'((?:''|[^'])*)'(?!')"), '"': re.compile(r'"((?:`[\s\S]|""|[^"`])*)"(?!")')},
+    "cmd": {'"': re.compile(r'"([^"\r\n]*)(?:"|(?=[\r\n]))')},  # a quote ends with its line
+}
+_ESCAPED = {"bash": r'\\(["\\$`\r\n])', "powershell": r'(?:`|"(?="))([\s\S])', "cmd": r"(?!)()"}  # in double quotes
+_SOFT = {shell: re.compile(f"{_ESCAPED[shell]}|{name.pattern}", name.flags) for shell, name in _VARIABLE.items()}
 _BREAK = re.compile(r"\r\n|\r|\n")
 _REDIRECT = re.compile(r"(?:\d|&)?(?:>>?|<)(&\d)?")
 _BASH_LIST = re.compile(r"(\w+)\+?=\(")
@@ -267,7 +273,7 @@ class _Reader:
         pieces: list[str] = []
         quotes = 0
         while self.index < len(text) and text[self.index] not in ends:
-            if text[self.index] in _QUOTES[self.shell]:
+            if text[self.index] in _QUOTED[self.shell]:
                 quotes += 1
                 pieces.append(self.quoted(text[self.index]))
                 continue
@@ -311,36 +317,19 @@ class _Reader:
 
     def quoted(self, quote: str) -> str:
         """The text inside quotes."""
-        text, opened = self.text, self.index
-        self.index += 1
-        parts: list[str] = []
-        while self.index < len(text):
-            character = text[self.index]
-            following = text[self.index + 1 : self.index + 2]
-            if character == quote:
-                if self.shell == "powershell" and following == quote:
-                    parts.append(quote)
-                    self.index += 2
-                    continue
-                self.index += 1
-                break
-            if character in "\r\n" and self.shell == "cmd":
-                break  # in cmd a quote ends with its line
-            if quote == '"' and self.shell == "bash" and character == "\\" and following and following in '"\\$`\r\n':
-                parts.append("" if following in "\r\n" else following)
-                self.index += 2
-            elif quote == '"' and self.shell == "powershell" and character == "`" and following:
-                parts.append(following)
-                self.index += 2
-            elif quote == '"' and (made := self.variable(self.index)):
-                self.index, value = made
-                parts.append(value)
-            else:
-                parts.append(character)
-                self.index += 1
-        else:
-            raise Unreadable(f"the quote {quote} opened here is not closed", opened)
-        return "".join(parts)
+        found = _QUOTED[self.shell][quote].match(self.text, self.index)
+        if found is None:
+            raise Unreadable(f"the quote {quote} opened here is not closed", self.index)
+        self.index = found.end()
+        if quote == "'":
+            return found[1].replace("''", "'") if self.shell == "powershell" else found[1]
+        return _SOFT[self.shell].sub(self.filled, found[1])
+
+    def filled(self, found: re.Match[str]) -> str:
+        """What an escaped character or a variable inside quotes stands for."""
+        if escaped := found[1]:
+            return "" if self.shell == "bash" and escaped in "\r\n" else escaped
+        return self.known.get(next(filter(None, found.groups())), found[0])
 
     def variable(self, index: int) -> tuple[int, str] | None:
         """Where a variable's name ends, and its value: as it is written when nobody sets it."""
