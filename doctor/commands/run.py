@@ -171,7 +171,7 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
 
 def _look_again(ended: Ended, config: str | None) -> None:
     """A run can end well and say that it trained nothing."""
-    from ..crash.endings import SAID
+    from ..crash.failures import SAID
 
     told, lines = explained(decode(ended.tail), config)
     if told.failure is not None and told.failure.type == SAID:

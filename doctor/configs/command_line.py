@@ -213,14 +213,13 @@ class _Reader:
     def command(self) -> tuple[list[Word], str]:
         """The words up to the end of a command, and what ended it."""
         words: list[Word] = []
+        comment = _COMMENT[self.shell]
         while self.index < len(self.text):
             if found := self.take(_STOP[self.shell]):
                 stop = "\n" if found[0] == "\r" else found[0]
                 if stop != "&" or self.shell != "powershell" or words:  # there it starts what is named behind it
                     return words, stop
-            elif self.take(_BLANK[self.shell]) or (
-                (self.shell != "cmd" or not words) and self.take(_COMMENT[self.shell])
-            ):
+            elif self.take(_BLANK[self.shell]) or (not (self.shell == "cmd" and words) and self.take(comment)):
                 continue
             elif found := self.take(_REDIRECT):
                 if not found[1] and self.text[self.index : self.index + 1] not in ("", "\r", "\n"):

@@ -135,7 +135,7 @@ def _weights(
         if choice not in names:
             continue
         if not choice.endswith(".json"):
-            return (read_weight_file(world, world.join(folder, choice), choice),), None, None, ""
+            return (read_weight_file(world, world.join(folder, choice)),), None, None, ""
         table = read_json(world, world.join(folder, choice))
         if isinstance(table, Unknown):
             return (), choice, None, f"{choice} {table.reason}"

@@ -30,7 +30,7 @@ def probe_earlier(world: World, run: Run) -> EarlierSave | Unknown | None:
     path = world.join(folder, name)
     # the trainer joins the paths as they are written, so a relative one hides less
     hidden = hides(world.join(run.output_folder, name), run.name)
-    file = read_weight_file(world, path, name)
+    file = read_weight_file(world, path)
     return EarlierSave(file, _step(file), hidden)
 
 

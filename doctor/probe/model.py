@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from ..families import family_of, loader_of
 from ..families.record import Loader, ModelClass
+from ..families.record.shapes import Shapes
 from ..families.record.single_file import original_layout
-from ..families.tensors import Shapes, needed_tensors, why_not
+from ..families.tensors import needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.pattern import pattern
 from ..model.record import dataclass, replace
@@ -69,7 +70,7 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     if stat is None:
         return _from_hub(look)
     if stat.kind == "file":
-        return _single(look, read_weight_file(world, place, look.world.name(place)), None)
+        return _single(look, read_weight_file(world, place), None)
     return _folder(look, place, None)
 
 
@@ -272,7 +273,7 @@ def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Un
     if stat is not None:
         if stat.kind != "file":
             return Unknown("the adapter path is no file")
-        return read_weight_file(world, place, world.name(place))
+        return read_weight_file(world, place)
     hosted = _REPO_FILE.fullmatch(written)
     repo_id, name = (hosted.group(1), hosted.group(2)) if hosted else (written, "pytorch_lora_weights.safetensors")
     if not _REPO.fullmatch(repo_id):
@@ -282,5 +283,5 @@ def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Un
     repo = hub.repo(repo_id)
     if repo is None or repo.snapshot is None:
         return Unknown(f"the adapter {repo_id} is not on this machine yet")
-    weight = read_weight_file(world, world.join(repo.snapshot, *name.split("/")), name)
+    weight = read_weight_file(world, world.below(repo.snapshot, name), name)
     return Unknown(f"the adapter file {name} is not on this machine yet") if weight.problem == "missing" else weight

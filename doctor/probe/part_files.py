@@ -9,8 +9,8 @@ from typing import Any
 from ..families import classes
 from ..families.part_file import as_in_file, inferred_config, shards_of
 from ..families.part_files import part_files, written_path
-from ..families.record.shapes import BadConfig
-from ..families.tensors import Shapes, needed_tensors
+from ..families.record.shapes import BadConfig, Shapes
+from ..families.tensors import needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
 from ..trainers import trainer_of
@@ -63,9 +63,9 @@ def _files(world: World, run: Run, part: PartFile, path: str) -> tuple[WeightFil
             return ()
         path = world.join(path, "transformer", _FOLDER)
     if part.name != "transformer" and not (run.by_runner or trainer_of(run.trainer).all_sharded):
-        return (read_weight_file(world, path, world.name(path)),)
+        return (read_weight_file(world, path),)
     folder = world.parent(path)
-    return tuple(read_weight_file(world, world.join(folder, name), name) for name in shards_of(world.name(path)))
+    return tuple(read_weight_file(world, world.join(folder, name)) for name in shards_of(world.name(path)))
 
 
 def _inferred(part: PartFile, shapes: Shapes) -> tuple[Mapping[str, Any] | None, Shapes | None]:

@@ -67,12 +67,9 @@ Said = TypeVar("Said", _Point, Speed)
 
 
 class RecordedWorld(World):
-    """A machine answered from a record. With `live`, questions the record is silent on go to that world.
+    """A machine answered from a record. Where this is partial, what it is silent on is asked of the `live` one."""
 
-    `sources` is asked for the schema of a trainer, where the user named a checkout.
-    """
-
-    def __init__(self, record: Mapping[str, Any], live: World | None = None, *, sources: World | None = None) -> None:
+    def __init__(self, record: Mapping[str, Any], live: World | None = None) -> None:
         if record.get("schema") != SCHEMA:
             raise MachineError(f"its schema is {record.get('schema')!r}, not {SCHEMA!r}")
         source = f"recorded: {record.get('about', _Machine.about)}"
@@ -84,7 +81,7 @@ class RecordedWorld(World):
         self._told = told
         self.live = live if told.live else None
         self._beside = self.live or World()
-        self._checkouts = self.live or sources or World()  # one that was named lies here, whatever machine is checked
+        self._here = live or World()
         self._files: Mapping[str, Any] = told.files
         self.system = self._live_system() if told.system is None else replace(told.system, recorded=told.about)
         self.variables = self.system.environment if self.live is None else self.live.variables
@@ -234,10 +231,8 @@ class RecordedWorld(World):
         return self._beside.skeletons(parts)
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
-        return self._checkouts.schema(trainer, near)
-
-    def source(self, root: str, path: str) -> bytes | None:
-        return self._checkouts.source(root, path)
+        # a checkout that was named lies on this machine, whatever machine is checked
+        return self._here.schema(trainer, () if self.live is None else near)
 
     def landmarks(self) -> tuple[str, ...]:
         return self._beside.landmarks()

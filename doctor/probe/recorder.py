@@ -125,9 +125,6 @@ class Recorder(World):
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
         return self.world.schema(trainer, near)
 
-    def source(self, root: str, path: str) -> bytes | None:
-        return self.world.source(root, path)
-
     def landmarks(self) -> tuple[str, ...]:
         return self.world.landmarks()
 

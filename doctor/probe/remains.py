@@ -38,7 +38,7 @@ def probe_remains(world: World, run: Run) -> Remains | Unknown:
 
 
 def _save(world: World, path: str) -> Save:
-    file = read_weight_file(world, path, world.name(path))
+    file = read_weight_file(world, path)
     stat = world.resolve(path)[1]
     changed = stat.modified_ns if isinstance(stat, Stat) else 0
     problem = (file.detail or file.problem) if file.problem else ""

@@ -61,8 +61,7 @@ KNOWN = (
         "SegmentationFault",
         "",
         "A compiled library touched memory that was not its own; the log does not tell which. PyTorch, its "
-        "extensions "
-        "and the driver are such libraries.",
+        "extensions and the driver are such libraries.",
         _WHERE,
     ),
     Known("Aborted", "", "A compiled library ended the process; its own words stand above.", _WHERE),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...files import fingerprints
@@ -15,7 +15,6 @@ from ..world.safetensors import read_header
 from .caches import is_safe
 
 SMALL = 1 << 20  # files up to this size are hashed on every look
-CHUNK = 8 << 20
 MANIFEST_LIMIT = 8 << 20
 _DIGEST = {40: "git-sha1", 64: "sha256"}
 
@@ -90,7 +89,7 @@ def examine(
 
     Raises Unreadable where the system does not let us.
     """
-    path = world.join(snapshot, *name.split("/"))
+    path = world.below(snapshot, name)
     first = known(world.stat(path))
     is_link = isinstance(first, Stat) and first.kind == "link"
     named: str | None = None
@@ -122,7 +121,7 @@ def examine(
     if seen is not None and seen.problem is not None:
         return replace(file, state="broken-structure", detail=seen.detail or seen.problem)
     if digest is not None and (stat.size <= SMALL or path in hashed):
-        actual = hashed[path] if path in hashed else digest_of(world, final, stat.size, digest)
+        actual = hashed[path] if path in hashed else digest_of(world, final, digest)
         if isinstance(actual, Unknown):
             return replace(file, unread=actual.reason)
         if actual != digest:
@@ -146,20 +145,10 @@ def kind_of(digest: str) -> str:
     return digest.partition(":")[0]
 
 
-def digest_of(world: World, path: str, size: int, like: str) -> str:
-    """The digest of a file, of the same kind as `like`."""
+def digest_of(world: World, path: str, like: str) -> str:
+    """The digest of a small file, of the same kind as `like`."""
     kind = kind_of(like)
-    state = fingerprints.running(kind, size)
-    for chunk in _chunks(world, path):
-        state.update(chunk)
-    return f"{kind}:{state.hexdigest()}"
-
-
-def _chunks(world: World, path: str) -> Iterator[bytes]:
-    start = 0
-    while chunk := known(world.read(path, start, CHUNK)):
-        yield chunk
-        start += len(chunk)
+    return f"{kind}:{fingerprints.of_bytes(known(world.read(path)), kind)}"
 
 
 def structure(world: World, path: str, stat: Stat) -> WeightFile:

@@ -10,7 +10,7 @@ from ...model.recipe import Recipe
 from ..world import World
 from .caches import Use, offline
 from .content import Unreadable, kind_of
-from .repos import look
+from .repos import Look, look_cached
 
 
 def run_of(repo: str) -> Run:
@@ -25,7 +25,7 @@ def probe_faults(world: World, inventory: Inventory) -> Hub | Unknown:
     copies = [world.join(repo.folder, "snapshots", r.commit) for repo in inventory.repos for r in repo.revisions]
     try:
         found = [
-            look(world, run, caches, uses, copies, hashed)
+            look_cached(Look(world, run, caches, copies, hashed), uses)
             for cache in inventory.caches
             for repo in cache.repos
             if repo.kind == "model" and not repo.problem

@@ -117,7 +117,7 @@ def _seen(world: World, cache: str, repo: CachedRepo, asked: bool, hashed: Hashe
     summary = replace(repo, size=size, revisions=sized, bad_refs=bad_refs, partly=partly)
     broken = {_address(f.digest) for found in files.values() for f in found if f.state != "ok"}
     unlinked = _without_snapshot(world, repo.folder, tree, {x.commit for x in listings if x.present})
-    partials = tuple(partials_of(world, blobs))
+    partials = partials_of(world, blobs)
     waste = tuple(left_in(world, summary, tree, broken | unlinked, partials))
     return RepoLook(replace(summary, waste=waste), tree, files, payloads)
 

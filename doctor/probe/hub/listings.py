@@ -85,14 +85,14 @@ def walk(world: World, snapshot: str) -> Iterator[str]:
     found = 0
     while waiting:
         inside = waiting.pop()
-        for base in known(world.names(world.join(snapshot, *inside.split("/")) if inside else snapshot)):
+        for base in known(world.names(world.below(snapshot, inside) if inside else snapshot)):
             name = f"{inside}/{base}" if inside else base
             if not is_safe(name) or MARK in base:
                 continue
             found += 1
             if found > MOST_FILES:
                 return
-            stat = known(world.stat(world.join(snapshot, *name.split("/"))))
+            stat = known(world.stat(world.below(snapshot, name)))
             if isinstance(stat, Stat) and stat.kind == "folder":
                 if name.count("/") < 12:
                     waiting.append(name)
@@ -104,7 +104,7 @@ def shards_of(world: World, folder: str, names: Collection[str]) -> Iterator[str
     """The weight files that the index files among `names` speak of, as names relative to `folder`."""
     for name in sorted(names):
         if name.endswith(".safetensors.index.json"):
-            for shard in _shards(world, world.join(folder, *name.split("/"))):
+            for shard in _shards(world, world.below(folder, name)):
                 full = posixpath.join(posixpath.dirname(name), shard)
                 if is_safe(full):
                     yield full

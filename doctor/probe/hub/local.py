@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run, Unknown
+from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run
 from ...model.record import dataclass, replace
 from ..world import Stat, World
-from .beginnings import with_beginning
 from .caches import COMMIT, Use, model_folders, repo_of
 from .content import Expected, digest_of_blob, examine, is_json, manifest, structure
 from .listings import shards_of, walk
 from .needs import needed
-from .repos import from_elsewhere, is_alive
+from .repos import Look, from_elsewhere, partials_of
 from .search import Search
 
 # Where no cache knows the commit, the folder's name may. A wrong guess does no harm: what is fetched is asked for by
@@ -60,16 +59,9 @@ def local_uses(world: World, run: Run) -> Iterator[Use]:
             place = world.parent(place)
 
 
-def look_local(
-    world: World,
-    run: Run,
-    caches: Sequence[str],
-    uses: Sequence[Use],
-    plain: Sequence[str],
-    hashed: Mapping[str, str | Unknown] | None,
-) -> HubRepo:
+def look_local(look: Look, uses: Sequence[Use]) -> HubRepo:
     """The downloaded folder that `uses` name. Raises Unreadable."""
-    folder = uses[0].repo
+    world, folder = look.world, uses[0].repo
     notes = dict(_notes(world, world.join(folder, *NOTES, "download")))
     commits = Counter(note.commit for note in notes.values())
     lists = dict(_lists(world, world.join(folder, *NOTES, "trees")))
@@ -82,29 +74,28 @@ def look_local(
     for name, note in notes.items():
         if note.commit != commit or name not in expected:
             expected[name] = Expected(None, note.digest)
-    present = frozenset(n for n in expected if world.stat(world.join(folder, *n.split("/"))) is not None)
+    present = frozenset(n for n in expected if world.stat(world.below(folder, n)) is not None)
     used_by = tuple(dict.fromkeys(use.key for use in uses))
     insides = tuple(dict.fromkeys(use.inside for use in uses))
     shards = frozenset(shards_of(world, folder, present))
     expected |= {} if has_list else dict.fromkeys(shards - expected.keys())
-    wanted = needed(list(expected), present, shards, insides, from_elsewhere(used_by, run))
-    search = Search(world, caches, folder, plain, hashed is not None)
-    partials = tuple(_partials(world, world.join(folder, *NOTES, "download")))
+    wanted = needed(list(expected), present, shards, insides, from_elsewhere(used_by, look.run))
+    download = world.join(folder, *NOTES, "download")
+    partials = partials_of(world, download, _below(world, download))
+    search = Search(world, look.caches, folder, look.folders, look.hashed is not None, partials)
 
     def seen(name: str) -> HubFile:
         wants = expected[name]
-        file = examine(world, folder, folder, name, wants, needed=name in wanted, hashed=hashed or {})
+        file = examine(world, folder, folder, name, wants, needed=name in wanted, hashed=look.hashed or {})
         if file.state in ("wrong-size", "wrong-content") and _is_edited(world, file, notes.get(name, all_at)):
             # People edit a config.json; weights that others wrote are worth a word.
             file = replace(file, changed=True, state=file.state if name.endswith(".safetensors") else "ok")
-        is_sought = file.needed and file.state != "ok"
-        return with_beginning(world, search.with_copy(file), partials) if is_sought else file
+        return search.remedied(file)
 
     return HubRepo(
         repo=folder,
         cache="",
         folder=folder,
-        ref=commit or "",
         ref_state="pinned",
         ref_path="",
         ref_content="",
@@ -115,7 +106,7 @@ def look_local(
         partials=partials,
         snapshots=(commit,) if commit else (),
         used_by=used_by,
-        origin=_origin(world, caches, folder, commit) if commit else None,
+        origin=_origin(world, look.caches, folder, commit) if commit else None,
     )
 
 
@@ -141,7 +132,7 @@ def _notes(world: World, folder: str) -> Iterator[tuple[str, Note]]:
     for name in _below(world, folder):
         if not name.endswith(".metadata"):
             continue
-        text = world.read(world.join(folder, *name.split("/")), 0, 4096)
+        text = world.read(world.below(folder, name), 0, 4096)
         lines = text.decode("utf-8", "replace").split("\n") if isinstance(text, bytes) else []
         try:
             commit, etag, at = lines[0].strip(), lines[1].strip(), int(float(lines[2]) * 10**9)
@@ -171,15 +162,6 @@ def _is_edited(world: World, file: HubFile, note: Note | None) -> bool:
     if file.name.endswith(".safetensors"):
         return structure(world, path, stat).problem is None
     return file.name.endswith(".json") and is_json(world, path)
-
-
-def _partials(world: World, folder: str) -> Iterator[tuple[str, int, bool]]:
-    for name in _below(world, folder):
-        if name.endswith(".incomplete"):
-            path = world.join(folder, *name.split("/"))
-            stat = world.stat(path)
-            if isinstance(stat, Stat):
-                yield path, stat.size, is_alive(world, path, stat)
 
 
 def _origin(world: World, caches: Sequence[str], folder: str, commit: str) -> str | None:

@@ -122,10 +122,6 @@ class World:
         """
         return None
 
-    def source(self, root: str, path: str) -> bytes | None:
-        """A file of a trainer's checkout, by its path with / below it; None where there is none to be read."""
-        return None
-
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         """Versions of the installed packages among `names`, from their metadata, nothing imported."""
         return {}
@@ -140,6 +136,10 @@ class World:
 
     def join(self, *parts: str) -> str:
         return str(self.flavour.join(*parts))
+
+    def below(self, folder: str, name: str) -> str:
+        """The path of a name that is written with /."""
+        return self.join(folder, *name.split("/"))
 
     def parent(self, path: str) -> str:
         return str(self.flavour.dirname(path))

@@ -48,8 +48,9 @@ class BadHeader(Exception):
     """The header breaks the format; the message says how."""
 
 
-def read_weight_file(world: World, path: str, name: str) -> WeightFile:
-    """The weight file at the absolute `path`, called `name` in messages. Links are followed; never raises."""
+def read_weight_file(world: World, path: str, name: str = "") -> WeightFile:
+    """The weight file at the absolute `path`; `name` is what messages call it. Links are followed; never raises."""
+    name = name or world.name(path)
     _, stat = world.resolve(path)
     if stat is None:
         return WeightFile(name, path, 0, problem="missing")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ...families.part_file import as_in_file, class_in, inferred_config, title_of
-from ...families.record.shapes import BadConfig
-from ...families.tensors import Shapes, needed_tensors
+from ...families.record.shapes import BadConfig, Shapes
+from ...families.tensors import needed_tensors
 from ..runtime.train_error import TrainError
 from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files
 from ..weights.single_file_checkpoint import single_file_entries
