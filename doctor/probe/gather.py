@@ -31,18 +31,8 @@ from .world import World
 from .writes import SIZES, probe_writes
 
 PACKAGES = (
-    "torch",
-    "diffusers",
-    "transformers",
-    "accelerate",
-    "peft",
-    "safetensors",
-    "huggingface_hub",
-    "hf_xet",
-    "bitsandbytes",
-    "torchao",
-    "optimum_quanto",
-    "deepspeed",
+    *("torch", "diffusers", "transformers", "accelerate", "peft", "safetensors", "huggingface_hub", "hf_xet"),
+    *("bitsandbytes", "torchao", "optimum_quanto", "deepspeed"),
 )
 
 

@@ -22,7 +22,8 @@ from .speed import speed_of
 from .world import Mount, Shapes, World
 
 if TYPE_CHECKING:
-    from .digests import Progress, Receipts
+    from ..state.receipts import Receipts
+    from .digests import Progress
 
 # Only variables that change what a trainer or the hub does; a token is never among them.
 VARIABLES = (

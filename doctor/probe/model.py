@@ -24,18 +24,8 @@ from .world.safetensors import read_weight_file
 _REPO = pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPO_FILE = pattern(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
 _PARTS = (
-    "transformer",
-    "transformer_2",
-    "unet",
-    "vae",
-    "text_encoder",
-    "text_encoder_2",
-    "text_encoder_3",
-    "text_encoder_4",
-    "image_encoder",
-    "tokenizer",
-    "tokenizer_2",
-    "tokenizer_3",
+    *("transformer", "transformer_2", "unet", "vae", "text_encoder", "text_encoder_2", "text_encoder_3"),
+    *("text_encoder_4", "image_encoder", "tokenizer", "tokenizer_2", "tokenizer_3"),
 )
 
 
