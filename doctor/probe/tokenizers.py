@@ -30,7 +30,7 @@ def _found(world: World, run: Run, tokenizer: Tokenizer) -> Component:
             whole.append(part)
             if "tokenizer.json" in names:
                 return part
-    absent = Component(tokenizer.name, "", None, None, (), problem="missing", repo=tokenizer.repos[0][0])
+    absent = Component(tokenizer.name, "", problem="missing", repo=tokenizer.repos[0][0])
     return whole[0] if whole else absent
 
 

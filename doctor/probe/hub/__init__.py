@@ -9,7 +9,7 @@ from itertools import product
 from ...model import Hub, HubFile, HubRepo, Run, Unknown
 from ...model.record import replace
 from ..world import Stat, World
-from .caches import Use, caches, model_folders, offline, uses
+from .caches import Use, caches, model_folders, named_models, offline, uses
 from .content import Unreadable, kind_of
 from .local import claimed, local_uses, look_local
 from .repos import Look, look_cached
@@ -86,10 +86,6 @@ def _named_alike(world: World, folders: Sequence[str], caches: Sequence[str]) ->
 
 def _local_folders(world: World, run: Run) -> list[str]:
     """Plain model folders that the run names: they may hold a good copy of a cached file."""
-    written = [
-        world.absolute(value)
-        for value in (run.recipe.base_model, run.recipe.extras_model)
-        if value and "\0" not in value
-    ]
+    written = [world.absolute(value) for key, value in named_models(run) if key != "adapter"]
     stats = [(folder, world.stat(folder)) for folder in written]
     return [folder for folder, stat in stats if isinstance(stat, Stat) and stat.kind == "folder"]
