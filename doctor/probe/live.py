@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from . import filesystem
 from .cards import cards
-from .disk import MountLine, mount_of, read_mounts
-from .disks import folders_below
+from .disks import MountLine, folders_below, mount_of, read_mounts
 from .speed import speed_of
 from .world import Mount, Shapes, World
 
