@@ -11,7 +11,7 @@ from collections import Counter
 from ..memory.disk_space import Need, needs
 from ..model import DatasetFolder, Files, Hub, ModelFolder, Room, Run, Unknown, WritePlace, Writes
 from ..trainers import module, trainer_of
-from .world import Stat, World
+from .world import World
 
 SIZES = ".aitk_size.json"
 
@@ -59,8 +59,7 @@ def _mirror_root(world: World, run: Run) -> str | None:
     if run.output_folder:
         candidates.insert(0, world.parent(world.parent(world.absolute(run.output_folder))))
     for folder in candidates:
-        stat = world.stat(folder)
-        if isinstance(stat, Stat) and stat.kind == "folder" and world.refusal(folder) is None:
+        if world.is_folder(folder) and world.refusal(folder) is None:
             return folder
     return None
 

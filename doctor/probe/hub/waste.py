@@ -64,7 +64,7 @@ def left_in(
             yield Waste("detached", repo.repo, (path,), revision.own, revision.commit, revision.health, last)
     orphans = tuple(_orphans(world, repo.folder, tree, awaited))
     if orphans:
-        behind = [_end(world, tree, path) for path in orphans]
+        behind = [world.target(path, tree[path].target) if tree[path].kind == "link" else path for path in orphans]
         yield Waste("orphan", repo.repo, orphans, size_of(world, tree, behind))
     for alive in (False, True):
         found = [(path, size) for path, size, running in partials if running == alive]
@@ -113,11 +113,6 @@ def _orphans(world: World, folder: str, tree: Tree, awaited: set[str]) -> Iterat
         settled = now - stat.modified_ns >= ALIVE_NS  # a client makes the link a moment later
         if is_blob and path not in used and name not in awaited and settled:
             yield path
-
-
-def _end(world: World, tree: Tree, path: str) -> str:
-    """The payload behind a blob that is a link into the shared store."""
-    return world.target(path, tree[path].target) if tree[path].kind == "link" else path
 
 
 def _quarantine(world: World, repo: str, folder: str, tree: Tree) -> Iterator[Waste]:
