@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 
-from ...model import Hub, HubFile, HubRepo, Run, Unknown
+from ...model import Hub, HubRepo, Run, Unknown
 from ...model.record import replace
-from ..world import Stat, World
+from ..world import World
 from .caches import Use, caches, model_folders, named_models, offline, uses
 from .content import Unreadable, kind_of
 from .local import claimed, local_uses, look_local

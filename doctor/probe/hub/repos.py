@@ -221,10 +221,8 @@ def files_of(
         files = [replace(file, hidden=file.name in marks) for file in files]
     for file in files:
         is_unlinked = file.state == "wrong-link" or (file.state == "missing" and linked)
-        blob = (
-            world.join(folder, "blobs", file.digest.partition(":")[2]) if is_unlinked and file.digest else file.blob
-        )
-        yield replace(file, blob=blob)
+        address = file.digest.partition(":")[2] if is_unlinked and file.digest is not None else ""
+        yield replace(file, blob=world.join(folder, "blobs", address)) if address else file
 
 
 def partials_of(world: World, folder: str, names: Iterable[str] | None = None) -> Partials:
