@@ -28,7 +28,8 @@ KNOWN = (
         "The driver of the card is older than what this build of PyTorch needs.",
         "Update the driver, or install a PyTorch wheel for an older CUDA.",
         text=r"CUDA driver version is insufficient for CUDA runtime version"
-        r"|The NVIDIA driver on your system is too old|provided PTX was compiled with an unsupported toolchain|device kernel image is invalid",
+        r"|The NVIDIA driver on your system is too old|provided PTX was compiled with an unsupported toolchain"
+        r"|device kernel image is invalid",
         rule="PKG003",
     ),
     Known(
