@@ -45,8 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _mined(folder: str, trainer: str | None) -> Schema:
-    from ..schema.checkouts import NoCheckout, recognised
-    from ..schema.mining import mine
+    from ..schema.checkouts import NoCheckout, mine, recognised
 
     found = recognised(existing_folder(folder))
     if trainer is not None and found is not None and found != trainer:
