@@ -13,6 +13,21 @@ SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".co
 # What files for ComfyUI put before the names of a transformer.
 COMFYUI_PREFIX = "model.diffusion_model."
 
+# What the names of a training adapter begin with and end in, with the part that they then are.
+_PREFIXES = ("diffusion_model.", "transformer.")
+_PARTS = {
+    **dict.fromkeys((".lora_A.weight", ".lora_A.default.weight", ".lora_down.weight"), "A"),
+    **dict.fromkeys((".lora_B.weight", ".lora_B.default.weight", ".lora_up.weight"), "B"),
+    ".alpha": "alpha",
+}
+
+
+def adapter_part(name: str) -> tuple[str, str]:
+    """The module that a tensor of a training adapter is for, and its part of the LoRA there; "" where it is none."""
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
+    ending = next((ending for ending in _PARTS if name.endswith(ending)), "")
+    return name.removeprefix(prefix).removesuffix(ending), _PARTS.get(ending, "")
+
 
 @dataclass(frozen=True)
 class Tensor:

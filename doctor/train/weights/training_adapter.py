@@ -8,10 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ...model.weights import adapter_part
 from ..runtime.train_error import TrainError
 from .safetensors_files import stream_tensors, tensor_entries
-
-PREFIXES = ("diffusion_model.", "transformer.")
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ def read_training_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> di
     }
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        module, part = _split(name)
-        if part is None:
+        module, part = adapter_part(name)
+        if not part:
             raise TrainError(f"{file} is not a LoRA that can be merged: {name} is neither lora_A, lora_B nor alpha.")
         parts.setdefault(module, {})[part] = tensor
     if not parts:
@@ -70,23 +69,3 @@ def read_training_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> di
         scale = float(found["alpha"]) / down.shape[0] if "alpha" in found else 1.0
         deltas[module] = LoraDelta(down, up, scale)
     return deltas
-
-
-def _split(name: str) -> tuple[str, str | None]:
-    """(module name in the model, "A" | "B" | "alpha" | None) of a key."""
-    for prefix in PREFIXES:
-        if name.startswith(prefix):
-            name = name[len(prefix) :]
-            break
-    for ending, part in (
-        (".lora_A.weight", "A"),
-        (".lora_B.weight", "B"),
-        (".lora_A.default.weight", "A"),
-        (".lora_B.default.weight", "B"),
-        (".lora_down.weight", "A"),
-        (".lora_up.weight", "B"),
-        (".alpha", "alpha"),
-    ):
-        if name.endswith(ending):
-            return name[: -len(ending)], part
-    return name, None
