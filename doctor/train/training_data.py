@@ -24,7 +24,7 @@ from .job import Job
 from .runtime.allocator import keep_freed_memory, return_freed_memory
 from .sampling.sample_prompts import prompts_to_encode, sample_control_images
 from .settings.names import CACHE, KINDS
-from .step.training_state import TrainingState
+from .step.trainer import TrainingState
 
 # On the CPU the text encoder works beside the VAE and the loading where this many of it would fit in what is free.
 BESIDE = 4
@@ -54,7 +54,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
     sized = sizes.read()
     known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
-    items = read_training_items(job.run, job.datasets, divisor, known, skip, job.progress.note)
+    items = read_training_items(job.run.recipe, job.datasets, divisor, known, skip, job.progress.note)
     for note in uncaptioned(items):
         job.progress.note(note)
     if known != sized:
@@ -77,7 +77,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
         and (note := dataset_changes(state.captions, dataset_fingerprint([*items, *held]), state.step))
     ):
         job.progress.note(note)
-    return TrainingData(items, held, sample_control_images(job.run, divisor))
+    return TrainingData(items, held, sample_control_images(job.run.recipe, divisor))
 
 
 def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, examples: TrainingData) -> EncodedData:
@@ -107,7 +107,7 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
             masks.prepare(used, progress.note)
             cores = torch.get_num_threads()
             half = max(1, cores // 2) if beside else cores
-            begun = texts.begin(prompts_to_encode(run, used), place.device, progress.phase, half)
+            begun = texts.begin(prompts_to_encode(run.recipe, used), place.device, progress.phase, half)
             if not beside:
                 texts.finish(progress.phase)
             pictures = [*used, *(item for item in examples.sample_controls if item is not None)]

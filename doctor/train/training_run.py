@@ -13,11 +13,12 @@ from torch import Tensor
 
 from .base_model import BaseModel, load_weights, open_base_model, state_identity
 from .dataset.epochs import epochs_to_steps
+from .dataset.training_items import TrainingItem
 from .device_placement import DevicePlacement, choose_placement
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
-from .network.initial_weights import read_initial_weights, set_initial_weights
-from .network.lora import add_adapter_removal, add_network, lora_targets
+from .network.initial_weights import read_initial_weights
+from .network.lora import add_adapter_removal, add_network, lora_targets, trainable_parameters
 from .output.checkpoint_files import check_owner, final_file, read_state, remove_leftovers, state_file
 from .output.loss_log import LossLog
 from .output.run_record import RunFolder, read_record, run_record
@@ -28,10 +29,9 @@ from .sampling.preview_samples import PreviewSamples
 from .sampling.sample_prompts import wants_samples
 from .settings.explain import explain
 from .step.flow_matching import FlowMatchingLoss
-from .step.trainer import Trainer
-from .step.training_state import TrainingState
+from .step.trainer import Trainer, TrainingState
 from .training_data import EncodedData, TrainingData, encode_training_data, read_training_data
-from .training_loop import TrainingLoop, follow_first_rank, last_lora_file
+from .training_loop import RankLoop, TrainingLoop
 from .transformer.block_swap import swap_share
 from .transformer.transformer_blocks import compile_blocks, optimize_for_cpu, use_float16
 from .weights.materialize import check_no_meta
@@ -58,22 +58,19 @@ def run_training(job: Job) -> TrainResult:
         return done
     for note in explain(job.run):
         job.progress.note(note)
-    covered = lora_targets(base.model, job.run.recipe.network.excluded, refiners=job.run.recipe.network.refiners)
-    start = (
-        {}
-        if state
-        else read_initial_weights(job.run, covered, base.family.RECORD.lora_prefix, base.family.RECORD.class_name)
-    )
+    how = job.run.recipe.network
+    covered = lora_targets(base.model, how.excluded, refiners=how.refiners)
+    start = {} if state else read_initial_weights(how, covered, base.family.RECORD)
     job.progress.phase("Reading the dataset")
     examples = read_training_data(job, base.divisor, state)
-    job = replace(job, run=epochs_to_steps(job.run, examples.items))
+    job = replace(job, run=replace(job.run, recipe=epochs_to_steps(job.run.recipe, examples.items)))
     if state and there and (done := _finished(job, state, began)):
         return done
     with explain_gpu_failures():
         encoded = encode_training_data(job, place, base, examples)
         load_weights(job, place, base, identity["adapter"])
         encoded.texts.finish(job.progress.phase)
-        trainer, preview = _made(job, place, base, examples, encoded, start, _seed(job, state))
+        trainer, preview = _made(job, place, base, examples, encoded, covered, start, _seed(job, state))
         base.adapter.clear()
         keep_freed_memory()
         if state:
@@ -83,9 +80,9 @@ def run_training(job: Job) -> TrainResult:
         job.stop.gentle = True
         job.stop.heed()
         if not job.ranks.is_first:
-            follow_first_rank(trainer, preview, job.stop, job.output, identity, examples.held)
+            RankLoop(job, trainer, preview, identity, examples.held).follow()
             return cast(TrainResult, job.ranks.broadcast(None))
-        result = _trained(job, place, trainer, preview, identity, examples, state is not None)
+        result = _trained(job, place, trainer, preview, identity, examples.held, state is not None)
     job.progress.close()
     return job.ranks.broadcast(replace(result, seconds=time.monotonic() - began))
 
@@ -130,48 +127,45 @@ def _made(
     base: BaseModel,
     examples: TrainingData,
     encoded: EncodedData,
+    covered: dict[str, tuple[int, int]],
     start: Mapping[str, Tensor],
     seed: int,
 ) -> tuple[Trainer, PreviewSamples]:
-    """The loaded model with its network, and what trains and paints with it. Raises TrainError."""
-    run, model, progress = job.run, base.model, job.progress
-    shapes = lora_targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
+    """The loaded model with its network on the Linears that are `covered`, and what trains and paints with it."""
+    recipe, model, progress = job.run.recipe, base.model, job.progress
     if other := use_native_attention(model):
         progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
     if place.precision.scaled_float16:
         use_float16(model)
     elif place.device.type == "cpu" and not place.compiled:
-        optimize_for_cpu(
-            model, all_again=run.recipe.offload.gradient_checkpointing and run.recipe.offload.interval == 1
-        )
-    removal = add_adapter_removal(model, base.adapter, place.dtype) if base.adapter and wants_samples(run) else []
-    network = add_network(model, shapes, run, seed)
-    set_initial_weights(network, start, base.family.RECORD.lora_prefix)
+        optimize_for_cpu(model, all_again=recipe.offload.gradient_checkpointing and recipe.offload.interval == 1)
+    removals = add_adapter_removal(model, base.adapter, place.dtype) if wants_samples(recipe) else []
+    network = add_network(model, covered, recipe.network, seed)
+    parameters = trainable_parameters(network, base.family.RECORD.lora_prefix)
+    with torch.no_grad():
+        for key, value in start.items():
+            parameters[key].copy_(value)
     check_no_meta(model)
     if place.offloaded:
-        away = swap_share(model, shapes, place.offloaded, place.device)
+        away = swap_share(model, covered, place.offloaded, place.device)
         progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
     if place.compiled:
         progress.note(
             "The first steps take minutes: each kind of block is compiled, and for a second size of picture again."
         )
         compile_blocks(model)
-    objective = FlowMatchingLoss(
-        run,
-        model,
-        network,
-        encoded.latents,
-        encoded.texts,
-        encoded.masks,
-        seed,
-        place.device,
-        place.dtype,
-        job.ranks,
-    )
-    trainer = Trainer(run, objective, examples.items, progress)
+    data = encoded.latents, encoded.texts, encoded.masks
+    objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks)
+    trainer = Trainer(recipe, objective, examples.items, progress)
     whole = job.model if job.model.is_dir() else base.config.parent
     return trainer, PreviewSamples(
-        run, trainer, removal, examples.sample_controls, base.components["vae"], whole, job.output
+        trainer,
+        removals,
+        examples.sample_controls,
+        base.components["vae"],
+        whole,
+        job.output / "samples",
+        job.run.name,
     )
 
 
@@ -181,7 +175,7 @@ def _trained(
     trainer: Trainer,
     preview: PreviewSamples,
     identity: dict[str, str],
-    examples: TrainingData,
+    held: list[TrainingItem],
     goes_on: bool,
 ) -> TrainResult:
     """All the steps, told and saved; without its seconds."""
@@ -197,16 +191,14 @@ def _trained(
     )
     notes = RunFolder(output, run, record)
     trackers = Trackers(run, output, record, job.progress.note)
-    steps = TrainingLoop(
-        run, trainer, preview, output, identity, job.progress, job.stop, examples.held, journal, notes, trackers
-    )
+    loop = TrainingLoop(job, trainer, preview, identity, held, journal, notes, trackers)
     try:
-        stopped = steps.train()
+        stopped = loop.train()
     finally:
         journal.close()
         trackers.close()
     return TrainResult(
-        lora=str(last_lora_file(run, output, trainer.step)) if trainer.step else "",
+        lora=str(loop.last_file(trainer.step)) if trainer.step else "",
         steps=trainer.step,
         losses=tuple(trainer.losses),
         evaluations=tuple(journal.evaluations),

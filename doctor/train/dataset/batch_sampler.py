@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...model.run import Run
+from ...model.recipe import Recipe
 from .training_items import TrainingItem, epoch_batches
 
 
@@ -14,22 +14,22 @@ class BatchSampler:
     With regularisation items every other step is theirs, as in ai-toolkit.
     """
 
-    def __init__(self, run: Run, items: Sequence[TrainingItem], seed: int) -> None:
-        self.run = run
+    def __init__(self, recipe: Recipe, items: Sequence[TrainingItem], seed: int) -> None:
+        self.recipe = recipe
         self.seed = seed
-        self.plain = _Turns([item for item in items if not item.regular], run.recipe.batch_size, seed)
+        self.plain = _Turns([item for item in items if not item.regular], recipe.batch_size, seed)
         regular = [item for item in items if item.regular]
-        self.regular = _Turns(regular, run.recipe.batch_size, seed) if regular else None
+        self.regular = _Turns(regular, recipe.batch_size, seed) if regular else None
         # how many of the steps before each step are the regularisation items'
         self.before = [0]
 
     def epoch(self, step: int) -> int:
         """Returns how often the items were gone through before `step`, regularisation items apart."""
-        return (step - self._before(step)) * self.run.recipe.gradient_accumulation // self.plain.length
+        return (step - self._before(step)) * self.recipe.gradient_accumulation // self.plain.length
 
     def batch(self, index: int) -> list[TrainingItem]:
         """Returns the items of batch `index`, counted from 0 over the whole run."""
-        recipe = self.run.recipe
+        recipe = self.recipe
         step, part = divmod(index, recipe.gradient_accumulation)
         theirs = self._before(step)
         if self.regular is not None and self._before(step + 1) > theirs:
@@ -43,11 +43,11 @@ class BatchSampler:
 
     def _is_theirs(self, step: int) -> bool:
         """Even steps, but not those at which ai-toolkit saves or samples first."""
-        run = self.run
-        first = run.recipe.validation.first_step
+        recipe = self.recipe
+        first = recipe.validation.first_step
         busy = [
-            run.recipe.checkpoints.every,
-            0 if run.recipe.validation.disabled or step < first else run.recipe.validation.every,
+            recipe.checkpoints.every,
+            0 if recipe.validation.disabled or step < first else recipe.validation.every,
         ]
         return self.regular is not None and step % 2 == 0 and not any(n > 0 and step % n == 0 for n in busy)
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...model.run import Run
+from ...model.recipe import Recipe
 from .training_items import TrainingItem, epoch_batches
 
 
-def steps_per_epoch(run: Run, items: Sequence[TrainingItem]) -> int:
+def steps_per_epoch(recipe: Recipe, items: Sequence[TrainingItem]) -> int:
     """Returns the updates in which every image is seen once for each repeat; mirrored copies do not count.
 
     Regularisation pictures are seen so often that they are as many, and share batches, as in sd-scripts.
@@ -21,7 +21,7 @@ def steps_per_epoch(run: Run, items: Sequence[TrainingItem]) -> int:
     for item in seen:
         sets[item.apart][item.regular].append(item)
     made = [one for plain, regular in sets.values() for one in (*plain, *_as_many(regular, len(plain)))]
-    return math.ceil(len(epoch_batches(made, run.recipe.batch_size, 0, 0)) / run.recipe.gradient_accumulation)
+    return math.ceil(len(epoch_batches(made, recipe.batch_size, 0, 0)) / recipe.gradient_accumulation)
 
 
 def _as_many(regular: Sequence[TrainingItem], count: int) -> list[TrainingItem]:
@@ -37,21 +37,18 @@ def _as_many(regular: Sequence[TrainingItem], count: int) -> list[TrainingItem]:
     return made
 
 
-def epochs_to_steps(run: Run, items: Sequence[TrainingItem]) -> Run:
-    """Returns the run with steps, saves and samples in place of epochs."""
-    recipe, saves, samples = run.recipe, run.recipe.checkpoints, run.recipe.validation
+def epochs_to_steps(recipe: Recipe, items: Sequence[TrainingItem]) -> Recipe:
+    """Returns the recipe with steps, saves and samples in place of epochs."""
+    saves, samples = recipe.checkpoints, recipe.validation
     if not (recipe.epochs or saves.every_epochs or samples.every_epochs):
-        return run
-    length = steps_per_epoch(run, items)
+        return recipe
+    length = steps_per_epoch(recipe, items)
     if saves.every_epochs:  # of both kinds, or of this one
         apart = saves.every_epochs * length
         saves = replace(saves, also_every=apart) if saves.every > 0 else replace(saves, every=apart)
     return replace(
-        run,
-        recipe=replace(
-            recipe,
-            steps=recipe.epochs * length or recipe.steps,
-            checkpoints=saves,
-            validation=replace(samples, every=samples.every_epochs * length or samples.every),
-        ),
+        recipe,
+        steps=recipe.epochs * length or recipe.steps,
+        checkpoints=saves,
+        validation=replace(samples, every=samples.every_epochs * length or samples.every),
     )

@@ -19,7 +19,7 @@ from ...model.run import Run
 from ..runtime.atomic_files import atomic_file, write_atomic
 from ..runtime.train_error import TrainError
 from ..settings.names import CACHE
-from ..step.training_state import TrainingState
+from ..step.trainer import TrainingState
 
 STATE_VERSION = 1
 

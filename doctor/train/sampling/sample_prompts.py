@@ -7,20 +7,17 @@ from pathlib import Path
 
 from ...families import family_of
 from ...files import fingerprints
-from ...model.recipe import SamplePrompt
-from ...model.run import Run
+from ...model.recipe import Recipe, SamplePrompt
 from ..dataset.images import DatasetImage
 from ..dataset.training_items import TrainingItem, with_trigger
 from ..runtime.train_error import TrainError
-from ..step.output_preservation import preserved_prompt
+from ..step.loss import preserved_prompt
 
 
-def sample_control_images(run: Run, divisor: int) -> list[TrainingItem | None]:
+def sample_control_images(recipe: Recipe, divisor: int) -> list[TrainingItem | None]:
     """Returns for each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = wants_samples(run) and family_of(run.recipe.architecture).edits
-    return [
-        _control(prompt, divisor) if edits and prompt.control else None for prompt in run.recipe.validation.prompts
-    ]
+    edits = wants_samples(recipe) and family_of(recipe.architecture).edits
+    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in recipe.validation.prompts]
 
 
 def _control(prompt: SamplePrompt, divisor: int) -> TrainingItem:
@@ -35,27 +32,27 @@ def _control(prompt: SamplePrompt, divisor: int) -> TrainingItem:
     return TrainingItem(DatasetImage(file, width, height, digest, "", is_control=True), width, height, "", "", 0.0)
 
 
-def prompts_to_encode(run: Run, items: Sequence[TrainingItem]) -> list[str]:
+def prompts_to_encode(recipe: Recipe, items: Sequence[TrainingItem]) -> list[str]:
     """Returns every prompt that the run asks the text encoder for."""
     pairs = [(item, item.caption) for item in items]
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
-    kept = [preserved_prompt(run, item, text) for item, text in pairs]
+    kept = [preserved_prompt(recipe.loss, item, text) for item, text in pairs]
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]
-    if (blank := run.recipe.loss.guidance) is not None:
+    if (blank := recipe.loss.guidance) is not None:
         texts.append(blank.prompt)
-    if wants_samples(run):
-        texts += [sample_text(run, prompt.prompt) for prompt in run.recipe.validation.prompts]
-        texts += [prompt.negative for prompt in run.recipe.validation.prompts]
+    if wants_samples(recipe):
+        texts += [sample_text(recipe, prompt.prompt) for prompt in recipe.validation.prompts]
+        texts += [prompt.negative for prompt in recipe.validation.prompts]
     return texts
 
 
-def sample_text(run: Run, text: str) -> str:
+def sample_text(recipe: Recipe, text: str) -> str:
     """Returns a sample prompt, with the trigger word only where the prompt asks for it."""
-    if run.recipe.literal_captions:
+    if recipe.literal_captions:
         return text
-    return with_trigger(text, run.recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
+    return with_trigger(text, recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
 
 
-def wants_samples(run: Run) -> bool:
+def wants_samples(recipe: Recipe) -> bool:
     """Tells whether the run paints samples."""
-    return not run.recipe.validation.disabled and bool(run.recipe.validation.prompts)
+    return not recipe.validation.disabled and bool(recipe.validation.prompts)

@@ -68,8 +68,6 @@ SCHEMES = (
     *("sigmoid", "linear", "weighted", *SHIFTS, "lognorm_blend"),
     *("one_step", "two_step", "four_step", "eight_step"),
 )
-# Times drawn one by one by a density: what configs of other trainers are put into.
-DRAWN = "drawn"
 FAVOURS = ("balanced", "content", "style")
 LOSSES = ("mse", "mae", "pseudo_huber")
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...model.run import Run
+from ...model.recipe import Recipe
 from ..runtime.train_error import TrainError
 from ..settings.names import UNCLIPPED
 
@@ -66,10 +66,10 @@ def make_optimizer(
         raise TrainError(f"The optimizer {name} does not take its settings {dict(settings)}: {error}.") from error
 
 
-def clip_gradients(run: Run, parameters: Sequence[nn.Parameter]) -> Tensor:
+def clip_gradients(recipe: Recipe, parameters: Sequence[nn.Parameter]) -> Tensor:
     """Clips the gradients as the config's trainer does it; returns the norm that they had."""
-    how, limit = run.recipe.clip_method, run.recipe.max_grad_norm
-    by_norm = limit > 0 and (how == "norm" or (how is None and run.recipe.optimizer.name not in UNCLIPPED))
+    how, limit = recipe.clip_method, recipe.max_grad_norm
+    by_norm = limit > 0 and (how == "norm" or (how is None and recipe.optimizer.name not in UNCLIPPED))
     together = True if parameters[0].device.type == "cpu" else None  # elsewhere torch does so where it can
     norm = nn.utils.clip_grad_norm_(parameters, limit if by_norm else math.inf, foreach=together)
     if how == "value" and limit > 0:

@@ -5,12 +5,12 @@ The pictures are held out: no step trains on them in any crop, mirroring or repe
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 
 import torch
 
 from ..dataset.training_items import TrainingItem
+from .flow_matching import mixed_seed
 from .trainer import Trainer
 
 # Shares of noise, in the middle of five equal parts.
@@ -27,8 +27,7 @@ def validation_loss(trainer: Trainer, items: Sequence[TrainingItem], stop: Calla
             for time in TIMES:
                 if stop():
                     return None
-                seed = hashlib.sha256(f"{item.picture.digest} {time}".encode()).digest()[:8]
-                generator = torch.Generator().manual_seed(int.from_bytes(seed, "little") >> 1)
+                generator = torch.Generator().manual_seed(mixed_seed(item.picture.digest, time))
                 noise = torch.randn(clean.shape, generator=generator)
                 total += trainer.objective.unweighted_losses(clean, noise, torch.tensor([time]), [item]).item()
     return total / (len(items) * len(TIMES))

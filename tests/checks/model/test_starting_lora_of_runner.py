@@ -50,7 +50,8 @@ def whole(run: Run) -> Tensors:
     """A file that fits the run."""
     linears, family, _ = of_runner(run)
     return {
-        family.RECORD.lora_prefix + name: torch.ones(shape) for name, shape in network_shapes(run, linears).items()
+        family.RECORD.lora_prefix + name: torch.ones(shape)
+        for name, shape in network_shapes(run.recipe.network, linears).items()
     }
 
 
@@ -61,9 +62,9 @@ def findings(run: Run) -> list[Finding]:
 
 
 def said_by_the_runner(run: Run) -> str:
-    linears, family, class_name = of_runner(run)
+    linears, family, _ = of_runner(run)
     try:
-        read_initial_weights(run, linears, family.RECORD.lora_prefix, class_name)
+        read_initial_weights(run.recipe.network, linears, family.RECORD)
     except TrainError as error:
         return str(error)
     return ""

@@ -16,7 +16,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import prune_checkpoints, read_state, write_state
 from zdoctor.doctor.train.output.loss_log import LossLog
 from zdoctor.doctor.train.runtime.atomic_files import atomic_file
-from zdoctor.doctor.train.step.training_state import TrainingState
+from zdoctor.doctor.train.step.trainer import TrainingState
 
 STATE = TrainingState({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
 

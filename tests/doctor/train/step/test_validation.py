@@ -26,7 +26,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def read(circles: Path, **changes: Any) -> list[TrainingItem]:
-    return read_training_items(run_with(**changes), {DATASET.key: str(circles)}, 16)
+    return read_training_items(run_with(**changes).recipe, {DATASET.key: str(circles)}, 16)
 
 
 def test_held_out_pictures_are_trained_on_in_no_form(circles: Path) -> None:

@@ -38,7 +38,9 @@ def built(
     shapes = lora_targets(model, left_out)
     if kind == "float16":
         use_float16(model)
-    parameters = trainable_parameters(add_network(model, shapes, run_with(rank=4), 0), zimage.RECORD.lora_prefix)
+    parameters = trainable_parameters(
+        add_network(model, shapes, run_with(rank=4).recipe.network, 0), zimage.RECORD.lora_prefix
+    )
     for parameter in parameters.values():
         parameter.data += 0.01
     model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, shapes))  # type: ignore[operator]
