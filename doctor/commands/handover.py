@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import UserError
 from ..examine.examination import Examination
@@ -12,7 +13,7 @@ from ..model import ModelFolder, Unknown
 from ..probe.world import Paths
 
 if TYPE_CHECKING:
-    from ..train import TrainResult
+    from ..train import Progress, TrainResult
     from ..train.distributed.ranks import Ranks
     from ..train.encode.text_encoder_process import TextEncoderProcess
 
@@ -45,15 +46,18 @@ def hand_over(
     skip_unreadable: bool = False,
     ranks: Ranks | None = None,
     text_process: TextEncoderProcess | None = None,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
     `ranks` are the connected processes of the run when this is one of several; `text_process` as in `train`.
     """
     from .. import train as runner
+    from ..train.distributed.ranks import Ranks
 
     _refuse_shared_names(seen)
+    ranks = ranks or Ranks()
+    shown = progress or (runner.default_progress() if ranks.is_first else runner.Progress())
     result: TrainResult | None = None
     for facts in seen.facts:
         run, model, system, files = facts.run, facts.model, facts.system, facts.files
@@ -71,21 +75,22 @@ def hand_over(
         if isinstance(adapter, Unknown) and run.recipe.adapter:
             raise UserError(f"the training adapter {run.recipe.adapter} cannot be used: {adapter.reason}.")
         datasets = {d.key: paths.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
-        result = runner.train(
+        job = runner.Job(
             run,
-            model_folder=single.weights[0].path if single is not None else model.folder,
-            extras_folder=paths.parent(component.folder) if component is not None and not in_parts else None,
-            components=_places(model) if in_parts else None,
-            adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
-            dataset_folders=datasets,
-            output_folder=paths.absolute(run.output_folder or "output"),
+            model=Path(single.weights[0].path if single is not None else model.folder),
+            datasets=datasets,
+            output=Path(paths.absolute(run.output_folder or "output")),
+            extras=Path(paths.parent(component.folder)) if component is not None and not in_parts else None,
+            components=_places(model) if in_parts else {},
+            adapter=None if adapter is None or isinstance(adapter, Unknown) else Path(adapter.path),
             max_minutes=max_minutes,
             held_out=held_out,
             skip_unreadable=skip_unreadable,
             ranks=ranks,
             text_process=text_process,
-            progress=progress,
+            progress=shown,
         )
+        result = runner.train(job)
         if result.stopped != "finished":
             break
     if result is None:
@@ -93,10 +98,10 @@ def hand_over(
     return result
 
 
-def _places(model: ModelFolder) -> dict[str, str]:
+def _places(model: ModelFolder) -> dict[str, Path]:
     """The file of each part beside the transformer, and the folder of each tokenizer."""
     return {
-        name: part.weights[0].path if part.weights else part.folder
+        name: Path(part.weights[0].path if part.weights else part.folder)
         for name, part in model.components.items()
         if name != "transformer" and part.problem is None
     }

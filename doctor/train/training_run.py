@@ -41,7 +41,7 @@ SMALL = 512
 
 
 def run_training(job: Job) -> TrainResult:
-    """Runs a job to its end; see `zdoctor.doctor.train.train`."""
+    """Runs a job to its end; see `train`."""
     began = time.monotonic()
     return_freed_memory()
     empty_device_cache()  # an earlier run of the config: the text encoder's process needs the room on the GPU
