@@ -11,7 +11,7 @@ from torch import nn
 
 from ..families.network import described
 from ..files import fingerprints
-from .components.component_files import check_components, component_folder
+from .components.component_files import check_components, checked_tensors, component_folder
 from .components.vae import vae_divisor
 from .device_placement import DevicePlacement
 from .families import FamilyModule, family_of
@@ -22,11 +22,10 @@ from .transformer.fsdp import ShardPlan, shard_note
 from .transformer.load_transformer import (
     build_empty_transformer,
     fill_transformer,
-    transformer_entries,
     transformer_sources,
 )
-from .weights.materialize import linear_shapes
-from .weights.safetensors_files import check_tensors, weight_files
+from .weights.materialize import linear_shapes, shapes_of
+from .weights.safetensors_files import weight_files
 from .weights.training_adapter import LoraDelta, read_training_adapter
 from .weights.weight_cache import WeightCache, cache_folder
 
@@ -60,8 +59,7 @@ def open_base_model(job: Job) -> BaseModel:
     """Returns the model of the job without its weights, each file checked by its header. Raises TrainError."""
     config, weights = transformer_sources(job.model, job.extras, alone=bool(job.components))
     model = build_empty_transformer(config)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    check_tensors(transformer_entries(model, weights), expected, weights)
+    checked_tensors(weights, type(model).__name__, shapes_of(model))
     adapter = {} if job.adapter is None else read_training_adapter(job.adapter, linear_shapes(model))
     texts = family_of(model).TEXT_PARTS
     parts = {

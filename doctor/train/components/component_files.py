@@ -54,8 +54,9 @@ def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[i
 
     `needed` are name -> shape of what the class builds. Raises TrainError.
     """
-    if class_name in _TRANSFORMERS and place.is_file():
-        return single_file_entries(place, class_name, needed)
+    if class_name in _TRANSFORMERS:
+        whole = not place.is_file()
+        return tensor_entries(weight_files(place)) if whole else single_file_entries(place, class_name, needed)
     entries = tensor_entries(weight_files(place))
     written = as_in_file(class_name, dict(needed), entries)
     if len(written) != len(needed):
@@ -70,13 +71,16 @@ def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[i
     return {**entries, **found}
 
 
-def check_component(place: Path, class_name: str) -> dict[str, Any]:
-    """Returns the config of a component; of a single file all tensors must be there. Raises TrainError."""
-    config = component_config(place, class_name)
-    if place.is_file():
-        needed: Shapes = needed_tensors(class_name, config) or {}
-        check_tensors(component_tensors(place, class_name, needed), needed, place)
-    return config
+def checked_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> list[TensorEntry]:
+    """Returns the tensors that the class builds, in the order of `needed`. Raises TrainError where one is missing."""
+    found = component_tensors(place, class_name, needed)
+    check_tensors(found, needed, place)
+    return [found[name] for name in needed]
+
+
+def check_component(file: Path, class_name: str) -> None:
+    """Raises TrainError when a single file lacks tensors of the class, or has some in other shapes."""
+    checked_tensors(file, class_name, needed_tensors(class_name, component_config(file, class_name)) or {})
 
 
 def check_components(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ..runtime.train_error import TrainError, first_line
-from ..weights.safetensors_files import check_tensors
-from .component_files import component_config, component_tensors
+from ..weights.materialize import install_tensors, read_tensors, shapes_of
+from .component_files import checked_tensors, component_config
 
 _ERRORS = (OSError, ValueError, RuntimeError, KeyError)
 
@@ -38,15 +38,10 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
 
 def load_file(make: Any, file: Path, dtype: torch.dtype) -> Any:
     """Returns the diffusers model of class `make` from a single file, frozen, on the CPU. Raises TrainError."""
-    from ..weights.materialize import install_tensors, read_tensors
-
     with torch.device("meta"):
         model = make.from_config(component_config(file, make.__name__))
-    needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = component_tensors(file, make.__name__, needed)
-    check_tensors(found, needed, file)
-    read = read_tensors([found[name] for name in needed], {}, "none", {}, dtype, torch.device("cpu"))
-    install_tensors(model, dict(read), {})
+    entries = checked_tensors(file, make.__name__, shapes_of(model))
+    install_tensors(model, dict(read_tensors(entries, {}, "none", {}, dtype, torch.device("cpu"))), {})
     return model.eval().requires_grad_(False)
 
 

@@ -118,13 +118,8 @@ def tensor_entries(files: list[Path]) -> dict[str, TensorEntry]:
     return {entry.name: entry for file in files for entry in read_header(file)}
 
 
-def check_tensors(
-    entries: Mapping[str, TensorEntry], expected: Mapping[str, tuple[int, ...]], folder: Path
-) -> list[str]:
-    """Compares what is in the files with what the model needs; returns the names in the files that it does not use.
-
-    Raises TrainError for missing tensors and for tensors of another shape.
-    """
+def check_tensors(entries: Mapping[str, TensorEntry], expected: Mapping[str, tuple[int, ...]], folder: Path) -> None:
+    """Raises TrainError when the files lack tensors that the model needs, or have them in another shape or format."""
     missing = [name for name in expected if name not in entries]
     if missing:
         raise TrainError(
@@ -143,11 +138,9 @@ def check_tensors(
         raise TrainError(
             f"{folder} holds {entries[odd[0]].dtype} weights ({odd[0]}); only plain float weights can be used."
         )
-    rest = [name for name in entries if name not in expected]
-    scales = [name for name in rest if name.endswith(SCALES)]
+    scales = [name for name in entries if name not in expected and name.endswith(SCALES)]
     if scales:
         raise TrainError(f"{folder} is a scaled 8-bit checkpoint ({scales[0]}); use the plain bf16 or f32 weights.")
-    return rest
 
 
 def _asker(place: Path) -> str:
