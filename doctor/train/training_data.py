@@ -13,8 +13,7 @@ import torch
 from ..files import fingerprints
 from .base_model import BaseModel
 from .dataset.dataset_changes import dataset_changes, dataset_fingerprint
-from .dataset.training_items import TrainingItem, read_training_items, uncaptioned
-from .dataset.validation_split import hold_out
+from .dataset.training_items import TrainingItem, hold_out, read_training_items, uncaptioned
 from .device_placement import DevicePlacement
 from .encode.encoding_cache import EncodingCache, ImageSizes
 from .encode.latents import Latents

@@ -9,15 +9,18 @@ import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from ...families import classes
 from ...families.part_file import as_in_file, class_in, inferred_config, title_of
 from ...families.record.shapes import BadConfig
+from ...families.record.single_file import original_parts
 from ...families.tensors import Shapes, needed_tensors
+from ...model.weights import COMFYUI_PREFIX
 from ..runtime.train_error import TrainError
 from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files
-from ..weights.single_file_checkpoint import single_file_entries
 
 _TRANSFORMERS = ("FluxTransformer2DModel", "ZImageTransformer2DModel")
 
@@ -69,6 +72,38 @@ def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[i
             alike = len(shape) == 2 and entry.shape == (*shape, 1, 1)
             found[name] = replace(entry, name=name, shape=shape if alike else entry.shape)
     return {**entries, **found}
+
+
+def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, TensorEntry]:
+    """Returns the tensors of a transformer of ComfyUI or Black Forest Labs by diffusers' names.
+
+    What has no place there keeps its own name. What is fused there is no more than rows one after the other, so each
+    tensor is a span of the file. `needed` are name -> shape of what the class builds. Raises TrainError for a fused
+    tensor of another height.
+    """
+    entries = {name.removeprefix(COMFYUI_PREFIX): entry for name, entry in tensor_entries(weight_files(file)).items()}
+    found: dict[str, TensorEntry] = {}
+    for original, names in original_parts(classes()[class_name].original, needed).items():
+        if all(name in entries for name in names):
+            found |= {name: replace(entries.pop(name), name=name) for name in names}
+        elif original in entries:
+            found |= {entry.name: entry for entry in _spans_of(entries.pop(original), class_name, names, needed)}
+    return {**entries, **found}
+
+
+def _spans_of(
+    fused: TensorEntry, class_name: str, names: list[str], needed: Mapping[str, tuple[int, ...]]
+) -> list[TensorEntry]:
+    heights = [needed[name][0] for name in names]
+    if len(names) > 1 and fused.shape[:1] != (sum(heights),):
+        raise TrainError(
+            f"{fused.name} in {fused.file} is {list(fused.shape)}, but the model asks for "
+            f"{sum(heights)} rows. They do not belong together."
+        )
+    if len(names) == 1:
+        return [replace(fused, name=names[0], swapped=names[0] in classes()[class_name].swapped)]
+    spans = pairwise(accumulate(heights, initial=0))
+    return [replace(fused.rows(*span), name=name) for name, span in zip(names, spans, strict=True)]
 
 
 def checked_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> list[TensorEntry]:

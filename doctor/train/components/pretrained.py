@@ -14,18 +14,16 @@ from ..runtime.train_error import TrainError, first_line
 from ..weights.materialize import install_tensors, read_tensors, shapes_of
 from .component_files import checked_tensors, component_config
 
-_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
-
 
 def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
     """Calls `make.from_pretrained` and freezes the model.
 
     Raises TrainError when it fails or when a tensor is not in the files.
     """
-    with _quiet() if make.__module__.startswith("transformers.") else nullcontext():
+    with quiet() if make.__module__.startswith("transformers.") else nullcontext():
         try:
             model, info = make.from_pretrained(str(folder), output_loading_info=True, **options)
-        except _ERRORS as error:
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
             raise TrainError(f"The {what} of {folder} cannot be loaded: {first_line(error)}") from error
     missing = sorted(info["missing_keys"]) or [str(item[0]) for item in info.get("mismatched_keys") or []]
     if missing:
@@ -58,8 +56,8 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the progress bars and load reports of transformers."""
+def quiet() -> Iterator[None]:
+    """Runs the block without the progress bars and load reports of transformers."""
     from transformers.utils import logging as module
 
     logging: Any = module

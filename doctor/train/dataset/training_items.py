@@ -108,8 +108,9 @@ def read_training_items(
         place = Path(folders[dataset.key])
         pictures = large_enough_images(read_images(place, dataset, known, skip), place, dataset, tell)
         pictures = with_control_images(pictures, dataset, known, skip)
+        flips = [(x, y) for y in (False, True)[: 1 + dataset.flip_y] for x in (False, True)[: 1 + dataset.flip_x]]
         for resolution in dataset.resolutions or (512,):
-            for flip_x, flip_y in _flips(dataset):
+            for flip_x, flip_y in flips:
                 for picture in pictures:
                     item = replace(_item(recipe, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
                     for copy in range(max(1, dataset.repeats)):
@@ -219,6 +220,29 @@ def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: in
     return result
 
 
+def hold_out(
+    items: Sequence[TrainingItem], count: int, before: Sequence[str] = ()
+) -> tuple[list[TrainingItem], list[TrainingItem]]:
+    """Returns what is trained on, and one item of each of the `count` images that are held out for validation.
+
+    No step trains on these in any crop or repetition.
+
+    Which pictures follows from their contents alone. Of a run that goes on they are those of `before`, by the sha256
+    of their bytes, as far as they are still there: any other was trained on. Raises TrainError when none would be
+    left to train on.
+    """
+    digests = sorted({item.picture.digest for item in items if not item.regular})
+    if count >= len(digests):
+        raise TrainError(
+            f"--eval {count} would hold out every picture: the datasets have {len(digests)} different ones. "
+            f"Hold out at most {len(digests) - 1}."
+        )
+    chosen = [digest for digest in before if digest in digests] if before else digests[:count]
+    kept = [item for item in items if item.picture.digest not in chosen]
+    held = {item.picture.digest: item for item in reversed(items)}
+    return kept, [held[digest] for digest in chosen]
+
+
 def load_pixels(item: TrainingItem) -> Image:
     """Returns the image as RGB, resized to cover width x height and cropped. Raises TrainError."""
     from PIL import Image
@@ -248,12 +272,3 @@ def crop_image(image: Image, item: TrainingItem) -> Image:
     if item.flip_x:
         image = ImageOps.mirror(image)
     return ImageOps.flip(image) if item.flip_y else image
-
-
-def _flips(dataset: Dataset) -> list[tuple[bool, bool]]:
-    flips = [(False, False)]
-    if dataset.flip_x:
-        flips += [(True, y) for _, y in flips]
-    if dataset.flip_y:
-        flips += [(x, True) for x, _ in flips]
-    return flips

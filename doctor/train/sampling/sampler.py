@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from ...model.recipe import SamplePrompt
 from ..components.vae_strips import LARGE, in_strips
-from ..families import Embedding, family_of
-from ..families.dynamic_shift import shift
+from ..families import Embedding, family_of, shift
 from ..runtime.allocator import empty_device_cache
 from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory

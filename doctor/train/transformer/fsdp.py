@@ -39,12 +39,7 @@ class ShardPlan:
 
     def part(self, entry: TensorEntry) -> TensorEntry:
         """Returns what this process keeps of a tensor in a file."""
-        if not self.covers(entry.name):
-            return entry
-        start, stop = self.rows(entry.shape[0])
-        width = entry.size // entry.shape[0]
-        shape = (stop - start, *entry.shape[1:])
-        return replace(entry, shape=shape, start=entry.start + start * width, size=(stop - start) * width)
+        return entry.rows(*self.rows(entry.shape[0])) if self.covers(entry.name) else entry
 
     def delta(self, name: str, delta: LoraDelta) -> LoraDelta:
         """Returns this process's rows of what an adapter adds to the Linear of this name."""

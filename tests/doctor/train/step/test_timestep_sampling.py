@@ -10,8 +10,7 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
-from zdoctor.doctor.train.families import FamilyModule, flux, zimage
-from zdoctor.doctor.train.families.dynamic_shift import shift
+from zdoctor.doctor.train.families import FamilyModule, flux, shift, zimage
 from zdoctor.doctor.train.settings import names
 from zdoctor.doctor.train.settings.names import FAVOURS, SCHEMES
 from zdoctor.doctor.train.step.loss import LOSSES

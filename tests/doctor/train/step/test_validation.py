@@ -15,8 +15,7 @@ import torch
 from PIL import Image
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
-from zdoctor.doctor.train.dataset.validation_split import hold_out
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, hold_out, read_training_items
 
 from ..patient import DATASET, Recorder, go, run_with
 

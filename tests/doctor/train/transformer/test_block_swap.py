@@ -99,7 +99,7 @@ def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.Monke
         story.append(f"fetch {index}")
         fetch(self, index, place)
 
-    def turned(self: BlockSwap, index: int) -> None:
+    def turned(self: BlockSwap, index: int, *_: Any) -> None:
         story.append(f"run {index}")
         turn(self, index)
         places = {place.untyped_storage().data_ptr() for place in self.places}

@@ -16,11 +16,10 @@ from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model.weights import COMFYUI_PREFIX
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.components.component_files import component_tensors
+from zdoctor.doctor.train.components.component_files import component_tensors, single_file_entries
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.doctor.train.weights.materialize import shapes_of
 from zdoctor.doctor.train.weights.safetensors_files import stream_tensors
-from zdoctor.doctor.train.weights.single_file_checkpoint import single_file_entries
 
 from ..parts import transformer_tensors, write
 from ..patient import go, run_with
