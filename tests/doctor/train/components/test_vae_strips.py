@@ -60,7 +60,7 @@ def test_encoder_and_decoder_give_the_same_but_for_rounding(
 def test_only_large_pictures_are_cut(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vae = load_vae(tiny / "vae", CPU)
     item = TrainingItem(DatasetImage(picture(tmp_path), 256, 192, "0" * 64, ""), 256, 192, "", "", 0.0)
-    whole = encode_image(vae, item, "0" * 12)
+    whole = encode_image(vae, item, 0)
     decode_to_png(vae, whole[None], tmp_path / "whole.png")
     cut: list[int] = []
     real = strips._rows
@@ -70,11 +70,11 @@ def test_only_large_pictures_are_cut(tiny: Path, tmp_path: Path, monkeypatch: py
         return real(x)
 
     monkeypatch.setattr(strips, "_rows", watched)
-    encode_image(vae, item, "0" * 12)
+    encode_image(vae, item, 0)
     assert not cut
     for module in (latents, sample):
         monkeypatch.setattr(module, "LARGE", 256 * 192 - 1)
-    torch.testing.assert_close(encode_image(vae, item, "0" * 12), whole, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(encode_image(vae, item, 0), whole, rtol=1e-4, atol=1e-4)
     decode_to_png(vae, whole[None], tmp_path / "strips.png")
     assert len(cut) > 8
     one, two = (torch.tensor(list(Image.open(tmp_path / f"{n}.png").tobytes())).float() for n in ("whole", "strips"))
