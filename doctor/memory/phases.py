@@ -19,7 +19,6 @@ VAE_DECODE = 1.50 * GIB / 2**20
 
 
 def weights_of(case: Case) -> int:
-    """Bytes of the transformer."""
     return case.blocks + case.width * case.sizes.rest
 
 
@@ -31,7 +30,6 @@ def _text_encoder(case: Case) -> int:
 
 
 def phases_of_trainer(case: Case) -> Iterator[Phase]:
-    """The phases in their order."""
     recipe, sizes, card, base = case.recipe, case.sizes, case.card, case.base
     transformer = case.here(weights_of(case))
     encoder = _text_encoder(case)

@@ -46,7 +46,6 @@ class BaseModel:
 
     @property
     def family(self) -> FamilyModule:
-        """The family of the transformer."""
         return family_of(self.model)
 
     @property

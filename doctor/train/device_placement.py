@@ -33,7 +33,6 @@ class DevicePlacement:
 
     @property
     def weights_device(self) -> torch.device:
-        """The device that the weights are loaded to."""
         return torch.device("cpu") if self.offloaded else self.device
 
 

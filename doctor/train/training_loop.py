@@ -10,7 +10,6 @@ from typing import Literal
 
 import torch
 
-from ..families import family_of
 from ..model.recipe import Recipe
 from .dataset.training_items import TrainingItem
 from .distributed.ranks import RankLost
@@ -67,7 +66,6 @@ class RankLoop:
 
     @property
     def recipe(self) -> Recipe:
-        """What is trained."""
         return self.job.run.recipe
 
     def follow(self) -> None:
@@ -117,17 +115,14 @@ class RankLoop:
             self.preview.paint(self.job.stop)
 
     def checkpoint(self, file: Path) -> None:
-        """Writes the LoRA to `file`, and the state."""
         if self.trainer.step == 0:  # a LoRA of zeros, or of the numbers that it was to begin with
             return
         dtype = getattr(torch, DTYPES[self.recipe.checkpoints.dtype])
-        base = family_of(self.recipe.architecture).base_version
-        metadata = lora_metadata(self.job.run, self.trainer.step, self.trainer.epoch, base)
+        metadata = lora_metadata(self.job.run, self.trainer.step, self.trainer.epoch)
         write_lora(file, self.trainer.weights(), dtype, metadata)
         self.write_state()
 
     def write_state(self) -> None:
-        """Writes the state from which the run goes on."""
         write_state(state_file(self.job.output, self.job.run.name), self.trainer.state(self.identity, self.held))
 
     def last_file(self, step: int) -> Path:

@@ -26,7 +26,6 @@ _TRANSFORMERS = ("FluxTransformer2DModel", "ZImageTransformer2DModel")
 
 
 def component_files(place: Path) -> list[Path]:
-    """Returns all files that a component is made of."""
     return sorted(file for file in place.iterdir() if file.is_file()) if place.is_dir() else weight_files(place)
 
 

@@ -23,7 +23,6 @@ def refusal(environment: Mapping[str, str]) -> str:
 
 
 def sharded(environment: Mapping[str, str]) -> bool:
-    """Tells whether the base model is to be sharded over the processes."""
     return _on(environment, "ACCELERATE_USE_FSDP")
 
 

@@ -43,7 +43,6 @@ class Latents:
         self.salt = fingerprints.of_beginnings(component_files(self.vae))
 
     def key(self, item: TrainingItem) -> str:
-        """Returns the key of the latent of an item in the cache."""
         middle = ("middle",) if self.middle else ()
         return "latent-" + fingerprints.of_texts(self.salt, *_seen(item), *middle, length=32)
 

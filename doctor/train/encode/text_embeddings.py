@@ -44,7 +44,6 @@ class TextEmbeddings:
         self.salt = " ".join([*files, str(self.dtype), *kind, *masked])
 
     def key(self, text: str) -> str:
-        """Returns the key of the embedding of a prompt in the cache."""
         return "text-" + of_texts(self.salt, text, length=32)
 
     def get(self, text: str) -> Embedding:
@@ -86,7 +85,6 @@ class TextEmbeddings:
             self.process.finish(phase)
 
     def size(self) -> int:
-        """Returns the bytes of the encoder's files."""
         return sum(file.stat().st_size for place in self.folders.values() for file in component_files(place))
 
 

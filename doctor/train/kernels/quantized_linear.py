@@ -156,7 +156,6 @@ class QuantizedLinear(nn.Module):
         self.multiply = partial(_multiply, keeps_matrix=True)
 
     def weight(self) -> Tensor:
-        """Returns the float32 weight that this module multiplies by."""
         if self.scale.dim() == 2:
             return dequantize_nf4(self.codes, self.scale, self.in_features, torch.float32)
         return self.codes.float() * self.scale[:, None]

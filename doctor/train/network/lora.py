@@ -138,7 +138,6 @@ def add_adapter_removal(model: nn.Module, adapter: dict[str, LoraDelta], dtype: 
 
 
 def network_dropout(network: recipes.Network) -> Dropout:
-    """Returns the dropouts that the config asks for."""
     return Dropout(network.dropout, network.rank_dropout, network.module_dropout)
 
 

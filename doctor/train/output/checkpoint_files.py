@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from glob import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .... import __version__
+from ...families import family_of
 from ...families.network import lokr_rank
 from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, own_state, taken
 from ...model.run import Run
@@ -43,19 +44,15 @@ def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, me
         raise TrainError(f"{file} does not hold what was written to it. Check the disk.")
 
 
-def lora_metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
-    """Returns the header metadata of a LoRA as other programs read it; `base` names the model."""
+def lora_metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
+    """Returns the header metadata of a LoRA as other programs read it."""
     recipe = run.recipe
-    try:
-        release = version("zdoctor")
-    except PackageNotFoundError:
-        release = "unknown"
     fields: dict[str, Any] = {
         **{str(key): value for key, value in run.metadata.items()},
         "name": run.name,
         "training_info": {"step": step, "epoch": epoch},
-        "software": {"name": "zdoctor", "version": release},
-        "ss_base_model_version": base,
+        "software": {"name": "zdoctor", "version": __version__},
+        "ss_base_model_version": family_of(recipe.architecture).base_version,
         "ss_output_name": run.name,
     }
     rank = lokr_rank(recipe.network) if recipe.network.type == "lokr" else recipe.network.rank
@@ -67,17 +64,14 @@ def lora_metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
 
 
 def step_file(folder: Path, name: str, step: int) -> Path:
-    """Returns the path of the LoRA that is saved after `step`."""
     return folder / f"{name}_{step:09d}.safetensors"
 
 
 def final_file(folder: Path, name: str) -> Path:
-    """Returns the path of the finished LoRA."""
     return folder / f"{name}.safetensors"
 
 
 def state_file(folder: Path, name: str) -> Path:
-    """Returns the path of the training state."""
     return folder / own_state(name)
 
 

@@ -44,11 +44,9 @@ class LossLog:
         return [(line["step"], line["eval_loss"]) for line in self.lines if line.get("eval_loss") is not None]
 
     def step(self, step: int, loss: float, rate: float, seconds: float) -> None:
-        """Logs a step."""
         self._write({"step": step, "loss": _finite(loss), "lr": rate, "seconds": round(seconds, 4)})
 
     def evaluation(self, step: int, loss: float) -> None:
-        """Logs a validation loss."""
         self._write({"step": step, "eval_loss": _finite(loss)})
 
     def sync(self) -> None:
@@ -58,7 +56,6 @@ class LossLog:
                 os.fsync(self.stream.fileno())
 
     def close(self) -> None:
-        """Closes the file."""
         if self.stream is not None:
             with suppress(OSError):  # a line that could not be written, which was said then
                 self.stream.close()

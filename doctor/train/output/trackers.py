@@ -56,7 +56,6 @@ class Trackers:
                 self._ask(name, "log", dict(values), step=step)
 
     def close(self) -> None:
-        """Closes every tracker."""
         for name in list(self.trackers):
             self._ask(name, "finish")
 

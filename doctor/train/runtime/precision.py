@@ -19,7 +19,6 @@ class ComputePrecision:
 
     @property
     def name(self) -> str:
-        """The precision for people."""
         return "float16, float32 between products" if self.scaled_float16 else str(self.dtype).removeprefix("torch.")
 
     @property

@@ -99,5 +99,4 @@ def _speed(rate: float) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """Returns the number with its noun."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

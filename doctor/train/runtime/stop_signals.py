@@ -23,8 +23,6 @@ BEGAN = "ZDOCTOR_BEGAN"
 class Stop:
     """The run looks here whether it was asked to stop; `gentle` is set while it does so by itself.
 
-    `gentle` is set while the runner looks at it by itself.
-
     `until` is the limit on `time.monotonic()`, None without one; `step` and `save` are the most seconds that one of
     them has taken.
     """
@@ -38,7 +36,6 @@ class Stop:
         self.save = 0.0
 
     def is_set(self) -> bool:
-        """Tells whether the run should stop."""
         return self.asked or self.is_late()
 
     def is_late(self) -> bool:

@@ -54,5 +54,4 @@ def sample_text(recipe: Recipe, text: str) -> str:
 
 
 def wants_samples(recipe: Recipe) -> bool:
-    """Tells whether the run paints samples."""
     return not recipe.validation.disabled and bool(recipe.validation.prompts)

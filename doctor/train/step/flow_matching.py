@@ -197,5 +197,4 @@ class FlowMatchingLoss:
 
 
 def mixed_seed(*parts: object) -> int:
-    """Returns a seed that follows from all the parts."""
     return int.from_bytes(hashlib.sha256(" ".join(map(str, parts)).encode()).digest()[:8], "little") >> 1

@@ -85,7 +85,6 @@ class Trainer:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the last step."""
         return self.batches.epoch(self.step)
 
     @property
@@ -155,7 +154,6 @@ class Trainer:
                 self._set(kept)
 
     def state(self, identity: dict[str, str], held: Sequence[TrainingItem]) -> TrainingState:
-        """Returns the state after the last step."""
         return TrainingState(
             identity=identity,
             seed=self.objective.seed,
@@ -172,7 +170,6 @@ class Trainer:
         )
 
     def restore(self, state: TrainingState) -> None:
-        """Goes back to a saved state."""
         self._set(state.lora)
         self._restore_optimizer(state)
         if self.ema is not None:

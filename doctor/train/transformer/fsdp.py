@@ -28,7 +28,6 @@ class ShardPlan:
     blocks: Sequence[str]
 
     def covers(self, name: str) -> bool:
-        """Tells whether the tensor of this name is sharded."""
         return name.startswith(tuple(f"{block}." for block in self.blocks))
 
     def rows(self, count: int) -> tuple[int, int]:

@@ -30,7 +30,6 @@ def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Returns the device of a module."""
     return next(iter([*module.parameters(), *module.buffers()])).device
 
 

@@ -52,7 +52,6 @@ class TensorEntry:
     swapped: bool = False
 
     def rows(self, start: int, stop: int) -> TensorEntry:
-        """Returns these rows of the tensor."""
         width = self.size // self.shape[0]
         shape = (stop - start, *self.shape[1:])
         return replace(self, shape=shape, start=self.start + start * width, size=(stop - start) * width)
@@ -119,7 +118,6 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def tensor_entries(files: list[Path]) -> dict[str, TensorEntry]:
-    """Returns all tensors of some files by name."""
     return {entry.name: entry for file in files for entry in read_header(file)}
 
 
