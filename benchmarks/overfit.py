@@ -29,7 +29,7 @@ from zdoctor.doctor.commands.handover import hand_over
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import training_run as loop
-from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.components.pretrained import vae_divisor
 from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.step.trainer import Trainer

@@ -24,11 +24,7 @@ __all__ = ["GIB", "buckets", "predict"]
 
 
 def predict(
-    run: Run,
-    model: ModelFolder,
-    datasets: tuple[DatasetFolder, ...] | Unknown,
-    system: System,
-    gpus: tuple[Gpu, ...],
+    run: Run, model: ModelFolder, datasets: tuple[DatasetFolder, ...] | Unknown, system: System, gpus: tuple[Gpu, ...]
 ) -> Memory | Unknown:
     """Predicted device memory of a LoRA training of Z-Image or Flux; Unknown for what no closed form was made for.
 

@@ -116,10 +116,7 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     kept = min(during, recipe.checkpoints.keep) if recipe.checkpoints.keep > 0 else during
     width = WIDTHS.get(recipe.checkpoints.dtype, 0)
     rank = lokr_rank(recipe.network) if recipe.network.type == "lokr" else recipe.network.rank
-    kind, of_rank = (
-        "LoKr" if recipe.network.type == "lokr" else "LoRA",
-        "" if rank is None else f" of rank {rank}",
-    )
+    kind, of_rank = ("LoKr" if recipe.network.type == "lokr" else "LoRA", "" if rank is None else f" of rank {rank}")
     what = f"{kept + 1} {kind} files{of_rank}" if kept else f"the {kind}{of_rank}"
     yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
     moments = int(state_bytes(recipe.optimizer.name)) if recipe.optimizer.name.startswith("adam") else 0

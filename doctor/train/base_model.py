@@ -12,18 +12,14 @@ from torch import nn
 from ..families.network import described
 from ..files import fingerprints
 from .components.component_files import check_components, checked_tensors, component_folder
-from .components.vae import vae_divisor
+from .components.pretrained import vae_divisor
 from .device_placement import DevicePlacement
 from .families import FamilyModule, family_of
 from .job import Job
 from .kernels.quantized_linear import Quantization
 from .settings.names import KINDS
 from .transformer.fsdp import ShardPlan, shard_note
-from .transformer.load_transformer import (
-    build_empty_transformer,
-    fill_transformer,
-    transformer_sources,
-)
+from .transformer.load_transformer import build_empty_transformer, fill_transformer, transformer_sources
 from .weights.materialize import linear_shapes, shapes_of
 from .weights.safetensors_files import weight_files
 from .weights.training_adapter import LoraDelta, read_training_adapter

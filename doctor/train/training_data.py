@@ -21,7 +21,7 @@ from .encode.loss_masks import LossMasks
 from .encode.text_embeddings import TextEmbeddings
 from .job import Job
 from .runtime.allocator import keep_freed_memory, return_freed_memory
-from .sampling.sample_prompts import prompts_to_encode, sample_control_images
+from .sampling.preview_samples import prompts_to_encode, sample_control_images
 from .settings.names import CACHE, KINDS
 from .step.trainer import TrainingState
 

@@ -12,21 +12,19 @@ import torch
 from torch import Tensor
 
 from .base_model import BaseModel, load_weights, open_base_model, state_identity
-from .dataset.epochs import epochs_to_steps
+from .dataset.batch_sampler import epochs_to_steps
 from .dataset.training_items import TrainingItem
 from .device_placement import DevicePlacement, choose_placement
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
-from .network.initial_weights import read_initial_weights
-from .network.lora import add_adapter_removal, add_network, lora_targets, trainable_parameters
+from .network.lora import add_adapter_removal, add_network, lora_targets, read_initial_weights, trainable_parameters
 from .output.checkpoint_files import check_owner, final_file, read_state, remove_leftovers, state_file
 from .output.loss_log import LossLog
 from .output.run_record import RunFolder, read_record, run_record
 from .output.trackers import Trackers
 from .runtime.allocator import empty_device_cache, keep_freed_memory, return_freed_memory
 from .runtime.gpu_failures import explain_gpu_failures
-from .sampling.preview_samples import PreviewSamples
-from .sampling.sample_prompts import wants_samples
+from .sampling.preview_samples import PreviewSamples, wants_samples
 from .settings.explain import explain
 from .step.flow_matching import FlowMatchingLoss
 from .step.trainer import Trainer, TrainingState

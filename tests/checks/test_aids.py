@@ -25,7 +25,7 @@ from zdoctor.doctor.train.dataset.training_items import read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.loss_masks import LossMasks
 from zdoctor.doctor.train.runtime.train_error import TrainError
-from zdoctor.doctor.train.sampling.sample_prompts import sample_control_images
+from zdoctor.doctor.train.sampling.preview_samples import sample_control_images
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import written
 from zdoctor.tests.models import healthy, run_of

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...files import fingerprints
 from ..components.component_files import component_files
-from ..components.vae import load_vae, on_device_or_cpu
+from ..components.pretrained import load_vae, on_device_or_cpu
 from ..components.vae_strips import LARGE, in_strips
 from ..dataset.images import check_unchanged
 from ..dataset.training_items import TrainingItem, load_pixels

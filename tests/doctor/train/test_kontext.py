@@ -22,7 +22,7 @@ from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.families import scheduler_of
-from zdoctor.doctor.train.sampling.sample_prompts import sample_control_images
+from zdoctor.doctor.train.sampling.preview_samples import sample_control_images
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.changes import changed

@@ -14,11 +14,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train.components import text_encoder
-from zdoctor.doctor.train.components import vae as vae_module
+from zdoctor.doctor.train.components import pretrained, text_encoder
 from zdoctor.doctor.train.components import vae_strips as strips
-from zdoctor.doctor.train.components.pretrained import load_pretrained
-from zdoctor.doctor.train.components.vae import load_vae
+from zdoctor.doctor.train.components.pretrained import load_pretrained, load_vae
 from zdoctor.doctor.train.components.vae_strips import in_strips
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem
@@ -116,7 +114,7 @@ def test_vae_and_text_encoder_are_gone_while_it_trains(
         names.append(make.__name__)
         return model
 
-    for module in (vae_module, text_encoder):
+    for module in (pretrained, text_encoder):
         monkeypatch.setattr(module, "load_pretrained", watched)
     there: list[int] = []
     run = run_with(steps=2, sample_every=1, disable_sampling=False, samples=(SamplePrompt("a", 64, 64, 1, 1, 1.0),))

@@ -25,7 +25,7 @@ from zdoctor.doctor.train.dataset.training_items import (
     uncaptioned,
     with_trigger,
 )
-from zdoctor.doctor.train.sampling.sample_prompts import sample_text
+from zdoctor.doctor.train.sampling.preview_samples import sample_text
 
 from ..patient import DATASET, Recorder, go, run_with, written
 

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.components import text_encoder, vae
+from zdoctor.doctor.train.components import pretrained, text_encoder
 from zdoctor.doctor.train.components.component_files import component_folder
-from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.components.pretrained import vae_divisor
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
@@ -166,7 +166,7 @@ def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[weakref.ref[Any]] = []
-    for module in (vae, text_encoder):
+    for module in (pretrained, text_encoder):
         real = module.load_pretrained
 
         def load(*words: Any, real: Any = real, **options: Any) -> Any:

@@ -20,7 +20,7 @@ from zdoctor.doctor.train.encode.loss_masks import LossMasks
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, lora_targets
-from zdoctor.doctor.train.sampling.sample_prompts import prompts_to_encode
+from zdoctor.doctor.train.sampling.preview_samples import prompts_to_encode
 from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
 from zdoctor.doctor.train.step.loss import preserved_prompt
 from zdoctor.doctor.train.step.trainer import Trainer
