@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ..doctor.model import DatasetFolder, Finding, Run, found
 from ..doctor.model.record import replace
 from ..doctor.model.trainer import RUNNER
-from ..doctor.rules import Unestablished, rule
+from ..doctor.rules import Unestablished, prevents, rule
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"
 CONVERTIBLE = (".heic", ".heif", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".jxl", ".jfif", ".cr2", ".nef", ".dng")
@@ -15,13 +15,8 @@ LARGEST = 178_956_970  # pixels: twice PIL.Image.MAX_IMAGE_PIXELS
 ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
 
 
-@rule(
-    "DAT001",
-    "error",
-    "no-images",
-    prevents=(("AssertionError", r"no images found in"),),
-    trainers=("ai-toolkit", RUNNER),
-)
+@rule("DAT001", "error", "no-images", trainers=("ai-toolkit", RUNNER))
+@prevents("AssertionError", r"no images found in")
 def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A dataset folder without a picture that the trainer can open.
 
@@ -78,13 +73,9 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
         raise Unestablished(unsure)
 
 
-@rule(
-    "DAT002",
-    "warning",
-    "unreadable-images",
-    prevents=(("OSError", r"image file is truncated"), ("UnidentifiedImageError", r"cannot identify image file")),
-    trainers=("ai-toolkit", RUNNER),
-)
+@rule("DAT002", "warning", "unreadable-images", trainers=("ai-toolkit", RUNNER))
+@prevents("OSError", r"image file is truncated")
+@prevents("UnidentifiedImageError", r"cannot identify image file")
 def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures that cannot be opened or that are cut off.
 

@@ -6,22 +6,16 @@ import re
 from collections.abc import Iterator
 
 from ..doctor.model import Config, Finding, Where, found
-from ..doctor.rules import rule
+from ..doctor.rules import prevents, rule
 from .windows_paths import escaped_paths
 
 
-@rule(
-    "PTH002",
-    "error",
-    "windows-path-escape",
-    prevents=(
-        ("yaml.scanner.ScannerError", "found unknown escape character"),
-        ("yaml.scanner.ScannerError", "expected escape sequence of \\d+ hexadecimal"),
-        ("json.decoder.JSONDecodeError", "Invalid .?(escape|u)"),
-        ("toml.decoder.TomlDecodeError", "Reserved escape sequence used"),
-        ("OSError", r"couldn't connect to 'https://huggingface\.co'.*looks like [A-Za-z]:\s"),
-    ),
-)
+@rule("PTH002", "error", "windows-path-escape")
+@prevents("yaml.scanner.ScannerError", "found unknown escape character")
+@prevents("yaml.scanner.ScannerError", "expected escape sequence of \\d+ hexadecimal")
+@prevents("json.decoder.JSONDecodeError", "Invalid .?(escape|u)")
+@prevents("toml.decoder.TomlDecodeError", "Reserved escape sequence used")
+@prevents("OSError", r"couldn't connect to 'https://huggingface\.co'.*looks like [A-Za-z]:\s")
 def windows_path_escape(config: Config) -> Iterator[Finding]:
     """A Windows path whose backslashes are read as escapes.
 

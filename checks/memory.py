@@ -8,7 +8,7 @@ from math import prod
 from ..doctor.families.tensors import published_size
 from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
 from ..doctor.model.cards import VISIBLE, listed, taken
-from ..doctor.rules import Unestablished, rule
+from ..doctor.rules import Unestablished, prevents, rule
 
 _GIB = 1 << 30
 _FULL_SIZE = 1_000_000_000
@@ -31,14 +31,14 @@ ELSEWHERE = " {other}, has room for it: {other_free} are free there."
 SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
 
 
-@rule("MEM001", "error", "vram-over-budget", prevents=(("torch.OutOfMemoryError", "CUDA out of memory"),))
+@rule("MEM001", "error", "vram-over-budget")
+@prevents("torch.OutOfMemoryError", "CUDA out of memory")
 def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     """The predicted peak exceeds the free memory of the device.
 
     What: The bytes of weights, LoRA, optimizer and activations are computed for each phase of the run and the
     largest phase is held against the memory that is free now. It is an error when even the low end of the estimate
     is too much, a warning when only the high end is.
-
     Why: ai-toolkit skips a batch that does not fit and gives up after three in a row, which comes after everything
     has been loaded and cached.
 
@@ -53,11 +53,9 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     A run that takes none (`device: cpu` or `mps`, no GPU there) is held against the computer's memory: an error is
     what exceeds all of it. On a processor `zdoctor train` maps its quantized weights from a file; what of them does
     not fit is read again in every step, which is a warning.
-
     Repair: Another card, where one has room: CUDA_VISIBLE_DEVICES chooses it. The settings that lower the peak, the
     harmless ones first; each says whether it changes the result. Where painting samples is the peak they become
     smaller, or are left out, before what is learnt is changed.
-
     Signature: torch.OutOfMemoryError: CUDA out of memory; OOM during training step 3 times in a row,
     aborting training
     """
@@ -126,13 +124,10 @@ def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Findin
 
     What: The part of the load that must be held in RAM (weights that are converted, merged with an adapter, or
     quantized on the way) is computed and held against the available RAM.
-
     Why: An adapter makes ai-toolkit load the whole transformer at full precision before it is quantized; weights
     stored in another dtype than the run's are converted in RAM. A machine without swap ends the process without a
     message.
-
     Repair: Close other programs, or add swap; on a rented machine, choose one with more RAM.
-
     Signature: Killed; exit code 137; os error 1455 (Windows: the paging file is too small)
     """
     if memory.is_host or memory.host_peak <= memory.host_free:
@@ -156,10 +151,8 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
 
     What: The driver was asked and named no card, or CUDA_VISIBLE_DEVICES leaves none of them; the model has more
     than a billion parameters, and the config does not say `device: cpu`.
-
     Why: ai-toolkit ignores `device` and trains on the processor without a word, where a step of such a model takes
     minutes. Usually the notebook has no accelerator switched on, or the driver is not visible in the container.
-
     Repair: Switch the accelerator on, start the container with the GPU, or take CUDA_VISIBLE_DEVICES out of the
     environment; write `device: cpu` to say it is meant.
     """

@@ -7,22 +7,14 @@ from collections.abc import Iterator
 
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.environment import Environment
-from ..doctor.rules import Unestablished, rule
+from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
 
 
-@rule(
-    "PKG005",
-    "error",
-    "package-not-installed",
-    prevents=(
-        ("ModuleNotFoundError", r"No module named '(bitsandbytes|prodigyopt|dadaptation|lion_pytorch|wandb)'"),
-        (
-            "ImportError",
-            r"Please install lion_pytorch|Failed to import wandb|No (bitsandbytes|Prodigy|dadaptation|lion)",
-        ),
-    ),
-    trainers=("ai-toolkit", "sd-scripts", "musubi-tuner", "zdoctor"),
+@rule("PKG005", "error", "package-not-installed", trainers=("ai-toolkit", "sd-scripts", "musubi-tuner", "zdoctor"))
+@prevents("ModuleNotFoundError", r"No module named '(bitsandbytes|prodigyopt|dadaptation|lion_pytorch|wandb)'")
+@prevents(
+    "ImportError", r"Please install lion_pytorch|Failed to import wandb|No (bitsandbytes|Prodigy|dadaptation|lion)"
 )
 def package_not_installed(run: Run, environment: Environment) -> Iterator[Finding]:
     """A setting needs a package that is not installed.

@@ -10,7 +10,7 @@ from ..doctor.families import family_of
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
-from ..doctor.rules import rule
+from ..doctor.rules import prevents, rule
 from ..doctor.trainers import trainer_of
 
 Capability = tuple[int, int]
@@ -30,12 +30,8 @@ _SINCE: Mapping[str, tuple[tuple[str, Version, str], ...]] = {
 _DRIVERS = {13: 580, 12: 525, 11: 450}  # NVIDIA: CUDA compatibility, minor version compatibility
 
 
-@rule(
-    "PKG001",
-    "error",
-    "cpu-build-of-torch",
-    prevents=(("AssertionError", r"Torch not compiled with CUDA enabled"),),
-)
+@rule("PKG001", "error", "cpu-build-of-torch")
+@prevents("AssertionError", r"Torch not compiled with CUDA enabled")
 def cpu_build_of_torch(
     run: Run, environment: Environment, gpus: tuple[Gpu, ...], system: System
 ) -> Iterator[Finding]:
@@ -63,15 +59,9 @@ def cpu_build_of_torch(
     )
 
 
-@rule(
-    "PKG002",
-    "error",
-    "torch-without-kernels",
-    prevents=(
-        ("RuntimeError", r"no kernel image is available for execution on the device"),
-        ("AcceleratorError", r"no kernel image is available for execution on the device"),
-    ),
-)
+@rule("PKG002", "error", "torch-without-kernels")
+@prevents("RuntimeError", r"no kernel image is available for execution on the device")
+@prevents("AcceleratorError", r"no kernel image is available for execution on the device")
 def torch_without_kernels(
     run: Run, environment: Environment, gpus: tuple[Gpu, ...], system: System
 ) -> Iterator[Finding]:
@@ -117,12 +107,8 @@ def torch_without_kernels(
     )
 
 
-@rule(
-    "PKG003",
-    "warning",
-    "driver-older-than-torch",
-    prevents=(("RuntimeError", r"The NVIDIA driver on your system is too old"),),
-)
+@rule("PKG003", "warning", "driver-older-than-torch")
+@prevents("RuntimeError", r"The NVIDIA driver on your system is too old")
 def driver_older_than_torch(environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """The NVIDIA driver is older than the CUDA version of PyTorch asks for.
 
@@ -152,19 +138,12 @@ def driver_older_than_torch(environment: Environment, gpus: tuple[Gpu, ...]) -> 
     )
 
 
-@rule(
-    "PKG004",
-    "error",
-    "package-too-old",
-    prevents=(
-        ("ImportError", r"Diffusers is out of date"),
-        (
-            "ImportError",
-            r"cannot import name '(ZImage\w+|Qwen3ForCausalLM|FluxKontextPipeline|QwenImage\w+|Wan\w+)' "
-            r"from '(diffusers|transformers)'",
-        ),
-    ),
-    trainers=("ai-toolkit", "musubi-tuner", "zdoctor"),
+@rule("PKG004", "error", "package-too-old", trainers=("ai-toolkit", "musubi-tuner", "zdoctor"))
+@prevents("ImportError", r"Diffusers is out of date")
+@prevents(
+    "ImportError",
+    r"cannot import name '(ZImage\w+|Qwen3ForCausalLM|FluxKontextPipeline|QwenImage\w+|Wan\w+)' "
+    r"from '(diffusers|transformers)'",
 )
 def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     """diffusers or transformers is older than the model.

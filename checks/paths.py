@@ -9,7 +9,7 @@ from ..doctor.families import family_of
 from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
 from ..doctor.model.pattern import pattern
 from ..doctor.model.trainer import RUNNER
-from ..doctor.rules import Unestablished, rule
+from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
 
 PLACEHOLDER = pattern(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
@@ -17,12 +17,9 @@ VARIABLE = pattern(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing h
 DRIVE = pattern(r"^[A-Za-z]:[\\/]|^\\\\")
 
 
-@rule(
-    "PTH001",
-    "error",
-    "read-only-path",
-    prevents=(("OSError", r"Read-only file system"), ("PermissionError", r"Permission denied")),
-)
+@rule("PTH001", "error", "read-only-path")
+@prevents("OSError", r"Read-only file system")
+@prevents("PermissionError", r"Permission denied")
 def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
     """A folder that the run will write to refuses to be written.
 
@@ -61,16 +58,9 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "PTH003",
-    "error",
-    "adapter-path-is-directory",
-    prevents=(
-        ("OSError", r"No such device \(os error 19\)"),
-        ("ValueError", r"is not a valid local path or hub path"),
-    ),
-    trainers=("ai-toolkit", RUNNER),
-)
+@rule("PTH003", "error", "adapter-path-is-directory", trainers=("ai-toolkit", RUNNER))
+@prevents("OSError", r"No such device \(os error 19\)")
+@prevents("ValueError", r"is not a valid local path or hub path")
 def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     """An adapter path names a folder or a repository where the trainer opens a file.
 
@@ -125,18 +115,12 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "PTH004",
-    "error",
-    "missing-path",
-    prevents=(
-        ("FileNotFoundError", r"No such file or directory"),
-        ("FileNotFoundError", r"The following dataset directories do not exist:"),
-        ("HFValidationError", r"Repo id must"),
-        ("ValueError", r"is not a local file or a hub file reference|Failed to download assistant LoRA from"),
-        ("OSError", r"couldn't connect to 'https://huggingface\.co'.*looks like (/|[A-Za-z]:\S|\.|~)"),
-    ),
-)
+@rule("PTH004", "error", "missing-path")
+@prevents("FileNotFoundError", r"No such file or directory")
+@prevents("FileNotFoundError", r"The following dataset directories do not exist:")
+@prevents("HFValidationError", r"Repo id must")
+@prevents("ValueError", r"is not a local file or a hub file reference|Failed to download assistant LoRA from")
+@prevents("OSError", r"couldn't connect to 'https://huggingface\.co'.*looks like (/|[A-Za-z]:\S|\.|~)")
 def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     """A path of the config that does not exist.
 

@@ -9,13 +9,14 @@ from typing import Any
 from ..doctor.model import Finding, Script, found
 from ..doctor.model.checkout import Edit
 from ..doctor.model.script import SCRIPT, Checkpoint
-from ..doctor.rules import rule
+from ..doctor.rules import prevents, rule
 
-_GRAD = (("RuntimeError", r"element 0 of tensors does not require grad"),)
+_GRAD = prevents("RuntimeError", r"element 0 of tensors does not require grad")
 _NOTHING = "Backward stops with: element 0 of tensors does not require grad and does not have a grad_fn."
 
 
-@rule("SRC010", "error", "whole-model-checkpointing", prevents=_GRAD, trainers=(SCRIPT,))
+@rule("SRC010", "error", "whole-model-checkpointing", trainers=(SCRIPT,))
+@_GRAD
 def whole_model_checkpointing(script: Script) -> Iterator[Finding]:
     """A whole model is checkpointed re-entrantly, and none of its inputs requires a gradient.
 
@@ -82,7 +83,8 @@ def gradient_forced_on_output(script: Script) -> Iterator[Finding]:
             )
 
 
-@rule("SRC012", "warning", "reentrant-checkpoint", prevents=_GRAD, trainers=(SCRIPT,))
+@rule("SRC012", "warning", "reentrant-checkpoint", trainers=(SCRIPT,))
+@_GRAD
 def reentrant_checkpoint(script: Script) -> Iterator[Finding]:
     """Re-entrant checkpointing where only some parameters are trained.
 
@@ -144,7 +146,8 @@ def missing_use_reentrant(script: Script) -> Iterator[Finding]:
         )
 
 
-@rule("SRC014", "error", "peft-without-input-gradients", prevents=_GRAD, trainers=(SCRIPT,))
+@rule("SRC014", "error", "peft-without-input-gradients", trainers=(SCRIPT,))
+@_GRAD
 def peft_without_input_gradients(script: Script, packages: Mapping[str, str]) -> Iterator[Finding]:
     """Re-entrant checkpointing is enabled on a PEFT model whose inputs require no gradient.
 
@@ -169,13 +172,8 @@ def peft_without_input_gradients(script: Script, packages: Mapping[str, str]) ->
             )
 
 
-@rule(
-    "SRC015",
-    "note",
-    "deepspeed-hides-overflow",
-    prevents=(("RuntimeError", r"vector_norm.*Got Long"),),
-    trainers=(SCRIPT,),
-)
+@rule("SRC015", "note", "deepspeed-hides-overflow", trainers=(SCRIPT,))
+@prevents("RuntimeError", r"vector_norm.*Got Long")
 def deepspeed_hides_overflow(script: Script, packages: Mapping[str, str]) -> Iterator[Finding]:
     """A DeepSpeed that answers gradients which are not finite with a message about Long.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
 from ..doctor.model.amounts import amount
 from ..doctor.model.storage import HOST
-from ..doctor.rules import Unestablished, rule
+from ..doctor.rules import Unestablished, prevents, rule
 
 WORTH_SECONDS = 20.0
 KINDS = {
@@ -66,7 +66,8 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
     )
 
 
-@rule("DSK002", "error", "disk-space", prevents=(("OSError", r"No space left on device"),))
+@rule("DSK002", "error", "disk-space")
+@prevents("OSError", r"No space left on device")
 def disk_space(run: Run, room: tuple[Room, ...]) -> Iterator[Finding]:
     """Less room than the run will surely write.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 from ..doctor.model import Config, Report
 from ..doctor.rules import Rule
@@ -22,32 +24,15 @@ def render(
 ) -> str:
     """The report in one of FORMATS. `rules` are those that were asked and `config` what was read, for the formats
     that tell more than the report; `width` and `color` are for text."""
-    match format:  # each is imported only when it is asked for
-        case "json":
-            from . import json
+    if format == "text":
+        from . import terminal
 
-            return json.render(report)
-        case "markdown":
-            from . import markdown
-
-            return markdown.render(report, version)
-        case "html":
-            from . import html
-
-            return html.render(report, rules, version)
-        case "sarif":
-            from . import sarif
-
-            return sarif.render(report, rules, version, config)
-        case "junit":
-            from . import junit
-
-            return junit.render(report, rules, version)
-        case "github":
-            from . import github
-
-            return github.render(report)
-        case _:
-            from . import terminal
-
-            return terminal.render(report, width=width, color=color)
+        return terminal.paint(terminal.lines(report), color, width)
+    more: dict[str, tuple[Any, ...]] = {
+        "markdown": (version,),
+        "html": (rules, version),
+        "junit": (rules, version),
+        "sarif": (rules, version, config),
+    }
+    module = import_module(f".{format}", __package__)  # only the one that is asked for
+    return str(module.render(report, *more.get(format, ())))

@@ -8,7 +8,7 @@ from ..doctor.model import HubFile
 from ..doctor.model.amounts import amount
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
 from ..doctor.model.shell import quoted
-from .terminal import Line, paint, wrap
+from .terminal import Line, Wrapped
 from .waste import MANY, advice, plural, twins
 
 STYLES = {
@@ -29,12 +29,8 @@ FAULTS = {
 }
 
 
-def render(inventory: Inventory, *, width: int = 100, color: bool = False) -> str:
+def lines(inventory: Inventory) -> Iterator[Line]:
     """The whole inventory, ending with what to type next."""
-    return paint(_inventory(inventory, min(width, 110)), color, width)
-
-
-def _inventory(inventory: Inventory, width: int) -> Iterator[Line]:
     caches = inventory.caches
     size = sum(cache.size for cache in caches)
     repo = f" {inventory.repo}" if inventory.repo else ""
@@ -45,22 +41,22 @@ def _inventory(inventory: Inventory, width: int) -> Iterator[Line]:
     for number, cache in enumerate(caches):
         if inventory.repo is None or cache.repos or cache.problem:
             yield []
-            yield from _cache(cache, active=number == 0, inventory=inventory, width=width)
+            yield from _cache(cache, active=number == 0, inventory=inventory)
     if inventory.duplicates:
         yield []
-        yield from _duplicates(inventory, width)
+        yield from _duplicates(inventory)
     careful = list(_prune(caches[0])) if caches else []
     if careful:
         yield []
-        yield from wrap(f"hf cache prune would delete {' and '.join(careful)}.", width, "careful: ", style="yellow")
+        yield Wrapped(f"hf cache prune would delete {' and '.join(careful)}.", "careful: ", "yellow")
     yield []
     yield from _next(inventory)
 
 
-def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> Iterator[Line]:
+def _cache(cache: Cache, *, active: bool, inventory: Inventory) -> Iterator[Line]:
     yield [("bold", cache.path), ("dim", f"   {_why(cache.why, active)}")]
     if cache.problem:
-        yield from wrap(f"It cannot be looked at: {cache.problem}.", width, "  ", style="magenta")
+        yield Wrapped(f"It cannot be looked at: {cache.problem}.", "  ", "magenta")
         return
     if not cache.repos:
         yield [("dim", "  nothing is cached here")]
@@ -73,22 +69,22 @@ def _cache(cache: Cache, *, active: bool, inventory: Inventory, width: int) -> I
             yield [("dim", f"  HF_HUB_CACHE={quoted(cache.path)} makes it the one in use")]
     held = [repo for repo in cache.repos if repo.revisions or repo.problem]
     for repo in sorted(held, key=lambda r: (-HEALTHS.index(r.health), -r.size, r.repo)):
-        yield from _repo(repo, inventory.deep, width)
+        yield from _repo(repo, inventory.deep)
     empty = [repo.repo for repo in cache.repos if repo not in held]
     if empty:
         names = ", ".join(empty[:4]) + (", …" if len(empty) > 4 else "")
-        yield from wrap(f"no file of it is here: {names}", width, "  empty       ", style="dim")
-    yield from _all_waste(cache, active, width)
+        yield Wrapped(f"no file of it is here: {names}", "  empty       ", "dim")
+    yield from _all_waste(cache, active)
 
 
-def _all_waste(cache: Cache, active: bool, width: int) -> Iterator[Line]:
+def _all_waste(cache: Cache, active: bool) -> Iterator[Line]:
     waste = [(repo, item) for repo in cache.repos for item in repo.waste] + [(None, item) for item in cache.waste]
     if waste:
         freed = sum(item.size for _, item in waste if item.kind != "running")
         yield []
         yield [("bold", f"  waste: {amount(freed)}"), ("dim", " (measured; zdoctor deletes nothing here)")]
     for owner, item in sorted(waste, key=lambda pair: -pair[1].size):
-        yield from _waste(item, cache, owner, active, width)
+        yield from _waste(item, cache, owner, active)
 
 
 def _why(why: str, active: bool) -> str:
@@ -99,7 +95,7 @@ def _why(why: str, active: bool) -> str:
     return "in use: the default, as neither HF_HUB_CACHE nor HF_HOME is set" if why == "default" else f"in use: {why}"
 
 
-def _repo(repo: CachedRepo, deep: bool, width: int) -> Iterator[Line]:
+def _repo(repo: CachedRepo, deep: bool) -> Iterator[Line]:
     kind = "" if repo.kind == "model" else f"{repo.kind} "
     lead = f"  {repo.health:<11} "
     size = "" if repo.problem else f"{'at least ' if repo.partly else ''}{amount(repo.size)}"
@@ -107,12 +103,12 @@ def _repo(repo: CachedRepo, deep: bool, width: int) -> Iterator[Line]:
     yield [(STYLES[repo.health], lead), ("bold", f"{kind}{repo.repo}"), ("dim", f"   {size}  {refs}")]
     inside = " " * len(lead)
     if repo.problem:
-        yield from wrap(f"It cannot be looked at: {repo.problem}.", width, inside)
+        yield Wrapped(f"It cannot be looked at: {repo.problem}.", inside)
     for name, content in repo.bad_refs:
         said = f"reads {content!r}" if content else "is empty"
-        yield from wrap(f"refs/{name} {said}: of that, no snapshot is here.", width, inside)
+        yield Wrapped(f"refs/{name} {said}: of that, no snapshot is here.", inside)
     for revision in repo.live:
-        yield from _revision(revision, width, inside)
+        yield from _revision(revision, inside)
     if repo.kind == "model" and repo.health in ("damaged", "incomplete"):
         yield [("dim", f"{inside}repair: "), ("green", f"zdoctor cache {repo.repo} --fix{_deep(deep)}")]
 
@@ -121,14 +117,14 @@ def _deep(deep: bool) -> str:
     return " --deep" if deep else ""
 
 
-def _revision(revision: Revision, width: int, inside: str) -> Iterator[Line]:
+def _revision(revision: Revision, inside: str) -> Iterator[Line]:
     for fault in revision.faults[:MOST_FAULTS]:
-        yield from wrap(_fault(fault), width, inside)
+        yield Wrapped(_fault(fault), inside)
     more = len(revision.faults) - MOST_FAULTS
     if more > 0:
         yield [("", f"{inside}and {plural(more, 'more file')}")]
     if revision.reason:
-        yield from wrap(revision.reason, width, inside, style="magenta")
+        yield Wrapped(revision.reason, inside, "magenta")
     if revision.unread and revision.health in ("plausible", "unknown"):
         unread = f"{plural(revision.unread, 'file')} of {amount(revision.unread_bytes)} not compared with a digest"
         yield [("dim", f"{inside}{unread}")]
@@ -144,19 +140,19 @@ def _fault(fault: HubFile) -> str:
     return f"{fault.name} {text.format(actual=fault.actual_size, size=fault.size)}."
 
 
-def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool, width: int) -> Iterator[Line]:
+def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool) -> Iterator[Line]:
     said = advice(waste, cache, repo, active)
     owner = f" of {waste.repo}" if waste.repo else ""
     yield [("", f"  {amount(waste.size):>11} "), ("yellow" if said.keep else "", f"{said.what}{owner}")]
     inside = " " * 14
-    yield from wrap(said.text, width, inside, style="dim")
+    yield Wrapped(said.text, inside, "dim")
     if waste.kind in ("orphan", "leaked") and len(waste.paths) > MANY:
         yield [("dim", f"{inside}the paths: {' '.join(filter(None, ('zdoctor cache', waste.repo)))} --format json")]
     if said.command:
         yield [("green", f"{inside}$ {said.command}")]
 
 
-def _duplicates(inventory: Inventory, width: int) -> Iterator[Line]:
+def _duplicates(inventory: Inventory) -> Iterator[Line]:
     duplicates = inventory.duplicates
     total = sum(duplicate.waste for duplicate in duplicates)
     yield [
@@ -170,10 +166,10 @@ def _duplicates(inventory: Inventory, width: int) -> Iterator[Line]:
     if len(duplicates) > 5:
         yield [("dim", f"{' ' * 14}and {plural(len(duplicates) - 5, 'more content')}: --format json lists them")]
     text = "Each is used where it lies: delete a revision or a repository that you do not need, not one of the files."
-    yield from wrap(text, width, " " * 14, style="dim")
+    yield Wrapped(text, " " * 14, "dim")
     for repo, cache, command in twins(inventory):
         text = f"{repo.repo} is whole in the cache in use; its copy in {cache.path} is safe to delete unless a config"
-        yield from wrap(f"{text} names that path.", width, " " * 14, style="dim")
+        yield Wrapped(f"{text} names that path.", " " * 14, "dim")
         yield [("green", f"{' ' * 14}$ {command}")]
 
 

@@ -10,61 +10,64 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..doctor.model import Finding, Fix, Outcome, Plan, Report
+from ..doctor.model.record import dataclass
 from . import words
 
-Span = tuple[str, str]
-Line = Sequence[Span]
+
+@dataclass(frozen=True)
+class Wrapped:
+    """Text that is broken into lines as wide as the page, each behind `lead` or blanks in its place."""
+
+    text: str
+    lead: str
+    style: str = ""
+
+
+Spans = Sequence[tuple[str, str]]
+Line = Spans | Wrapped
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 CONTROLS = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)), "�")
 
 
-def render(report: Report, *, width: int = 100, color: bool = False) -> str:
-    """The whole report, ending with what to type next."""
-    return paint(_report(report, min(width, 110)), color, width)
-
-
-def render_plan(
-    plan: Plan,
-    diff: str,
-    *,
-    offers: Mapping[Fix, str] | None = None,
-    decisions: Mapping[Fix, str] | None = None,
-    width: int = 100,
-    color: bool = False,
-) -> str:
-    """What a fix would do, `diff` being its changes line by line, and what it leaves to the user.
-
-    `offers` are the changes of what is left, where they are known; `decisions` what to type for it.
-    """
-    return paint(_plan(plan, diff, offers or {}, decisions or {}, min(width, 110)), color, width)
-
-
-def paint(lines: Iterable[Line], color: bool, width: int = 100) -> str:
+def paint(lines: Iterable[Line], color: bool = False, width: int = 100) -> str:
     """Lines to text; with `color` as ANSI for a terminal. Control characters of file names never reach it."""
-    lines = [[(style, text.translate(CONTROLS)) for style, text in line] for line in lines]
+    spans = (spans for line in lines for spans in _broken(line, min(width, 110)))
+    cleaned = [[(style, text.translate(CONTROLS)) for style, text in line] for line in spans]
     if not color:
-        return "".join("".join(text for _, text in line).rstrip() + "\n" for line in lines)
+        return "".join("".join(text for _, text in line).rstrip() + "\n" for line in cleaned)
     from rich.console import Console
     from rich.text import Text
 
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=width, highlight=False, legacy_windows=False)
-    for line in lines:
+    for line in cleaned:
         console.print(Text.assemble(*((text, style) for style, text in line)), soft_wrap=True)
     return out.getvalue()
 
 
-def _report(report: Report, width: int) -> Iterator[Line]:
+def _broken(line: Line, width: int) -> Iterator[Spans]:
+    if not isinstance(line, Wrapped):
+        yield line
+        return
+    room, lead = max(30, width - len(line.lead)), line.lead
+    for paragraph in line.text.splitlines() or [""]:
+        for piece in textwrap.wrap(paragraph, room, break_long_words=False, break_on_hyphens=False) or [""]:
+            yield [("dim" if line.lead.strip() else "", lead), (line.style, piece)]
+            lead = " " * len(line.lead)
+
+
+def lines(report: Report) -> Iterator[Line]:
+    """The whole report, ending with what to type next."""
     yield [("bold", words.heading(report)), ("dim", f"   {' · '.join(words.who(report))}")]
     for output in report.outputs:
         yield [("dim", f"the run is written to {output}")]
     yield []
     for finding in report.findings:
-        yield from _finding(finding, width)
+        yield from _finding(finding)
         yield []
-    yield from _outcomes("not known", report.unknown, width)
-    yield from _outcomes(words.CRASHED, report.crashed, width)
+    yield from _outcomes("not known", report.unknown)
+    yield from _outcomes(words.CRASHED, report.crashed)
     yield _summary(report)
     command, about = words.next_step(report)
     if command:
@@ -73,16 +76,16 @@ def _report(report: Report, width: int) -> Iterator[Line]:
         yield [("", told)]
 
 
-def _finding(finding: Finding, width: int) -> Iterator[Line]:
+def _finding(finding: Finding) -> Iterator[Line]:
     severity = finding.severity or "note"
     label = f"{severity:<8}"
     where = _place(finding)
     yield [(STYLES[severity], label), ("bold", f"{finding.rule} {finding.name}"), ("dim", f"   {where}")]
-    yield from wrap(finding.text(), width, "  ")
+    yield Wrapped(finding.text(), "  ")
     if finding.otherwise:
-        yield from wrap(finding.consequence(), width, "  otherwise: ", style="dim")
+        yield Wrapped(finding.consequence(), "  otherwise: ", "dim")
     for fix in finding.fixes[:3]:
-        yield from wrap(f"{fix.title}{_how(fix)}", width, "  fix: ", style="green")
+        yield Wrapped(f"{fix.title}{_how(fix)}", "  fix: ", "green")
         if fix.command:
             yield [("green", f"       $ {fix.command}")]
     if len(finding.fixes) > 3:
@@ -98,9 +101,9 @@ def _place(finding: Finding) -> str:
     return f"{words.place(finding)}  {words.key(finding)}".rstrip()
 
 
-def _outcomes(title: str, outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
+def _outcomes(title: str, outcomes: Sequence[Outcome]) -> Iterator[Line]:
     for reason, rules in words.by_reason(outcomes).items():
-        yield from wrap(f"{words.named(reason, rules)}: {reason}", width, f"{title}: ", style="magenta")
+        yield Wrapped(f"{words.named(reason, rules)}: {reason}", f"{title}: ", "magenta")
     if outcomes:
         yield []
 
@@ -118,13 +121,17 @@ def _diff(text: str, lead: str = "") -> Iterator[Line]:
         yield [(style, f"{lead}{line}")]
 
 
-def _plan(
-    plan: Plan, diff: str, offers: Mapping[Fix, str], decisions: Mapping[Fix, str], width: int
+def plan_lines(
+    plan: Plan, diff: str, *, offers: Mapping[Fix, str] = {}, decisions: Mapping[Fix, str] = {}
 ) -> Iterator[Line]:
+    """What a fix would do, `diff` being its changes line by line, and what it leaves to the user.
+
+    `offers` are the changes of what is left, where they are known; `decisions` what to type for it.
+    """
     if not plan.fixes:
         yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
     for fix in plan.fixes:
-        yield from wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ", style="green")
+        yield Wrapped(f"{fix.rule}  {fix.title}{_how(fix)}", "  ", "green")
     if diff:
         yield []
         yield from _diff(diff)
@@ -133,21 +140,7 @@ def _plan(
         yield [("bold", "Left to you:")]
         typed = [fix.command or decisions.get(fix, "") for fix in plan.shown]
         for fix, command, following in zip(plan.shown, typed, [*typed[1:], ""], strict=True):
-            yield from wrap(f"{fix.rule}  {fix.title}{_how(fix)}", width, "  ")
+            yield Wrapped(f"{fix.rule}  {fix.title}{_how(fix)}", "  ")
             yield from _diff(offers.get(fix, ""), "      ")
             if command and command != following:
                 yield [("", f"      $ {command}")]
-
-
-def wrap(text: str, width: int, lead: str, style: str = "") -> Iterator[Line]:
-    blank = " " * len(lead)
-    pieces = [
-        piece
-        for paragraph in text.splitlines() or [""]
-        for piece in (
-            textwrap.wrap(paragraph, max(30, width - len(lead)), break_long_words=False, break_on_hyphens=False)
-            or [""]
-        )
-    ]
-    for number, piece in enumerate(pieces):
-        yield [("dim" if lead.strip() else "", lead if number == 0 else blank), (style, piece)]

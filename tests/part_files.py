@@ -15,8 +15,9 @@ from zdoctor.doctor.families.components.clip_text import CLIP_L
 from zdoctor.doctor.families.components.qwen3 import QWEN3_4B
 from zdoctor.doctor.families.components.t5 import T5_XXL
 from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.families.record.single_file import original_layout
-from zdoctor.doctor.families.tensors import Shapes, needed_tensors
+from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.families.zimage.tensors import zimage_original_name
 from zdoctor.doctor.model import ModelFolder, Run
 from zdoctor.doctor.probe.live import LiveWorld

@@ -23,7 +23,7 @@ from zdoctor.doctor.model import (
     WriteText,
 )
 from zdoctor.doctor.probe.recorded import RecordedWorld
-from zdoctor.doctor.probe.world import Paths, Stat, resolve
+from zdoctor.doctor.probe.world import Stat
 
 Record = dict[str, Any]
 
@@ -33,16 +33,15 @@ def carry_out(plan: Plan, record: Record, text: str) -> tuple[Record, str]:
     after: Record = copy.deepcopy(record)
     files: dict[str, Any] = after["files"]
     world = RecordedWorld(record)
-    paths = Paths(world.system)
     edits = [step for step in plan.steps if isinstance(step, SetValue | ReplaceText)]
     for step in plan.steps:
         match step:
             case ExtractFiles(target, items):
                 for item in items:
-                    files[paths.join(target, *item.name.split("/"))] = _entry(record, world, paths, item.source)
+                    files[world.join(target, *item.name.split("/"))] = _entry(record, world, item.source)
             case MirrorFolder(source, target):
-                for path in _walk(world, paths, source):
-                    files[paths.join(target, path[len(source) + 1 :])] = {"link": path}
+                for path in _walk(world, source):
+                    files[world.join(target, path[len(source) + 1 :])] = {"link": path}
             case Quarantine(path):
                 files[path + ".quarantine"] = files.pop(path)
             case WriteText(path, content):
@@ -50,7 +49,7 @@ def carry_out(plan: Plan, record: Record, text: str) -> tuple[Record, str]:
             case MakeLink(path, target):
                 files[path] = {"link": target}
             case PlaceCopy(path, source):
-                files[path] = _entry(record, world, paths, source)
+                files[path] = _entry(record, world, source)
             case FetchFile():
                 raise NotImplementedError("a download")
             case _:
@@ -58,17 +57,17 @@ def carry_out(plan: Plan, record: Record, text: str) -> tuple[Record, str]:
     return after, apply_edits(text, edits) if edits else text
 
 
-def _entry(record: Record, world: RecordedWorld, paths: Paths, path: str) -> Any:
-    return copy.deepcopy(record["files"][resolve(world, paths, path)[0]])
+def _entry(record: Record, world: RecordedWorld, path: str) -> Any:
+    return copy.deepcopy(record["files"][world.resolve(path)[0]])
 
 
-def _walk(world: RecordedWorld, paths: Paths, folder: str) -> Iterator[str]:
+def _walk(world: RecordedWorld, folder: str) -> Iterator[str]:
     names = world.names(folder)
     assert isinstance(names, tuple)
     for name in names:
-        path = paths.join(folder, name)
+        path = world.join(folder, name)
         stat = world.stat(path)
         if isinstance(stat, Stat) and stat.kind == "folder":
-            yield from _walk(world, paths, path)
+            yield from _walk(world, path)
         else:
             yield path

@@ -90,7 +90,7 @@ def test_nothing_crashes_and_formats_agree_on_the_exit_code(machine: str, config
     data = json_report.as_data(report)
     assert data["ok"] == (report.exit_code == 0)
     assert len(data["findings"]) == len(report.findings)
-    text = terminal.render(report)
+    text = terminal.paint(terminal.lines(report))
     for finding in report.findings:
         assert f"{finding.rule} {finding.name}" in text
     assert "next: zdoctor train" not in text or report.ok

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...doctor.model import Checkout, Finding, ModelFolder, Run, Writes, found
 from ...doctor.model.checkout import Edit, Patch
-from ...doctor.rules import Unestablished, rule
+from ...doctor.rules import Unestablished, prevents, rule
 
 _HIDES = (
     "A checkpoint that lacks tensors then trains on random or missing weights, and no error says so; what it trains "
@@ -109,13 +109,8 @@ def unguarded_size_file(run: Run, writes: Writes, checkout: Checkout | None) -> 
     )
 
 
-@rule(
-    "SRC003",
-    "error",
-    "checkout-older-than-layout",
-    prevents=(("OSError", r"is not a local folder and is not a valid model identifier"),),
-    trainers=("ai-toolkit",),
-)
+@rule("SRC003", "error", "checkout-older-than-layout", trainers=("ai-toolkit",))
+@prevents("OSError", r"is not a local folder and is not a valid model identifier")
 def checkout_older_than_layout(run: Run, model: ModelFolder, checkout: Checkout | None) -> Iterator[Finding]:
     """This checkout of the trainer cannot load a model that lies like this yet.
 

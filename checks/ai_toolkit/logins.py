@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 
 
-@rule(
-    "TRN011",
-    "warning",
-    "login-asked-for",
-    prevents=(
-        ("TypeError", r"interpreter_login\(\) got an unexpected keyword argument"),
-        ("UsageError", r"api_key not configured \(no-tty\)|No API key configured"),
-    ),
-    trainers=("ai-toolkit",),
-)
+@rule("TRN011", "warning", "login-asked-for", trainers=("ai-toolkit",))
+@prevents("TypeError", r"interpreter_login\(\) got an unexpected keyword argument")
+@prevents("UsageError", r"api_key not configured \(no-tty\)|No API key configured")
 def login_asked_for(run: Run, logins: tuple[str, ...]) -> Iterator[Finding]:
     """A login that the trainer will ask for, long after its start.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, found
 from ...doctor.model.earlier import EarlierSave, hides
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ..model.files import PROBLEMS
 from .starting_lora import NEVER_LEARN, rank_of
 
@@ -101,13 +101,8 @@ def saves_not_found_again(run: Run, earlier: EarlierSave | None) -> Iterator[Fin
     )
 
 
-@rule(
-    "TRN010",
-    "error",
-    "earlier-save-damaged",
-    prevents=(("SafetensorError", r"[Ee]rror while deserializing header"),),
-    trainers=("ai-toolkit",),
-)
+@rule("TRN010", "error", "earlier-save-damaged", trainers=("ai-toolkit",))
+@prevents("SafetensorError", r"[Ee]rror while deserializing header")
 def earlier_save_damaged(run: Run, earlier: EarlierSave | None) -> Iterator[Finding]:
     """The newest save of an earlier run cannot be opened.
 

@@ -11,7 +11,7 @@ from ...doctor.model.earlier import EarlierSave
 from ...doctor.model.pattern import pattern
 from ...doctor.model.start import Start, misfit
 from ...doctor.model.trainer import RUNNER
-from ...doctor.rules import Unestablished, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from ..model.contents import contents
 from ..model.files import PROBLEMS
 
@@ -20,13 +20,8 @@ _KEY = "network/pretrained_lora_path"
 _PART = pattern(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")
 
 
-@rule(
-    "MDL006",
-    "warning",
-    "starting-lora-not-read",
-    prevents=(("IsADirectoryError", r"Is a directory"),),
-    trainers=("ai-toolkit",),
-)
+@rule("MDL006", "warning", "starting-lora-not-read", trainers=("ai-toolkit",))
+@prevents("IsADirectoryError", r"Is a directory")
 def starting_lora_not_read(
     run: Run, starting_lora: WeightFile | None, earlier: EarlierSave | None
 ) -> Iterator[Finding]:
@@ -35,16 +30,12 @@ def starting_lora_not_read(
     What: The file behind network/pretrained_lora_path does not exist, is a folder, is damaged, or holds no tensor
     under a name that this architecture's LoRA has. Where a save of the run itself lies, that is taken instead, and
     nothing is said here.
-
     Why: ai-toolkit prints that the file does not exist and goes on. It takes tensors by name, prints all others in
     one long line as "Missing keys", and goes on too. The training then starts from zero. `zdoctor train` does not
     start on such a file, and says so before it reads the dataset.
-
     Repair: Name a LoRA that was trained with ai-toolkit for the same model; files of other trainers
     (lora_unet_…, lora_transformer_…) have to be converted first.
-
     Upstream: toolkit/network_mixins.py (load_weights), jobs/process/BaseSDTrainProcess.py (get_latest_save_path)
-
     Signature: Pretrained lora path from config does not exist; Missing keys: ['…']
     """
     if starting_lora is None or not _is_read(run, earlier):
@@ -88,13 +79,8 @@ def starting_lora_not_read(
     )
 
 
-@rule(
-    "MDL008",
-    "warning",
-    "starting-lora-of-another-size",
-    prevents=(("ValueError", r"Unhandled LoRA shape change for "),),
-    trainers=("ai-toolkit",),
-)
+@rule("MDL008", "warning", "starting-lora-of-another-size", trainers=("ai-toolkit",))
+@prevents("ValueError", r"Unhandled LoRA shape change for ")
 def starting_lora_of_another_size(
     run: Run, starting_lora: WeightFile | None, earlier: EarlierSave | None, model: ModelFolder
 ) -> Iterator[Finding]:
@@ -102,15 +88,11 @@ def starting_lora_of_another_size(
 
     What: The matrices in the file behind network/pretrained_lora_path have another rank than the config, or do not
     fit the layers of the transformer by their other side.
-
     Why: ai-toolkit fills a smaller LoRA up with zeros on both sides, where the added ranks stay zero to the last step
     (TRN007 says why), and cuts the upper ranks of a larger one off; a line for each matrix says so. On another width
     it stops, after the whole model has been loaded. `zdoctor train` takes neither and says so at its start.
-
     Repair: The rank of the file, or a LoRA of this model.
-
     Upstream: toolkit/network_mixins.py load_weights (27a03a91)
-
     Signature: Expanding … from torch.Size([…]); Shrinking …; ValueError: Unhandled LoRA shape change for …
     """
     recipe = run.recipe

@@ -5,32 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
 from ..ai_toolkit.value_words import invalid, unread_by_runner
 from .refused import refused
 
 
-@rule(
-    "CFG004",
-    "error",
-    "invalid-value",
-    prevents=(
-        ("ArgumentError", r"invalid choice: |invalid \w+ value: |following arguments are required"),
-        ("ValueError", r"Unknown optimizer type |Scheduler must be cosine, |Invalid timestep type: "),
-        ("ValueError", r"Unknown content_or_style |Unknown job type |Unknown process type: |invalid dataset type: "),
-        ("ValueError", r"name_or_path must be specified|poi is deprecated and is no longer supported"),
-        ("ValueError", r"Cannot use accuracy recovery adapter and assistant lora at the same time"),
-        ("ValueError", r"Cannot unload text encoder if training text encoder"),
-        ("ValueError", r"gradient_accumulation and gradient_accumulation_steps are mutually exclusive"),
-        ("ValueError", r"There are not any lora modules in this network"),
-        ("ValueError", r"Pipeline <class \S*StableDiffusion\w*Pipeline'?> expected .*, but only .* were passed"),
-        ("ValueError", r"Control image is required for Flux Kontext model generation"),
-        ("TypeError", r"__init__\(\) got an unexpected keyword argument 'total_iters'"),
-        ("TypeError", r"can't multiply sequence by non-int of type 'float'"),
-        ("TypeError", r"'<=' not supported between instances of 'float' and 'str'"),
-    ),
-)
+@rule("CFG004", "error", "invalid-value")
+@prevents("ArgumentError", r"invalid choice: |invalid \w+ value: |following arguments are required")
+@prevents("ValueError", r"Unknown optimizer type |Scheduler must be cosine, |Invalid timestep type: ")
+@prevents("ValueError", r"Unknown content_or_style |Unknown job type |Unknown process type: |invalid dataset type: ")
+@prevents("ValueError", r"name_or_path must be specified|poi is deprecated and is no longer supported")
+@prevents("ValueError", r"Cannot use accuracy recovery adapter and assistant lora at the same time")
+@prevents("ValueError", r"Cannot unload text encoder if training text encoder")
+@prevents("ValueError", r"gradient_accumulation and gradient_accumulation_steps are mutually exclusive")
+@prevents("ValueError", r"There are not any lora modules in this network")
+@prevents("ValueError", r"Pipeline <class \S*StableDiffusion\w*Pipeline'?> expected .*, but only .* were passed")
+@prevents("ValueError", r"Control image is required for Flux Kontext model generation")
+@prevents("TypeError", r"__init__\(\) got an unexpected keyword argument 'total_iters'")
+@prevents("TypeError", r"can't multiply sequence by non-int of type 'float'")
+@prevents("TypeError", r"'<=' not supported between instances of 'float' and 'str'")
 def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A value that the trainer refuses or replaces.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
 from ...doctor.model.schema import Section
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where
@@ -26,15 +26,9 @@ _SILENT = "The trainer starts without a word and uses its default"
 _STOPS = "The trainer stops at the start, before it loads anything"
 
 
-@rule(
-    "CFG002",
-    "warning",
-    "unknown-key",
-    prevents=(
-        ("ArgumentError", r"unrecognized arguments: "),
-        ("voluptuous.error.MultipleInvalid", r"extra keys not allowed"),
-    ),
-)
+@rule("CFG002", "warning", "unknown-key")
+@prevents("ArgumentError", r"unrecognized arguments: ")
+@prevents("voluptuous.error.MultipleInvalid", r"extra keys not allowed")
 def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """A key that the trainer never reads.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ..keys.places import line_at
 
 # what the parser says -> what it means to someone who wrote a config, not a parser
@@ -43,20 +43,14 @@ _HINTS = (
 )
 
 
-@rule(
-    "CFG001",
-    "error",
-    "unparsable-config",
-    prevents=(
-        ("yaml.scanner.ScannerError", ""),
-        ("yaml.parser.ParserError", ""),
-        ("json.decoder.JSONDecodeError", r"Expecting (property name|'.' delimiter|value: line (?!1 column 1 ))"),
-        ("json.decoder.JSONDecodeError", r"Illegal trailing comma|Extra data: |Unterminated string|Invalid control"),
-        ("toml.decoder.TomlDecodeError", ""),
-        ("ValueError", r"Environment variable \S+ not set\. Please ensure it's defined"),
-        ("ValueError", r"config file must have a (job key|config section|config\.name key)"),
-    ),
-)
+@rule("CFG001", "error", "unparsable-config")
+@prevents("yaml.scanner.ScannerError", "")
+@prevents("yaml.parser.ParserError", "")
+@prevents("json.decoder.JSONDecodeError", r"Expecting (property name|'.' delimiter|value: line (?!1 column 1 ))")
+@prevents("json.decoder.JSONDecodeError", r"Illegal trailing comma|Extra data: |Unterminated string|Invalid control")
+@prevents("toml.decoder.TomlDecodeError", "")
+@prevents("ValueError", r"Environment variable \S+ not set\. Please ensure it's defined")
+@prevents("ValueError", r"config file must have a (job key|config section|config\.name key)")
 def unparsable_config(config: Config) -> Iterator[Finding]:
     """The config cannot be read.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, Where, found
 from ...doctor.model.amounts import amount
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 
 SHOWN = 10
 KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}
@@ -30,15 +30,9 @@ UPDATE = (
 HIDDEN = "{file} of {repo} is in the cache, but noted as non-existent (.no_exist), so loaders do not see it."
 
 
-@rule(
-    "HUB001",
-    "error",
-    "corrupt-cache-file",
-    prevents=(
-        ("SafetensorError", "incomplete metadata, file not fully covered|header too large|MetadataIncomplete"),
-        ("OSError", r"Unable to load weights from (pytorch )?checkpoint file"),
-    ),
-)
+@rule("HUB001", "error", "corrupt-cache-file")
+@prevents("SafetensorError", "incomplete metadata, file not fully covered|header too large|MetadataIncomplete")
+@prevents("OSError", r"Unable to load weights from (pytorch )?checkpoint file")
 def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
     """A file of the hub cache that does not hold what was published.
 
@@ -110,18 +104,12 @@ def _unverified(repo: HubRepo, where: Where) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "HUB002",
-    "error",
-    "incomplete-snapshot",
-    prevents=(
-        ("IncompleteSnapshotError", "is incomplete"),
-        ("LocalEntryNotFoundError", "Cannot find (an appropriate cached snapshot folder|the requested files)"),
-        ("OSError", "does not appear to have a file named"),
-        ("FileNotFoundError", "does not appear to have a file named"),
-        ("OSError", r"Can't load (config|tokenizer) for"),
-    ),
-)
+@rule("HUB002", "error", "incomplete-snapshot")
+@prevents("IncompleteSnapshotError", "is incomplete")
+@prevents("LocalEntryNotFoundError", "Cannot find (an appropriate cached snapshot folder|the requested files)")
+@prevents("OSError", "does not appear to have a file named")
+@prevents("FileNotFoundError", "does not appear to have a file named")
+@prevents("OSError", r"Can't load (config|tokenizer) for")
 def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
     """A cached model that lacks files: a link to nothing, a missing shard.
 

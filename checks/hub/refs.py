@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Hub, Run, found
 from ...doctor.model.amounts import amount
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from .files import used
 
 
-@rule(
-    "HUB003",
-    "error",
-    "dangling-ref",
-    prevents=(("LocalEntryNotFoundError", "Cannot find an appropriate cached snapshot folder"),),
-)
+@rule("HUB003", "error", "dangling-ref")
+@prevents("LocalEntryNotFoundError", "Cannot find an appropriate cached snapshot folder")
 def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
     """A branch of the hub cache that names no usable snapshot.
 

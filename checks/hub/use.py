@@ -10,7 +10,7 @@ from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
 from ...doctor.model.pattern import pattern
 from ...doctor.model.record import replace
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ...doctor.trainers import NAMES
 from .files import folder_of, used
 
@@ -76,13 +76,8 @@ def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "HUB007",
-    "error",
-    "offline-sharded-model",
-    prevents=(("OfflineModeIsEnabled", r"Cannot reach .*/api/models/"),),
-    trainers=("ai-toolkit",),
-)
+@rule("HUB007", "error", "offline-sharded-model", trainers=("ai-toolkit",))
+@prevents("OfflineModeIsEnabled", r"Cannot reach .*/api/models/")
 def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
     """A model in several files cannot be loaded by its hub id offline, cached or not.
 

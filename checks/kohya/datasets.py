@@ -8,7 +8,7 @@ from typing import Any
 from ...doctor.families import family_of
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.run import repeats_of
-from ...doctor.rules import Unestablished, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from . import TRAINERS, trains
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
@@ -18,13 +18,8 @@ _EMPTY = "They are trained with an empty caption, after a warning among hundreds
 _MOST = 2000  # of a larger folder not every name is known
 
 
-@rule(
-    "KOH004",
-    "error",
-    "no-training-pictures",
-    prevents=(("ValueError", r"No training items found in the dataset"),),
-    trainers=TRAINERS,
-)
+@rule("KOH004", "error", "no-training-pictures", trainers=TRAINERS)
+@prevents("ValueError", r"No training items found in the dataset")
 def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: Files) -> Iterator[Finding]:
     """Folders in which the trainer finds no picture.
 
@@ -94,13 +89,8 @@ def _outside_numbered(run: Run, files: Files) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "KOH005",
-    "warning",
-    "captions-not-found",
-    prevents=(("FileNotFoundError", r"No such file or directory: ''"),),
-    trainers=TRAINERS,
-)
+@rule("KOH005", "warning", "captions-not-found", trainers=TRAINERS)
+@prevents("FileNotFoundError", r"No such file or directory: ''")
 def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """Pictures whose captions the trainer does not find.
 
@@ -208,13 +198,8 @@ def _class_of(folder: DatasetFolder) -> str:
     return name.partition("_")[2] if folder.key.endswith("_data_dir") else ""
 
 
-@rule(
-    "KOH006",
-    "error",
-    "caches-not-made",
-    prevents=(("ValueError", r"No training items found in the dataset"),),
-    trainers=("musubi-tuner",),
-)
+@rule("KOH006", "error", "caches-not-made", trainers=("musubi-tuner",))
+@prevents("ValueError", r"No training items found in the dataset")
 def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]:
     """The caches that musubi-tuner trains from are not there.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.families.part_files import other_files
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ..dataset import some_unreadable
 from ..paths import PLACEHOLDER, VARIABLE
 from . import TRAINERS, trains
@@ -33,13 +33,8 @@ _SCHEDULES = _words("""
     """)
 
 
-@rule(
-    "KOH011",
-    "error",
-    "no-output-folder",
-    prevents=(("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType"),),
-    trainers=TRAINERS,
-)
+@rule("KOH011", "error", "no-output-folder", trainers=TRAINERS)
+@prevents("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType")
 def no_output_folder(config: Config, run: Run) -> Iterator[Finding]:
     """Nowhere to write the LoRA.
 
@@ -60,16 +55,9 @@ def no_output_folder(config: Config, run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "KOH012",
-    "error",
-    "missing-file-beside-the-model",
-    prevents=(
-        ("FileNotFoundError", r"No such file or directory: .*\.(txt|json|toml|safetensors)"),
-        ("UnboundLocalError", r"local variable 'prompts'"),
-    ),
-    trainers=TRAINERS,
-)
+@rule("KOH012", "error", "missing-file-beside-the-model", trainers=TRAINERS)
+@prevents("FileNotFoundError", r"No such file or directory: .*\.(txt|json|toml|safetensors)")
+@prevents("UnboundLocalError", r"local variable 'prompts'")
 def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
     """A dataset file, prompts, weights or a saved state that are not there.
 
@@ -107,16 +95,9 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "KOH013",
-    "error",
-    "unknown-optimizer-or-schedule",
-    prevents=(
-        ("AttributeError", r"module 'torch\.optim' has no attribute"),
-        ("ValueError", r"is not a valid SchedulerType"),
-    ),
-    trainers=TRAINERS,
-)
+@rule("KOH013", "error", "unknown-optimizer-or-schedule", trainers=TRAINERS)
+@prevents("AttributeError", r"module 'torch\.optim' has no attribute")
+@prevents("ValueError", r"is not a valid SchedulerType")
 def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]:
     """An optimizer or a schedule that does not exist.
 
@@ -177,16 +158,9 @@ def _unknown(run: Run, key: str, name: str, known: frozenset[str], otherwise: st
     )
 
 
-@rule(
-    "KOH014",
-    "error",
-    "unreadable-training-pictures",
-    prevents=(
-        ("PIL.UnidentifiedImageError", r"cannot identify image file"),
-        ("OSError", r"image file is truncated"),
-    ),
-    trainers=TRAINERS,
-)
+@rule("KOH014", "error", "unreadable-training-pictures", trainers=TRAINERS)
+@prevents("PIL.UnidentifiedImageError", r"cannot identify image file")
+@prevents("OSError", r"image file is truncated")
 def unreadable_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A picture that cannot be opened ends the run.
 

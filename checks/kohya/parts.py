@@ -10,7 +10,7 @@ from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
-from ...doctor.rules import Unestablished, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from ..model.contents import contents
 from ..paths import DRIVE, PLACEHOLDER, VARIABLE
 from . import ELSEWHERE, TRAINERS, trains
@@ -32,16 +32,9 @@ _MODULES = {
 }
 
 
-@rule(
-    "KOH001",
-    "error",
-    "missing-part-file",
-    prevents=(
-        ("FileNotFoundError", r"No such file or directory: .*\.(safetensors|sft)"),
-        ("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType"),
-    ),
-    trainers=(*TRAINERS, RUNNER),
-)
+@rule("KOH001", "error", "missing-part-file", trainers=(*TRAINERS, RUNNER))
+@prevents("FileNotFoundError", r"No such file or directory: .*\.(safetensors|sft)")
+@prevents("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType")
 def missing_part_file(
     config: Config, run: Run, files: Files, model: ModelFolder, system: System
 ) -> Iterator[Finding]:
@@ -147,16 +140,9 @@ def _shards(run: Run, part: PartFile, component: Component | None) -> Iterator[F
         )
 
 
-@rule(
-    "KOH002",
-    "error",
-    "wrong-network-module",
-    prevents=(
-        ("AttributeError", r"'NoneType' object has no attribute 'startswith'"),
-        ("AttributeError", r"'LoRANetwork' object has no attribute 'train_t5xxl'"),
-    ),
-    trainers=TRAINERS,
-)
+@rule("KOH002", "error", "wrong-network-module", trainers=TRAINERS)
+@prevents("AttributeError", r"'NoneType' object has no attribute 'startswith'")
+@prevents("AttributeError", r"'LoRANetwork' object has no attribute 'train_t5xxl'")
 def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     """No network module, or the one of another model.
 
@@ -202,16 +188,9 @@ def _of_another(module: str) -> bool:
     return module == "networks.lora" or module.startswith("networks.lora_")
 
 
-@rule(
-    "KOH016",
-    "error",
-    "script-of-another-model",
-    prevents=(
-        ("KeyError", r"time_embed\.0\.weight"),
-        ("ValueError", r"max\(\) arg is an empty sequence|max\(\) iterable argument is empty"),
-    ),
-    trainers=TRAINERS,
-)
+@rule("KOH016", "error", "script-of-another-model", trainers=TRAINERS)
+@prevents("KeyError", r"time_embed\.0\.weight")
+@prevents("ValueError", r"max\(\) arg is an empty sequence|max\(\) iterable argument is empty")
 def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """The script trains another model than the file holds.
 

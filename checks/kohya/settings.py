@@ -8,7 +8,7 @@ from typing import Any
 
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from . import TRAINERS, anywhere, number, on, trains
 
 _DATA = "before anything is loaded, but after the datasets were read"
@@ -20,28 +20,21 @@ _BUCKETS |= {"sdxl_train_network": 32, "sdxl_train": 32, "lumina_train_network":
 _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
 
 
-@rule(
-    "KOH003",
-    "error",
-    "settings-that-exclude-each-other",
-    prevents=(
-        ("AssertionError", r"when caching latents, either color_aug or random_crop cannot be used"),
-        ("AssertionError", r"when caching Text Encoder output, either caption_dropout_rate"),
-        ("AssertionError", r"blocks_to_swap is not supported with cpu_offload_checkpointing"),
-        ("AssertionError", r"Cannot swap more than \d+ "),
-        ("AssertionError", r"fp8_base requires mixed precision"),
-        ("AssertionError", r"full_(bf16|fp16) requires mixed precision"),
-        ("AssertionError", r"fp8_scaled requires fp8_base"),
-        ("AssertionError", r"apply_t5_attn_mask must be True for Chroma"),
-        ("ValueError", r"T5XXL is trained, so cache_text_encoder_outputs cannot be used"),
-        ("ValueError", r"does not require `num_warmup_steps`"),
-        ("ValueError", r"SageAttention doesn't support training"),
-        ("ValueError", r"either --sdpa, --flash-attn"),
-        ("ValueError", r"cache directory should be unique"),
-        ("ValueError", r"Unsupported fp8 model dtype"),
-    ),
-    trainers=TRAINERS,
-)
+@rule("KOH003", "error", "settings-that-exclude-each-other", trainers=TRAINERS)
+@prevents("AssertionError", r"when caching latents, either color_aug or random_crop cannot be used")
+@prevents("AssertionError", r"when caching Text Encoder output, either caption_dropout_rate")
+@prevents("AssertionError", r"blocks_to_swap is not supported with cpu_offload_checkpointing")
+@prevents("AssertionError", r"Cannot swap more than \d+ ")
+@prevents("AssertionError", r"fp8_base requires mixed precision")
+@prevents("AssertionError", r"full_(bf16|fp16) requires mixed precision")
+@prevents("AssertionError", r"fp8_scaled requires fp8_base")
+@prevents("AssertionError", r"apply_t5_attn_mask must be True for Chroma")
+@prevents("ValueError", r"T5XXL is trained, so cache_text_encoder_outputs cannot be used")
+@prevents("ValueError", r"does not require `num_warmup_steps`")
+@prevents("ValueError", r"SageAttention doesn't support training")
+@prevents("ValueError", r"either --sdpa, --flash-attn")
+@prevents("ValueError", r"cache directory should be unique")
+@prevents("ValueError", r"Unsupported fp8 model dtype")
 def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Settings of which the trainer takes one or the other.
 

@@ -6,24 +6,17 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ..keys.values import number_of, whole
 from . import TRAINERS
 
 _FALSE = frozenset(("false", "no", "off", "0", "none", ""))
 
 
-@rule(
-    "KOH015",
-    "error",
-    "text-in-place-of-a-number",
-    prevents=(
-        ("TypeError", r"not supported between instances of '(str|float|int)' and '(str|float|int)'"),
-        ("AttributeError", r"'int' object has no attribute 'split'"),
-        ("voluptuous.error.MultipleInvalid", r"expected (int|float|bool|str)"),
-    ),
-    trainers=TRAINERS,
-)
+@rule("KOH015", "error", "text-in-place-of-a-number", trainers=TRAINERS)
+@prevents("TypeError", r"not supported between instances of '(str|float|int)' and '(str|float|int)'")
+@prevents("AttributeError", r"'int' object has no attribute 'split'")
+@prevents("voluptuous.error.MultipleInvalid", r"expected (int|float|bool|str)")
 def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     """A number or a switch in quotes in a TOML file, or a number of another kind.
 

@@ -8,7 +8,7 @@ from ...doctor.families import family_of, loader_of
 from ...doctor.families.record import Family
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
 from ...doctor.model.trainer import RUNNER
-from ...doctor.rules import Unestablished, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from .contents import contents
 from .files import PROBLEMS
 
@@ -21,33 +21,23 @@ _ENDINGS = {
 }
 
 
-@rule(
-    "MDL005",
-    "error",
-    "adapter-layout-mismatch",
-    prevents=(
-        ("KeyError", r"diffusion_model\.layers\.0\."),
-        ("KeyError", r"transformer\.single_transformer_blocks\.0\."),
-        ("ValueError", r"Unknown lora key: .* Cannot load this lora in low vram mode"),
-    ),
-    trainers=("ai-toolkit", RUNNER),
-)
+@rule("MDL005", "error", "adapter-layout-mismatch", trainers=("ai-toolkit", RUNNER))
+@prevents("KeyError", r"diffusion_model\.layers\.0\.")
+@prevents("KeyError", r"transformer\.single_transformer_blocks\.0\.")
+@prevents("ValueError", r"Unknown lora key: .* Cannot load this lora in low vram mode")
 def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFolder) -> Iterator[Finding]:
     """A training adapter that does not fit the model.
 
     What: The file behind assistant_lora_path is damaged, uses the tensor names of another program, was made for
     another model or for one of another width, or, for Flux with low_vram, covers more than the blocks.
-
     Why: ai-toolkit reads the adapter's rank from one fixed name, for Z-Image and for Flux each its own. It does so
     after the whole transformer has been loaded, for Flux after the text encoders and the VAE too. Before that,
     diffusers fuses the file into a Flux model by the names it knows and passes over all others without a word.
 
     `zdoctor train` merges an adapter by the names of the layers, with or without a prefix, and stops at one that
     does not fit, before anything is loaded.
-
     Repair: Use the adapter published for this model (for Z-Image-Turbo, a file of
     ostris/zimage_turbo_training_adapter; for FLUX.1-schnell, ostris/FLUX.1-schnell-training-adapter).
-
     Signature: KeyError: 'diffusion_model.layers.0.attention.to_k.lora_A.weight' or, for Flux,
     KeyError: 'transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight'
     """

@@ -9,7 +9,7 @@ from ...doctor.families import loader_of
 from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.trainer import RUNNER
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 
 PROBLEMS = {
     "empty": "empty",
@@ -28,31 +28,22 @@ _WORDLESS = (
 _ENDS = "The run ends with its name, before it trains."  # zdoctor's own
 
 
-@rule(
-    "MDL003",
-    "error",
-    "incomplete-model-folder",
-    prevents=(
-        ("FileNotFoundError", r"^(/|[A-Za-z]:|\.)\S* does not appear to have a file named"),
-        ("OSError", r"does not appear to have a file named|Error no file named .* found in directory"),
-        ("OSError", r"Can't load (tokenizer|config|the configuration|the model) (for|of) "),
-        ("ValueError", r"Couldn't instantiate the backend tokenizer from one of"),
-        ("FileNotFoundError", r"No such file or directory: \S*model-\d+-of-\d+\.safetensors"),
-    ),
-)
+@rule("MDL003", "error", "incomplete-model-folder")
+@prevents("FileNotFoundError", r"^(/|[A-Za-z]:|\.)\S* does not appear to have a file named")
+@prevents("OSError", r"does not appear to have a file named|Error no file named .* found in directory")
+@prevents("OSError", r"Can't load (tokenizer|config|the configuration|the model) (for|of) ")
+@prevents("ValueError", r"Couldn't instantiate the backend tokenizer from one of")
+@prevents("FileNotFoundError", r"No such file or directory: \S*model-\d+-of-\d+\.safetensors")
 def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """A local model folder that lacks a part the loader will ask for.
 
     What: A part such as text_encoder/, tokenizer/ or vae/ is absent, a config.json, index or shard is missing, or the
     path names a hub cache's root (models--org--name) in place of a snapshot inside it or, for Flux, the transformer's
     own folder in place of the whole model's.
-
     Why: A local folder is taken as it is; nothing is fetched for it. A copy that was cut short, or one made of the
     visible links only, leaves such gaps, and the loader's words about them mislead: a missing index is reported as a
     missing .bin file, a missing tokenizer as a library that cannot be instantiated.
-
     Repair: Copy a complete snapshot from the hub cache, or name in extras_name_or_path where the missing parts are.
-
     Signature: Does not appear to have a file named …; Error no file named diffusion_pytorch_model.bin found in
     directory …; Error no file named model.safetensors, or pytorch_model.bin, found in directory …; Couldn't
     instantiate the backend tokenizer from one of …; Error no file named config.json found in directory …
@@ -192,27 +183,18 @@ def _absence_of(part: Component, file: str) -> str:
     return f"OSError: Error no file named diffusion_pytorch_model.bin found in directory {_parent(part.folder)}"
 
 
-@rule(
-    "MDL004",
-    "error",
-    "unreadable-weight-file",
-    prevents=(
-        ("SafetensorError", ""),
-        ("OSError", r"Unable to load weights from (pytorch )?checkpoint file"),
-        ("UnpicklingError", r"invalid load key"),
-    ),
-)
+@rule("MDL004", "error", "unreadable-weight-file")
+@prevents("SafetensorError", "")
+@prevents("OSError", r"Unable to load weights from (pytorch )?checkpoint file")
+@prevents("UnpicklingError", r"invalid load key")
 def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """A weight file that cannot be opened as weights.
 
     What: A file of a local model folder is empty or cut short, or is a web page, a git-lfs pointer, an archive or a
     pickle under another name. A pickle under its own name (.bin, .pt, .ckpt) is only warned about: zdoctor never
     opens one, because opening runs the code inside.
-
     Why: A download that broke off, a clone without git-lfs, or a login page saved as a file leaves exactly this.
-
     Repair: Take the file from the hub cache or fetch it again.
-
     Signature: OSError: Unable to load weights from checkpoint file; SafetensorError: Error while deserializing
     header: incomplete metadata, file not fully covered; header too large
     """

@@ -9,23 +9,16 @@ from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.trainer import RUNNER
 from ...doctor.model.weights import SCALES
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
 from .contents import contents
 from .single_file import conversion, refused_file
 from .tensors import files, foreign, grouped
 
 
-@rule(
-    "MDL002",
-    "error",
-    "checkpoint-layout-mismatch",
-    prevents=(
-        ("RuntimeError", r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)"),
-        ("ValueError", r"because \S+ expected shape .*, but got"),
-    ),
-    trainers=("ai-toolkit", RUNNER, "sd-scripts", "musubi-tuner"),
-)
+@rule("MDL002", "error", "checkpoint-layout-mismatch", trainers=("ai-toolkit", RUNNER, "sd-scripts", "musubi-tuner"))
+@prevents("RuntimeError", r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)")
+@prevents("ValueError", r"because \S+ expected shape .*, but got")
 def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Weights of another kind than the trainer opens here.
 
@@ -33,19 +26,15 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     program's layout, shapes that differ from config.json, layers or a guidance embedder in the files that are not in
     config.json, 8-bit weights whose scales the loader does not know, names that a single file holds beyond the
     model's own, or parts that do not fit together.
-
     Why: The loader takes tensors by name and shape. Other names mean empty parameters; other shapes stop it; scales
     it does not know are dropped and leave every weight wrong by a factor; layers that config.json does not mention
     are left out without a word. ai-toolkit opens a single file for Z-Image only, loads it strictly, and strips no
     prefix from its names; for Flux it looks for a folder transformer/ below whatever is named. `zdoctor train` opens
     single files of both, under either layout's names.
-
     Repair: Use the folder in the diffusers layout as its author published it, or let diffusers convert the file
     into one; a ComfyUI file of Z-Image goes into name_or_path as a file, not into transformer/.
-
     Upstream: https://github.com/huggingface/diffusers/pull/12888, https://github.com/invoke-ai/InvokeAI/pull/8918
     (files with a prefix, a stray norm_final.weight or text encoders in them)
-
     Signature: Cannot load because … expected shape …, but got …; or Cannot copy out of meta tensor; no data!
     or RuntimeError: Error(s) in loading state_dict for ZImageTransformer2DModel; or is not the path to a directory
     containing a config.json file

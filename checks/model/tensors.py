@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...doctor.families import family_of, loader_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
-from ...doctor.rules import Unestablished, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from ...doctor.trainers import trainer_of
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
@@ -29,18 +29,13 @@ _AT_THE_MOVE = {
 }
 
 
-@rule(
-    "MDL001",
-    "error",
-    "missing-checkpoint-tensors",
-    prevents=(("NotImplementedError", "Cannot copy out of meta tensor; no data!"),),
-)
+@rule("MDL001", "error", "missing-checkpoint-tensors")
+@prevents("NotImplementedError", "Cannot copy out of meta tensor; no data!")
 def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """Tensors the architecture needs and the weight files lack.
 
     What: The headers of the weight files are compared, name by name, with what config.json makes the loader build.
     The names of a single file are compared in its own layout, where q, k and v are fused.
-
     Why: diffusers builds the transformer and the VAE without memory (on the "meta" device) and fills in what the
     files hold. A tensor they lack stays empty, and the first move of that block to a device fails. The only hint,
     a warning about newly initialized weights, is hidden by ai-toolkit. transformers instead fills a text encoder's
@@ -49,12 +44,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     sd-scripts does the same with each file of its own (library/flux_utils.py, 48d368fa): a file with other names or
     too few, for --ae most often a VAE of the diffusers layout, is loaded without a word, and the first .to() fails.
     fp8_base is no cure: an 8-bit file that holds every name loads with or without it.
-
     Repair: Get the complete files. Loading with low_cpu_mem_usage=False, skipping the empty blocks, or to_empty()
     only turns the failure into random weights.
-
     Upstream: https://github.com/ostris/ai-toolkit/issues/571
-
     Signature: NotImplementedError: Cannot copy out of meta tensor; no data! Please use
     torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module from meta to a different device.
     """

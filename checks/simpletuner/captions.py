@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import DatasetFolder, Finding, Run, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from .datasets import LATE
 from .options import TRAINER, arriving, on
 
 
-@rule(
-    "SIM010",
-    "error",
-    "caption-file-missing",
-    prevents=(("FileNotFoundError", r"Caption file .+ not found"),),
-    trainers=TRAINER,
-)
+@rule("SIM010", "error", "caption-file-missing", trainers=TRAINER)
+@prevents("FileNotFoundError", r"Caption file .+ not found")
 def caption_file_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A picture without the text file that the trainer asks for.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ..keys.misspelled import meant
 from ..keys.values import bad
 from .options import TRAINER, text
@@ -37,23 +37,16 @@ _MOST_AREA = 5_000_000  # pixels: metadata/backends/base.py meets_resolution_req
 _PICTURES = ("image", "video", "conditioning", "eval")
 
 
-@rule(
-    "SIM006",
-    "error",
-    "refused-datasets",
-    prevents=(
-        ("FileNotFoundError", r"Data backend config file .* not found"),
-        ("ValueError", r"Only one text embed backend can be marked as default"),
-        ("ValueError", r"A local backend requires instance_data_dir"),
-        ("ValueError", r"Unsupported caption strategy"),
-        ("ValueError", r"Text embed backend \S+ not found in data backend config file"),
-        ("ValueError", r"VAE image embed cache directory \S+ is the same as"),
-        ("ValueError", r"disable_vae_cache has been removed"),
-        ("ValueError", r"caption_strategy=instanceprompt, but no instance_prompt was provided"),
-        ("ValueError", r"must contain at least one image dataset AND at least one text_embed dataset"),
-    ),
-    trainers=TRAINER,
-)
+@rule("SIM006", "error", "refused-datasets", trainers=TRAINER)
+@prevents("FileNotFoundError", r"Data backend config file .* not found")
+@prevents("ValueError", r"Only one text embed backend can be marked as default")
+@prevents("ValueError", r"A local backend requires instance_data_dir")
+@prevents("ValueError", r"Unsupported caption strategy")
+@prevents("ValueError", r"Text embed backend \S+ not found in data backend config file")
+@prevents("ValueError", r"VAE image embed cache directory \S+ is the same as")
+@prevents("ValueError", r"disable_vae_cache has been removed")
+@prevents("ValueError", r"caption_strategy=instanceprompt, but no instance_prompt was provided")
+@prevents("ValueError", r"must contain at least one image dataset AND at least one text_embed dataset")
 def refused_datasets(config: Config, run: Run) -> Iterator[Finding]:
     """A file of datasets that the trainer refuses.
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ..keys.values import without_effect
 from .options import TRAINER, arriving, number, on, text
 
@@ -53,13 +53,8 @@ def inert_option(config: Config, run: Run) -> Iterator[Finding]:
         yield inert("learning_rate", "the trainer makes prodigy with a rate of 1")
 
 
-@rule(
-    "SIM005",
-    "warning",
-    "group-offload-with-quanto",
-    prevents=(("RuntimeError", r"Expected all tensors to be on the same device"),),
-    trainers=TRAINER,
-)
+@rule("SIM005", "warning", "group-offload-with-quanto", trainers=TRAINER)
+@prevents("RuntimeError", r"Expected all tensors to be on the same device")
 def group_offload_with_quanto(run: Run) -> Iterator[Finding]:
     """Group offloading of a model that Quanto quantized.
 

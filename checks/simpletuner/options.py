@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Schema, found
-from ...doctor.rules import rule
+from ...doctor.rules import prevents, rule
 from ..keys.values import START, bad
 
 TRAINER = ("SimpleTuner",)
@@ -128,13 +128,8 @@ def _unmapped(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "SIM002",
-    "error",
-    "epochs-and-steps",
-    prevents=(("ValueError", r"When using --max_train_steps .*you must set --num_train_epochs"),),
-    trainers=TRAINER,
-)
+@rule("SIM002", "error", "epochs-and-steps", trainers=TRAINER)
+@prevents("ValueError", r"When using --max_train_steps .*you must set --num_train_epochs")
 def epochs_and_steps(run: Run) -> Iterator[Finding]:
     """Steps and epochs are both set.
 
@@ -168,23 +163,16 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "SIM003",
-    "error",
-    "refused-options",
-    prevents=(
-        ("ValueError", r"Model is not using bf16 precision, but the optimizer \S+ requires it"),
-        ("ValueError", r"quantize_via=pipeline cannot be combined with"),
-        ("ValueError", r"quantization_config is only supported for LoRA training"),
-        ("ValueError", r"You cannot use --mixed_precision=fp8 (with a quantized base model|without a CUDA device)"),
-        ("ValueError", r"--ramtorch cannot be used together with --enable_group_offload"),
-        ("ValueError", r"Cannot enable FSDP when a DeepSpeed configuration is also provided"),
-        ("ValueError", r"When providing --maximum_image_size, you must also provide"),
-        ("ValueError", r"When using --resolution_type=(area|pixel), --\w+ must be"),
-        ("ValueError", r"Cannot enable Quanto and TorchAO together"),
-    ),
-    trainers=TRAINER,
-)
+@rule("SIM003", "error", "refused-options", trainers=TRAINER)
+@prevents("ValueError", r"Model is not using bf16 precision, but the optimizer \S+ requires it")
+@prevents("ValueError", r"quantize_via=pipeline cannot be combined with")
+@prevents("ValueError", r"quantization_config is only supported for LoRA training")
+@prevents("ValueError", r"You cannot use --mixed_precision=fp8 (with a quantized base model|without a CUDA device)")
+@prevents("ValueError", r"--ramtorch cannot be used together with --enable_group_offload")
+@prevents("ValueError", r"Cannot enable FSDP when a DeepSpeed configuration is also provided")
+@prevents("ValueError", r"When providing --maximum_image_size, you must also provide")
+@prevents("ValueError", r"When using --resolution_type=(area|pixel), --\w+ must be")
+@prevents("ValueError", r"Cannot enable Quanto and TorchAO together")
 def refused_options(run: Run) -> Iterator[Finding]:
     """Options that the trainer refuses, alone or together.
 

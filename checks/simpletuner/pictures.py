@@ -8,25 +8,18 @@ from math import ceil
 
 from ...doctor.model import DatasetFolder, Finding, Run, found
 from ...doctor.model.buckets import Buckets, bucket_size, nearest
-from ...doctor.rules import Unestablished, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from ..dataset import CONVERTIBLE
 from .datasets import LATE
 from .options import TRAINER, number, on, text
 
 
-@rule(
-    "SIM007",
-    "error",
-    "too-few-images",
-    prevents=(
-        ("ValueError", r"Dataset configuration will produce zero usable batches"),
-        ("Exception", r"No images were discovered by the bucket manager"),
-        ("ValueError", r"Dataset produced no usable samples"),
-        ("Exception", r"^(Dataset '[^']*' produced no usable samples|No images found in the dataset)"),
-        ("Exception", r"Cannot train using a dataset that has a single bucket with fewer than"),
-    ),
-    trainers=TRAINER,
-)
+@rule("SIM007", "error", "too-few-images", trainers=TRAINER)
+@prevents("ValueError", r"Dataset configuration will produce zero usable batches")
+@prevents("Exception", r"No images were discovered by the bucket manager")
+@prevents("ValueError", r"Dataset produced no usable samples")
+@prevents("Exception", r"^(Dataset '[^']*' produced no usable samples|No images found in the dataset)")
+@prevents("Exception", r"Cannot train using a dataset that has a single bucket with fewer than")
 def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A dataset with fewer pictures than one step takes.
 

@@ -31,7 +31,7 @@ def _require_inside(named: Path, path: Path) -> None:
         return
     for target in (path, behind(root / QUARANTINE)):
         if behind(root) not in target.parents:
-            raise ApplyError(f"{named} leads out of the cache, to {target}. Nothing was done.")
+            raise ApplyError(f"{named} leads out of the cache, to {target}")
 
 
 def _require_apart(step: Step, path: Path, taken: dict[Path, Step]) -> None:
@@ -42,5 +42,5 @@ def _require_apart(step: Step, path: Path, taken: dict[Path, Step]) -> None:
     cleared = isinstance(before, Quarantine) and not isinstance(step, Quarantine | SetValue | ReplaceText)
     nested = any(path in other.parents or other in path.parents for other in taken)
     if nested or not (before is None or edits or cleared):
-        raise ApplyError(f"The plan writes to {path} twice. Nothing was done.")
+        raise ApplyError(f"The plan writes to {path} twice")
     taken[path] = step

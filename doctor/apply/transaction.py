@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from ..files.fingerprints import of_bytes
 from ..model import ExtractFiles, Plan, ReplaceText, SetValue, WriteText
 from ..model.record import dataclass
 from ..state.receipts import Receipts
 from .actions.build import tidy
 from .actions.copy import Meter, Progress
-from .actions.edit import is_text_sized, sha
+from .actions.edit import is_text_sized
 from .actions.errors import ApplyError, StalePlan, clause
 from .actions.journal import Journal, locked, unfinished
 from .actions.paths import Key, at, key_of, place
@@ -56,7 +57,7 @@ def bind(plan: Plan) -> Binding:
 def _text_key(path: Path) -> Key | None:
     """The hash of a text, of anything else what lstat tells: a pipe would never end, nor a file of 50 GB."""
     try:
-        return ("text", sha(path.read_bytes()), None, None) if is_text_sized(path) else _key_at(path)
+        return ("text", of_bytes(path.read_bytes()), None, None) if is_text_sized(path) else _key_at(path)
     except OSError:
         return _key_at(path)
 
@@ -75,9 +76,7 @@ def _key_behind(path: Path) -> Key | None:
         info = path.stat()
     except OSError:
         return None
-    if stat.S_ISDIR(info.st_mode):
-        return ("folder", 0, info.st_mtime_ns, None)
-    return ("file", info.st_size, info.st_mtime_ns, None)
+    return (stat.S_ISDIR(info.st_mode), info.st_size, info.st_mtime_ns)
 
 
 def apply(
@@ -108,7 +107,7 @@ def apply(
             _require_unchanged(plan, binding)
         try:
             needs = precheck([step for group in groups for step in group])
-        except OSError as error:
+        except (ApplyError, OSError) as error:
             raise ApplyError(f"{clause(error)}. Nothing was done.") from error
         what = tuple(describe(step) for group in groups for step in group)
         meter = Meter(needs.copied, progress)

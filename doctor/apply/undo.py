@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ..model.amounts import amount
 from .actions import revert
+from .actions.build import changed_since, moved_since
 from .actions.edit import edited_since
 from .actions.errors import ApplyError, Busy, UndoRefused, clause, reason
 from .actions.journal import Entry, Journal, State, journals, locked, unfinished
 from .actions.part import kept_in
 from .actions.paths import lies
-from .actions.rename import changed_since
 
 
 def roll_back(
@@ -30,7 +30,7 @@ def roll_back(
     stuck = False
     for record in reversed(journal.actions):
         n = record["n"]
-        if journal.said("reverted", n) is not None:
+        if journal.said("reverted", n):
             continue
         try:
             if record.get("lock"):
@@ -83,8 +83,8 @@ def recover(state: Path) -> tuple[str, ...]:
 def recover_locked(state: Path) -> tuple[str, ...]:
     lines: list[str] = []
     for journal in unfinished(state):
-        left = roll_back(journal, "undone" if journal.has("undoing") else "rolled-back")
-        what = "an undo that was cut short was finished" if journal.has("undoing") else "it was cut short"
+        left = roll_back(journal, "undone" if journal.said("undoing") else "rolled-back")
+        what = "an undo that was cut short was finished" if journal.said("undoing") else "it was cut short"
         lines.append(f"{journal.id} was taken back: {what}")
         lines += (f"left as it is: {line}" for line in left)
         lines += journal.kept_parts
@@ -161,34 +161,29 @@ def _chosen(id: str | None, known: list[Journal]) -> list[Journal]:
 
 def _objections(chosen: list[Journal]) -> list[str]:
     """What undoing would lose. The actions are looked at backwards, as they will be taken back."""
-    found: list[str] = []
-    cleared: set[Path] = set()
+    found: list[str | None] = []
+    lying: dict[Path, bool] = {}  # where the actions looked at so far will have put something, or left nothing
     restored: dict[Path, str] = {}
+
+    def there(path: Path) -> bool:
+        return lying[path] if path in lying else lies(path)
+
     for journal, record in ((j, r) for j in chosen for r in reversed(j.actions)):
-        objection = None
         if record["do"] == "edit":
             path = Path(record["path"])
             if restored.get(path) not in (record["before"], record["after"]):
-                objection = edited_since(journal, record)
+                found.append(edited_since(journal, record))
             restored[path] = record["before"]
         elif record["do"] == "place":
             path = Path(record["to"])
             if lies(path) and path not in restored:
-                objection = changed_since(path, record)
-            cleared.add(path)
+                found.append(changed_since(path, record))
+            lying[path] = False
         elif record["do"] == "move":
-            source, target = Path(record["from"]), Path(record["to"])
-            if not lies(target):
-                gone = not lies(source) or source in cleared
-                objection = f"{target}, which was {source}, is gone" if gone else None
-            elif lies(source) and source not in cleared:
-                objection = f"{source} exists again; its former contents are at {target}"
-            cleared.discard(source)
-            cleared.add(target)
+            found.append(moved_since(record, there))
+            lying |= {Path(record["from"]): True, Path(record["to"]): False}
         elif record["do"] == "folder":
             folder = Path(record["path"])
-            if folder.is_dir() and cleared.issuperset(folder.iterdir()):
-                cleared.add(folder)
-        if objection is not None:
-            found.append(objection)
-    return found
+            if folder.is_dir() and not any(map(there, folder.iterdir())):
+                lying[folder] = False
+    return list(filter(None, found))

@@ -110,7 +110,7 @@ def _fix(options: argparse.Namespace) -> int:
     again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
     shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
     plan = replace(done.plan, shown=shown)
-    console.emit(terminal.render_plan(plan, done.diff, width=console.width(), color=console.color()))
+    console.show(terminal.plan_lines(plan, done.diff))
     if done.applied:
         console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
         _show(mended.inventory)
@@ -122,4 +122,4 @@ def _fix(options: argparse.Namespace) -> int:
 def _show(found: Inventory) -> None:
     from ...reports import cache as report
 
-    console.emit(report.render(found, width=console.width(), color=console.color()))
+    console.show(report.lines(found))

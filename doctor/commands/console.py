@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ..errors import UserError, printable
+
+if TYPE_CHECKING:
+    from ...reports.terminal import Line
 
 
 def progress() -> Callable[[int, int, str], None] | None:
@@ -83,6 +86,13 @@ def _write_out(text: str) -> None:
         gone = isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL)
         if not gone:
             raise UserError(f"The output cannot be written: {error.strerror}.") from None
+
+
+def show(lines: Iterable[Line]) -> None:
+    """A report for a person, to standard output."""
+    from ...reports.terminal import paint
+
+    emit(paint(lines, color(), width()))
 
 
 def width() -> int:

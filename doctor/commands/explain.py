@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from .config_argument import config_argument, config_in
 from .examined import examined
 
 if TYPE_CHECKING:
+    from ...reports.terminal import Line
     from ..model.crashes import Explanation
 
 MOST_BYTES = 8 << 20  # what is read of a log: its end, where the failure is
@@ -70,22 +72,22 @@ def _log(options: argparse.Namespace) -> int:
         name = "standard input" if options.what == "-" else options.what
         raise UserError(f"{name} is empty: there is no output of a run in it.", "zdoctor explain train.log")
     log = decode(data)
-    told, text = explained(log, options.config, color=console.color(), part=len(data) >= MOST_BYTES)
+    told, lines = explained(log, options.config, part=len(data) >= MOST_BYTES)
     if told.failure is None and config_in(("", options.what)):
         raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
-    console.emit(text)
+    console.show(lines)
     if options.diff is not None:
         from ...reports import crash as report
         from ..crash import compare
 
         seen = compare(decode(read(options.diff)), log)
         console.emit(f"\nBeside {options.diff}, which worked:\n\n")
-        console.emit(report.render_comparison(seen, width=console.width(), color=console.color()))
+        console.show(report.comparison_lines(seen))
     return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
 
 
-def explained(log: str, config: str | None, *, color: bool, part: bool = False) -> tuple[Explanation, str]:
-    """Why a run ended, by its log, and the same in words; with `config`, what its rules say of it now.
+def explained(log: str, config: str | None, *, part: bool = False) -> tuple[Explanation, Iterator[Line]]:
+    """Why a run ended, by its log, and the same for a person; with `config`, what its rules say of it now.
 
     `part` tells that `log` is only the end of one.
     """
@@ -99,8 +101,7 @@ def explained(log: str, config: str | None, *, color: bool, part: bool = False) 
     told = explain(log, signatures)
     confirmed = _confirm(config, told.rules) if config and told.rules else {}
     named = {id: (rule.name, rule.title) for id, rule in rules.items()}
-    width = console.width()
-    return told, report.render(told, named, config=config, confirmed=confirmed, part=part, width=width, color=color)
+    return told, report.lines(told, named, config=config, confirmed=confirmed, part=part)
 
 
 def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from ..model.plans import note_of
 from ..model.recipe import Recipe
 from ..probe.hub import inventory, probe_hub
 from ..probe.hub.caches import COMMIT, caches, repo_folder
-from ..probe.world import Paths, Stat, World
+from ..probe.world import Stat, World
 
 _SOURCE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./+-]+))?")
 _PREFIX = re.compile(r"[0-9a-f]{7,40}")
@@ -70,15 +70,14 @@ def _repository(world: World, source: str) -> HubRepo:
     if match is None:
         raise UserError(f"{source} names no repository.", "zdoctor extract org/name DEST, or org/name@REVISION.")
     repo, revision = match["repo"], match["revision"]
-    paths = Paths(world.system)
     known: list[str] = []
     for cache in caches(world):
-        folder = repo_folder(paths, cache, repo)
-        commits = _commits(world, paths, folder, revision, known) if revision else [None]
+        folder = repo_folder(world, cache, repo)
+        commits = _commits(world, folder, revision, known) if revision else [None]
         if len(commits) > 1:
             raise UserError(f"{revision} stands for {len(commits)} commits in {cache}.", "Give more of its digits.")
         for commit in commits:
-            hub = probe_hub(world, _run(paths.join(folder, "snapshots", commit) if commit else repo))
+            hub = probe_hub(world, _run(world.join(folder, "snapshots", commit) if commit else repo))
             if isinstance(hub, Unknown):
                 raise UserError(f"the cache {cache} cannot be read: {hub.reason}.")
             for found in hub.repos:
@@ -92,14 +91,14 @@ def _repository(world: World, source: str) -> HubRepo:
     raise not_cached(repo, inventory.names(world), f"hf download {repo}")
 
 
-def _commits(world: World, paths: Paths, folder: str, revision: str, known: list[str]) -> list[str]:
+def _commits(world: World, folder: str, revision: str, known: list[str]) -> list[str]:
     """The cached commits that `revision` may stand for: what a ref says comes before what digits may mean.
 
     Adds to `known` what a user could have named instead.
     """
-    names = world.names(paths.join(folder, "snapshots"))
+    names = world.names(world.join(folder, "snapshots"))
     cached = [] if isinstance(names, Unknown) else [name for name in names if COMMIT.fullmatch(name)]
-    refs = dict(_refs(world, paths, paths.join(folder, "refs")))
+    refs = dict(_refs(world, world.join(folder, "refs")))
     known += [ref for ref, commit in refs.items() if commit in cached]
     known += [commit[:12] for commit in cached]
     if refs.get(revision) in cached:
@@ -107,14 +106,13 @@ def _commits(world: World, paths: Paths, folder: str, revision: str, known: list
     return [commit for commit in cached if _PREFIX.fullmatch(revision) and commit.startswith(revision)]
 
 
-def _refs(world: World, paths: Paths, folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _refs(world: World, folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Branches, tags and pull requests ("refs/pr/1") with the commits that they name."""
-    names = world.names(folder)
-    for name in () if isinstance(names, Unknown) or prefix.count("/") > 8 else names:
-        path = paths.join(folder, name)
+    for name in world.names_in(folder) if prefix.count("/") <= 8 else ():
+        path = world.join(folder, name)
         stat = world.stat(path)
         if isinstance(stat, Stat) and stat.kind == "folder":
-            yield from _refs(world, paths, path, f"{prefix}{name}/")
+            yield from _refs(world, path, f"{prefix}{name}/")
         elif isinstance(stat, Stat):
             text = world.read(path, 0, 64)
             if isinstance(text, bytes) and COMMIT.fullmatch(text.decode("latin-1").strip()):

@@ -46,11 +46,8 @@ def run(options: argparse.Namespace) -> int:
         **asked_for(options),
     )
     state.remember(config)
-    width, color = console.width(), console.color()
     decisions = words.decisions(done.before, done.plan)
-    console.emit(
-        terminal.render_plan(done.plan, done.diff, offers=done.offers, decisions=decisions, width=width, color=color)
-    )
+    console.show(terminal.plan_lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:
         if done.plan.fixes and not options.apply:
             console.emit(f"\nnext: {words.to_apply(done.before, options.allow, options.select)}\n")
@@ -60,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     console.emit(
         f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
     )
-    console.emit(terminal.render(done.after, width=width, color=color))
+    console.show(terminal.lines(done.after))
     return done.after.exit_code
 
 

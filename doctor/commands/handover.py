@@ -10,7 +10,6 @@ from ..errors import UserError
 from ..examine.examination import Examination
 from ..examine.trainable import written_twice
 from ..model import ModelFolder, Unknown
-from ..probe.world import Paths
 
 if TYPE_CHECKING:
     from ..train import Progress, TrainResult
@@ -69,18 +68,17 @@ def hand_over(
             )
         in_parts = model.layout == "part-files"
         single = model.components.get("transformer") if in_parts or model.layout == "single-file" else None
-        paths = Paths(system)
         component = model.components.get("text_encoder")
         adapter = facts.adapter
         if isinstance(adapter, Unknown) and run.recipe.adapter:
             raise UserError(f"the training adapter {run.recipe.adapter} cannot be used: {adapter.reason}.")
-        datasets = {d.key: paths.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
+        datasets = {d.key: system.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
         job = runner.Job(
             run,
             model=Path(single.weights[0].path if single is not None else model.folder),
             datasets=datasets,
-            output=Path(paths.absolute(run.output_folder or "output")),
-            extras=Path(paths.parent(component.folder)) if component is not None and not in_parts else None,
+            output=Path(system.absolute(run.output_folder or "output")),
+            extras=Path(component.folder).parent if component is not None and not in_parts else None,
             components=_places(model) if in_parts else {},
             adapter=None if adapter is None or isinstance(adapter, Unknown) else Path(adapter.path),
             max_minutes=max_minutes,

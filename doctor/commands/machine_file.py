@@ -40,8 +40,7 @@ def world_of(
         record = json.loads(text)
         if not isinstance(record, dict):
             raise MachineError("it is not a JSON object")
-        beside = live if record.get("live") else None
-        world = RecordedWorld(record, beside, sources=live if trainer_source is not None else None)
+        world = RecordedWorld(record, live)
     except FileNotFoundError:
         raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
     except RecursionError:

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         from ...reports import terminal
 
         color = options.output is None and console.color()
-        text = terminal.render(report, width=console.width(), color=color)
+        text = terminal.paint(terminal.lines(report), color, console.width())
         text += "" if isinstance(step, Unknown) else f"{_measured(step)}\n"
     console.emit(text, options.output, spare=report.config)
     return report.exit_code

@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +25,7 @@ from .fix import fix
 from .repair import recover
 
 if TYPE_CHECKING:
+    from ...reports.terminal import Line
     from .child_process import Ended
 
 MOST_RESTARTS = 3
@@ -109,7 +110,7 @@ def _checked(config: str, tried: set[str] | None) -> bool:
         return True
     from ...reports import terminal
 
-    _write(terminal.render(report, width=console.width(), color=_color()))
+    _show(terminal.lines(report))
     _say("not started, because it would fail.")
     return False
 
@@ -158,24 +159,24 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
     # Output can come in the middle of a traceback; what ends a process without a word shows in its exit code.
     by_code = b"\nexit code %d\n" % ended.code
     for said in (ended.tail, ended.errors, ended.tail + by_code):
-        told, text = explained(decode(said), config, color=_color())
+        told, lines = explained(decode(said), config)
         if told.failure is not None:
             break
     if told.failure is None:
         _say("its output shows no failure that is known here.")
         return ()
-    _write(text)
+    _show(lines)
     return told.rules
 
 
 def _look_again(ended: Ended, config: str | None) -> None:
     """A run can end well and say that it trained nothing."""
-    from ..crash.endings import SAID
+    from ..crash.failures import SAID
 
-    told, text = explained(decode(ended.tail), config, color=_color())
+    told, lines = explained(decode(ended.tail), config)
     if told.failure is not None and told.failure.type == SAID:
         _say("but its output holds something to look at:")
-        _write(text)
+        _show(lines)
 
 
 def _kept(ended: Ended) -> str | None:
@@ -202,11 +203,10 @@ def _say(text: str) -> None:
     print(f"zdoctor: {text}", file=sys.stderr, flush=True)
 
 
-def _write(text: str) -> None:
+def _show(lines: Iterable[Line]) -> None:
     """To standard error: standard output is the command's."""
+    from ...reports.terminal import paint
+
+    color = not os.environ.get("NO_COLOR") and console.shows_color(sys.stderr)
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
-
-
-def _color() -> bool:
-    return not os.environ.get("NO_COLOR") and console.shows_color(sys.stderr)
+        print(paint(lines, color, console.width()), file=sys.stderr, flush=True)

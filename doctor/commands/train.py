@@ -18,7 +18,7 @@ from ..examine.translate import differences
 from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
-from ..probe.computer import os_name
+from ..probe.live import os_name
 from ..train.settings.refuse import refuse
 from . import console
 from .config_argument import config_argument, named_or_found, trainer_argument
@@ -199,7 +199,7 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
 def _not_training(seen: Examination, why: str) -> int:
     from ...reports import terminal
 
-    console.emit(terminal.render(seen.report, width=console.width(), color=console.color()))
+    console.show(terminal.lines(seen.report))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
     runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words
     refused = dict.fromkeys(reason for run in runs for reason in refuse(run))

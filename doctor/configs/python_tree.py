@@ -133,8 +133,21 @@ def meaning(node: ast.AST, known: dict[str, str]) -> str:
     return f"{known.get(first, first)}{dot}{rest}" if name else ""
 
 
-def keyword(call: ast.Call, name: str) -> ast.keyword | None:
-    return next((found for found in call.keywords if found.arg == name), None)
+def last_name(node: ast.AST) -> str:
+    """`c` of `a.b.c`."""
+    return dotted(node).rpartition(".")[2]
+
+
+def argument(call: ast.Call, name: str, place: int | None = None) -> ast.expr | None:
+    """The value of an argument that is given at a place or by its name, None where it is not given."""
+    if place is not None and len(call.args) > place:
+        return call.args[place]
+    return next((given.value for given in call.keywords if given.arg == name), None)
+
+
+def arguments(call: ast.Call) -> list[ast.expr]:
+    """The values of all arguments."""
+    return [*call.args, *(given.value for given in call.keywords)]
 
 
 def constant(node: ast.AST | None) -> Any:

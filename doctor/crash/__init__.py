@@ -2,7 +2,7 @@
 
 from .compare import compare
 from .explain import explain
-from .failure import failures
+from .failures import failures
 from .lines import clean
 
 __all__ = ["clean", "compare", "explain", "failures"]

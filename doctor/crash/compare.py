@@ -8,8 +8,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..model.crashes import Changed, Comparison
-from .failure import START, failures
+from .failures import failures
 from .lines import bare, clean
+from .tracebacks import START
 
 # Bars, rates and steps, which are of no two runs the same.
 _PROGRESS = re.compile(

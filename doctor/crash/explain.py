@@ -9,8 +9,7 @@ from ..model.crashes import Explanation, Failure, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import TRAINERS
-from .endings import REPORTED, SAID
-from .failure import failures
+from .failures import REPORTED, SAID, failures
 from .known import KNOWN
 from .lines import clean
 from .tracebacks import CUT_OFF
@@ -32,8 +31,7 @@ _IN_LOGS = [(one.name, one.in_logs) for one in (OF_RUNNER, *TRAINERS)]
 _LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
 _PARTNER = re.compile(
     r"NCCL (?:communicator was aborted|error: remote process exited|operation .* timed out)"
-    r"|remote process exited or there "
-    r"was a network error|Connection (?:closed|reset) by peer|Broken pipe"
+    r"|remote process exited or there was a network error|Connection (?:closed|reset) by peer|Broken pipe"
 )
 _WORKER = re.compile(r"Caught \w+ in DataLoader worker process")
 _BAR = re.compile(r"(\d+)/(\d+) \[")

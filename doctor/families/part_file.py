@@ -32,7 +32,7 @@ def shards_of(name: str) -> list[str]:
 def class_in(names: Collection[str]) -> str | None:
     """The class of the part that a file with these tensors holds, by one name that no other has; else None."""
     plain = {name.removeprefix(COMFYUI_PREFIX) for name in names}
-    return next((kind.told_as for kind in classes().values() if not plain.isdisjoint(kind.marks)), None)
+    return next((kind.name for kind in classes().values() if not plain.isdisjoint(kind.marks)), None)
 
 
 def title_of(class_name: str | None) -> str:
@@ -48,9 +48,9 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
     kind = classes()[class_name]
     plain = {name.removeprefix(COMFYUI_PREFIX): shape for name, shape in shapes.items()}
     held = class_in(plain)
-    if held != kind.told_as:
+    if held is None or classes()[held].marks != kind.marks:
         raise BadConfig(f"it holds {title_of(held)}" if held else "its tensors have other names")
-    config = kind.infer(Tensors(plain))
+    config = kind.infer(Tensors(plain, kind.other))
     key, width, counts = kind.depth or ("", 0, {})
     return {**config, **counts} if config.get(key) == width else config
 

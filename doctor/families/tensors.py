@@ -71,15 +71,3 @@ def published_size(architecture: str | None, model: str) -> int:
 def parameters(shapes: Mapping[str, tuple[int, ...]]) -> int:
     """How many numbers these tensors hold."""
     return sum(prod(shape) for shape in shapes.values())
-
-
-__all__ = [
-    "BadConfig",
-    "Shapes",
-    "block_linears",
-    "in_the_dialect_of",
-    "needed_tensors",
-    "parameters",
-    "published_size",
-    "why_not",
-]

@@ -11,7 +11,7 @@ from ..families import classes
 from ..families.tensors import in_the_dialect_of, needed_tensors, why_not
 from ..model import Component, Unknown, WeightFile
 from ..model.record import replace
-from .world import Paths, Stat, World, resolve
+from .world import Stat, World
 from .world.safetensors import read_weight_file
 
 _MOST_SHARDS = 1000
@@ -49,21 +49,20 @@ def read_component(
     if name == "scheduler":
         gone = () if "scheduler_config.json" in names else ("scheduler_config.json",)
         return Component(name, folder, expected, None, (), missing_files=gone, repo=repo)
-    paths = Paths(world.system)
     missing: list[str] = []
     problem: str | None = None
     config: Mapping[str, Any] | None = None
     if "config.json" not in names:
         missing.append("config.json")
     else:
-        read = read_json(world, paths.join(folder, "config.json"))
+        read = read_json(world, world.join(folder, "config.json"))
         if isinstance(read, Unknown):
             problem = f"config.json {read.reason}"
         else:
             config = read
     class_name = _class_of(config) or expected
     loader = "transformers" if name.startswith(("text_encoder", "image_encoder")) else "diffusers"
-    weights, index_file, index, fault = _weights(world, paths, folder, names, loader)
+    weights, index_file, index, fault = _weights(world, folder, names, loader)
     if fault.startswith("no index: "):
         missing.append(fault.removeprefix("no index: "))
     else:
@@ -85,7 +84,7 @@ def read_component(
 
 def listed(world: World, folder: str) -> tuple[str, ...] | Unknown | None:
     """The names in a folder, links to it followed; None when there is no such folder."""
-    _, stat = resolve(world, Paths(world.system), folder)
+    _, stat = world.resolve(folder)
     if isinstance(stat, Unknown):
         return stat
     if stat is None or stat.kind != "folder":
@@ -95,7 +94,7 @@ def listed(world: World, folder: str) -> tuple[str, ...] | Unknown | None:
 
 def read_json(world: World, path: str) -> dict[str, Any] | Unknown:
     """A JSON object of at most 4 MiB. The reason of an Unknown reads on after the file's name."""
-    _, stat = resolve(world, Paths(world.system), path)
+    _, stat = world.resolve(path)
     if not isinstance(stat, Stat) or stat.kind != "file":
         return Unknown("is not there (a link without its target)")
     if stat.size > _LARGEST_TEXT:
@@ -123,7 +122,7 @@ def _class_of(config: Mapping[str, Any] | None) -> str | None:
 
 
 def _weights(
-    world: World, paths: Paths, folder: str, names: tuple[str, ...], loader: str
+    world: World, folder: str, names: tuple[str, ...], loader: str
 ) -> tuple[tuple[WeightFile, ...], str | None, dict[str, str] | None, str]:
     """Files the loader opens, the index it follows with its map, and a fault ("" when there is none).
 
@@ -136,8 +135,8 @@ def _weights(
         if choice not in names:
             continue
         if not choice.endswith(".json"):
-            return (read_weight_file(world, paths.join(folder, choice), choice),), None, None, ""
-        table = read_json(world, paths.join(folder, choice))
+            return (read_weight_file(world, world.join(folder, choice)),), None, None, ""
+        table = read_json(world, world.join(folder, choice))
         if isinstance(table, Unknown):
             return (), choice, None, f"{choice} {table.reason}"
         weight_map = table.get("weight_map")
@@ -146,13 +145,13 @@ def _weights(
         shards = sorted(set(weight_map.values()))
         if len(shards) > _MOST_SHARDS or any(not _inside(shard) for shard in shards):
             return (), choice, None, f"{choice} names files outside its folder, or more than {_MOST_SHARDS}"
-        files = tuple(read_weight_file(world, paths.join(folder, shard), shard) for shard in shards)
+        files = tuple(read_weight_file(world, world.join(folder, shard), shard) for shard in shards)
         return files, choice, weight_map, ""
     if any(re.fullmatch(re.escape(stem) + r"-\d{5}-of-\d{5}\.safetensors", name) for name in names):
         return (), None, None, f"no index: {index}"
     others = [name for name in names if name.endswith((".safetensors", ".gguf", ".bin", ".pt", ".ckpt"))][:3]
     detail = f"there is only {', '.join(others)}" if others else ""
-    return (WeightFile(single, paths.join(folder, single), 0, problem="missing", detail=detail),), None, None, ""
+    return (WeightFile(single, world.join(folder, single), 0, problem="missing", detail=detail),), None, None, ""
 
 
 def _inside(shard: str) -> bool:
@@ -163,13 +162,12 @@ def _tokenizer(
     world: World, name: str, folder: str, names: tuple[str, ...], repo: str | None, chat: bool
 ) -> Component:
     """A tokenizer needs its vocabulary and, where prompts are chats, a template beside or inside its config."""
-    paths = Paths(world.system)
     missing: list[str] = []
     problem: str | None = None
     class_name: str | None = None
     settings: Mapping[str, Any] | None = None
     if "tokenizer_config.json" in names:
-        read = read_json(world, paths.join(folder, "tokenizer_config.json"))
+        read = read_json(world, world.join(folder, "tokenizer_config.json"))
         if isinstance(read, Unknown):
             problem = f"tokenizer_config.json {read.reason}"
         else:

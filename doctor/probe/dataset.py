@@ -13,7 +13,7 @@ from ..model.run import repeats_of
 from ..trainers import trainer_of
 from .components import listed
 from .image import IMAGES, beginning, damage, dimensions
-from .world import Paths, Stat, World, resolve
+from .world import Stat, World
 
 MOST_IMAGES = 2000
 MOST_FOLDERS = 1000
@@ -29,11 +29,11 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
     The headers of at most 2000 images a folder are read; `more` counts the others.
     """
     found: list[DatasetFolder] = []
-    paths, trainer = Paths(world.system), trainer_of(run.trainer)
+    trainer = trainer_of(run.trainer)
     for dataset in run.recipe.datasets:
         if not dataset.folder or "\0" in dataset.folder:
             continue
-        root = paths.absolute(dataset.folder)
+        root = world.absolute(dataset.folder)
         names = listed(world, root)
         if isinstance(names, Unknown):
             if "EACCES" in names.reason and trainer.datasets_are_folders:
@@ -47,14 +47,12 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
         caption = f".{dataset.caption_extension.lstrip('.')}"
         if not trainer.top_suffixes:
             deep = dataset.recursive
-            found.append(_read(world, paths, dataset.key, root, caption, dataset.suffixes, deep=deep))
+            found.append(_read(world, dataset.key, root, caption, dataset.suffixes, deep=deep))
             continue
         numbered = dataset.key.endswith("_data_dir")
-        inside = [paths.join(root, name) for name in names if repeats_of(name) > 0] if numbered else [root]
+        inside = [world.join(root, name) for name in names if repeats_of(name) > 0] if numbered else [root]
         walk = [folder for folder in inside if isinstance(listed(world, folder), tuple)]
-        found += [
-            _read(world, paths, dataset.key, folder, caption, trainer.top_suffixes, deep=False) for folder in walk
-        ]
+        found += [_read(world, dataset.key, folder, caption, trainer.top_suffixes, deep=False) for folder in walk]
     return tuple(found)
 
 
@@ -63,7 +61,7 @@ def _is_no_list(world: World, path: str) -> bool:
 
     A few bytes tell; more would be words of captions.
     """
-    stat = resolve(world, Paths(world.system), path)[1]
+    stat = world.resolve(path)[1]
     if not isinstance(stat, Stat) or stat.kind != "file":
         return False
     start = world.read(path, 0, 16)
@@ -72,12 +70,11 @@ def _is_no_list(world: World, path: str) -> bool:
 
 def folders_in(world: World, folder: str) -> tuple[str, ...] | None:
     """The names of the folders in a dataset's folder; None where it is not there or cannot be listed."""
-    paths = Paths(world.system)
-    root = paths.absolute(folder)
+    root = world.absolute(folder)
     names = listed(world, root)
     if not isinstance(names, tuple):
         return None
-    stats = ((name, resolve(world, paths, paths.join(root, name))[1]) for name in names)
+    stats = ((name, world.resolve(world.join(root, name))[1]) for name in names)
     return tuple(name for name, stat in stats if isinstance(stat, Stat) and stat.kind == "folder")
 
 
@@ -96,14 +93,7 @@ class _Seen:
 
 
 def _read(
-    world: World,
-    paths: Paths,
-    key: str,
-    root: str,
-    caption: str,
-    kinds: tuple[str, ...] = IMAGES,
-    *,
-    deep: bool = True,
+    world: World, key: str, root: str, caption: str, kinds: tuple[str, ...] = IMAGES, *, deep: bool = True
 ) -> DatasetFolder:
     """The trainer's own walk: every folder inside, but hidden ones and linked ones; no hidden files (`._a.jpg`).
 
@@ -121,11 +111,11 @@ def _read(
         present = {_found_as(world, name): name for name in names}
         pictures = {_stem(name) for name in names if name.lower().endswith(kinds)}
         for name in names:
-            path = paths.join(folder, name)
+            path = world.join(folder, name)
             if name.startswith("."):
                 continue
             if name.lower().endswith(kinds):
-                is_folder = _picture(world, paths, path, f"{_stem(name)}{caption}", present, seen)
+                is_folder = _picture(world, path, f"{_stem(name)}{caption}", present, seen)
             else:
                 is_folder = _other(world, path, name, pictures, seen)
             if is_folder and deep:
@@ -169,12 +159,12 @@ def _other(world: World, path: str, name: str, pictures: Container[str], seen: _
     return False
 
 
-def _picture(world: World, paths: Paths, path: str, caption: str, present: Mapping[str, str], seen: _Seen) -> bool:
+def _picture(world: World, path: str, caption: str, present: Mapping[str, str], seen: _Seen) -> bool:
     """Look at what ends like a picture, and at its caption of that name; whether it is a folder to walk."""
     if len(seen.images) + len(seen.unreadable) >= MOST_IMAGES:
         seen.more += 1
         return False
-    final, stat = resolve(world, paths, path)
+    final, stat = world.resolve(path)
     if isinstance(stat, Stat) and stat.kind == "folder":
         return final == path
     if stat is None:
@@ -193,7 +183,7 @@ def _picture(world: World, paths: Paths, path: str, caption: str, present: Mappi
     else:
         name = present.get(_found_as(world, caption))
         seen.images.append(Image(path, *size, caption=name is not None))
-        beside = paths.join(paths.parent(path), name or caption)
+        beside = world.join(world.parent(path), name or caption)
         words = world.read(beside, 0, _CAPTION_LIMIT) if name is not None else b"-"
         if isinstance(words, bytes):
             seen.blank += not words.strip()

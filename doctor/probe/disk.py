@@ -56,8 +56,8 @@ class MountLine:
 
     point: str
     filesystem: str
-    source: str
-    options: str
+    source: str = ""
+    options: str = ""
 
 
 def read_mounts(text: str) -> tuple[MountLine, ...]:

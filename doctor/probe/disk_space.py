@@ -6,7 +6,7 @@ from collections import Counter
 
 from ..memory.disk_space import Need, needs
 from ..model import DatasetFolder, Hub, ModelFolder, Room, Run, Unknown
-from .world import Paths, World
+from .world import World
 
 
 def probe_room(
@@ -17,8 +17,7 @@ def probe_room(
     hub: Hub | Unknown,
 ) -> tuple[Room, ...]:
     """One Room for every file system to which something of known size goes."""
-    paths = Paths(world.system)
-    output = paths.absolute(run.output_folder) if run.output_folder else None
+    output = world.absolute(run.output_folder) if run.output_folder else None
     if output is not None:
         names = world.names(output)
         # With a file of this name the run goes on from there, and new saves take the place of old ones.

@@ -10,7 +10,10 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from functools import cache
+from itertools import accumulate, islice
+
+from .disk import MountLine, mount_of
 
 # `fuseblk` is a local block device (NTFS); `overlay` the root of a container.
 _DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "ntfs3", "ntfs", "exfat", "vfat")
@@ -18,24 +21,22 @@ LOCAL = frozenset((*_DISKS, "fuseblk", "overlay", "apfs", "hfs", "hfsplus"))
 HABITUAL = ("/data", "/mnt", "/models", "/opt", "/scratch", "/srv", "/workspace")
 OF_THE_SYSTEM = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var")  # no person keeps models there
 MOST = 32
-Mounts = Sequence[tuple[str, str, str]]  # (mount point, file system, source), the deepest first
+Mounts = Sequence[MountLine]  # the deepest first
 
 
 def folders_below(mounts: Mounts, places: Sequence[str]) -> Iterator[str]:
     """Those of `places` ("hf/hub") that are folders below the root of a local disk. Looks at 32 roots at most."""
-    kinds = {point: filesystem for point, filesystem, _ in reversed(mounts)}
+    kinds = {line.point: line.filesystem for line in reversed(mounts)}
+
+    @cache
+    def is_local(path: str) -> bool:
+        return (path not in kinds or kinds[path] in LOCAL) and _is_folder(path)
+
     for root in dict.fromkeys(islice(_roots(mounts), MOST)):
-        known: dict[str, bool] = {}
         for place in places:
-            path, found = root, True
-            for part in place.split("/"):
-                path = os.path.join(path, part)
-                if path not in known:
-                    known[path] = (path not in kinds or kinds[path] in LOCAL) and _is_folder(path)
-                if not (found := known[path]):
-                    break
-            if found:
-                yield path
+            way = list(accumulate(place.split("/"), os.path.join, initial=root))
+            if all(map(is_local, way[1:])):
+                yield way[-1]
 
 
 def _roots(mounts: Mounts) -> Iterator[str]:
@@ -43,7 +44,7 @@ def _roots(mounts: Mounts) -> Iterator[str]:
         if sys.platform == "win32":
             yield from _drives()
         elif sys.platform == "darwin":
-            volumes = [point for point, filesystem, _ in mounts if filesystem in LOCAL]
+            volumes = [line.point for line in mounts if line.filesystem in LOCAL]
             yield from (point for point in volumes if point == "/" or point.startswith("/Volumes/"))
         else:
             yield from _linux(mounts)
@@ -52,20 +53,18 @@ def _roots(mounts: Mounts) -> Iterator[str]:
 
 
 def _linux(mounts: Mounts) -> Iterator[str]:
-    points = [point for point, filesystem, _ in reversed(mounts) if filesystem in LOCAL]
+    points = [line.point for line in reversed(mounts) if line.filesystem in LOCAL]
     yield from (point for point in points if not _below(point, OF_THE_SYSTEM) or point.startswith("/run/media/"))
-    for place in HABITUAL:
-        if _is_local(place, mounts) and _is_folder(place):
-            yield place
+    paths = [*HABITUAL]
     if _is_local("/mnt", mounts):  # folders that are no mounts; what is mounted there is in the table
         with os.scandir("/mnt") as entries:
-            names = [entry.name for entry in islice(entries, MOST)]
-        paths = [f"/mnt/{name}" for name in sorted(names)]
-        yield from (path for path in paths if _is_local(path, mounts) and _is_folder(path))
+            paths += sorted(entry.path for entry in islice(entries, MOST))
+    yield from (path for path in paths if _is_local(path, mounts) and _is_folder(path))
 
 
 def _is_local(path: str, mounts: Mounts) -> bool:
-    return next((kind in LOCAL for point, kind, _ in mounts if _below(path, (point,))), False)
+    line = mount_of(path, mounts)
+    return line is not None and line.filesystem in LOCAL
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..model import Run, Unknown, WeightFile
 from ..model.earlier import EarlierSave, hides
-from .world import Paths, Stat, World
+from .world import Stat, World
 from .world.safetensors import read_weight_file
 
 
@@ -16,22 +16,21 @@ def probe_earlier(world: World, run: Run) -> EarlierSave | Unknown | None:
     """The newest LoRA below the output folder whose name begins with the run's; None when there is none."""
     if run.output_folder is None or "\0" in run.output_folder or not run.name:
         return None
-    paths = Paths(world.system)
-    folder = paths.absolute(run.output_folder)
+    folder = world.absolute(run.output_folder)
     names = world.names(folder)
     if isinstance(names, Unknown):
         stat = world.stat(folder)
         return stat if isinstance(stat, Unknown) else None if stat is None else names
     saves = [name for name in names if name.startswith(run.name) and name.endswith(".safetensors")]
-    stats = [(world.stat(paths.join(folder, name)), name) for name in saves]
+    stats = [(world.stat(world.join(folder, name)), name) for name in saves]
     dated = [(stat.changed_ns, name) for stat, name in stats if isinstance(stat, Stat) and stat.kind == "file"]
     if not dated:
         return None
     name = max(dated)[1]
-    path = paths.join(folder, name)
+    path = world.join(folder, name)
     # the trainer joins the paths as they are written, so a relative one hides less
-    hidden = hides(paths.join(run.output_folder, name), run.name)
-    file = read_weight_file(world, path, name)
+    hidden = hides(world.join(run.output_folder, name), run.name)
+    file = read_weight_file(world, path)
     return EarlierSave(file, _step(file), hidden)
 
 

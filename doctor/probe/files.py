@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..families.part_files import other_files, part_files, written_path
 from ..model import Entry, Files, Run, Unknown
-from .world import Paths, Stat, World, resolve
+from .world import Stat, World
 
 CHILDREN = 2000
 
@@ -12,7 +12,6 @@ CHILDREN = 2000
 def probe_files(world: World, run: Run) -> Files:
     """An Entry for every path-like setting, by its text in the config."""
     recipe = run.recipe
-    paths = Paths(world.system)
     written = [recipe.base_model, recipe.extras_model, recipe.adapter, run.output_folder]
     written += [dataset.folder for dataset in recipe.datasets]
     written += [folder for dataset in recipe.datasets for folder in dataset.control_folders]
@@ -24,21 +23,19 @@ def probe_files(world: World, run: Run) -> Files:
     ]
     written += [written_path(run, part) for part in part_files(run)]
     written += [text for _, text in other_files(run)]
-    return Files({text: look(world, paths, text) for text in dict.fromkeys(written) if text})
+    return Files({text: look(world, text) for text in dict.fromkeys(written) if text})
 
 
-def look(world: World, paths: Paths, text: str) -> Entry:
+def look(world: World, text: str) -> Entry:
     """The Entry at a path as the trainer would open it."""
-    path = paths.absolute(text)
+    path = world.absolute(text)
     first = world.stat(path)
-    final, stat = resolve(world, paths, path)
+    final, stat = world.resolve(path)
     if isinstance(stat, Unknown):
         return Entry(path, "denied")
     if stat is None:
         is_link = isinstance(first, Stat) and first.kind == "link"
         return Entry(path, "dangling" if is_link else "missing")
     if stat.kind == "folder":
-        names = world.names(final)
-        children = () if isinstance(names, Unknown) else names[:CHILDREN]
-        return Entry(path, "folder", children=children)
+        return Entry(path, "folder", children=world.names_in(final)[:CHILDREN])
     return Entry(path, "file" if stat.kind == "file" else "other", stat.size)

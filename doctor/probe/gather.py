@@ -14,6 +14,7 @@ from ..model import Checkout, Config, Facts, Files, Hub, ModelFolder, Run, Schem
 from ..model.facts import NOT_ASKED
 from ..model.record import replace
 from ..model.script import Script
+from ..schema.tables import shipped
 from .dataset import probe_datasets
 from .disk_space import probe_room
 from .earlier import probe_earlier
@@ -23,10 +24,8 @@ from .logins import probe_logins
 from .model import probe_adapter, probe_model
 from .packages import probe_environment
 from .remains import probe_remains
-from .schema import probe_schema
 from .skeletons import with_skeletons
-from .start import probe_start
-from .starting_lora import probe_starting_lora
+from .start import probe_start, probe_starting_lora
 from .storage import probe_storage
 from .world import World
 from .writes import SIZES, probe_writes
@@ -65,16 +64,25 @@ def _writes(world: World, run: Run, files: Files, checkout: Checkout | Unknown |
     return replace(writes, places=tuple(place for place in writes.places if place.what != SIZES))
 
 
-def _checkout(world: World, schema: Schema | Unknown) -> Checkout | Unknown | None:
+def _schema(world: World, config: Config) -> Schema | Unknown:
+    """What the config's trainer accepts: mined from its checkout where one is at hand, else the table that ships.
+
+    A checkout counts that the config lies in, or that lies beside it.
+    """
+    if config.trainer is None:
+        return Unknown("it is not known which trainer the config is for")
+    mined = world.schema(config.trainer, (world.parent(world.absolute(config.path)), world.system.cwd))
+    table = shipped(config.trainer) if mined is None else mined
+    return table or Unknown(f"zdoctor has no table of the keys of {config.trainer}")
+
+
+def _checkout(schema: Schema) -> Checkout | None:
     """The checkout that the config's schema was mined from; None where there is none at hand."""
-    if isinstance(schema, Unknown):
-        return schema
     if schema.trainer != "ai-toolkit" or not schema.source:
         return None
     from .source.checkout import read_checkout
 
-    root = schema.source
-    return read_checkout(root, schema.commit, lambda path: world.source(root, path))
+    return read_checkout(schema.source, schema.commit)
 
 
 def _script(world: World, config: Config) -> Script | Unknown:
@@ -103,7 +111,7 @@ PROBES: Mapping[str, Probe] = {
     "room": probe_room,
     "storage": probe_storage,
     "memory": predict,
-    "schema": probe_schema,
+    "schema": _schema,
     "checkout": _checkout,
     "script": _script,
     "microstep": lambda world: Unknown("no step was tried: that is what zdoctor probe does"),

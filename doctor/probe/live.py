@@ -11,16 +11,15 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from . import filesystem
 from .cards import cards
-from .computer import container_limit, memory, os_name, release
-from .disk import MountLine, read_mounts
+from .disk import MountLine, mount_of, read_mounts
 from .disks import folders_below
 from .speed import speed_of
-from .world import Mount, Shapes, Stat
+from .world import Mount, Shapes, World
 
 if TYPE_CHECKING:
     from .digests import Progress, Receipts
@@ -45,7 +44,7 @@ VARIABLES = (
 STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
 
-class LiveWorld:
+class LiveWorld(World):
     """This machine. Environment, working directory and home can be given, for tests and for the demo.
 
     `trainer_source` is a checkout of the trainer that the user named.
@@ -61,23 +60,17 @@ class LiveWorld:
         progress: Progress | None = None,
         trainer_source: str | None = None,
     ) -> None:
-        self.variables: Mapping[str, str] = dict(os.environ if environment is None else environment)
+        self.variables = dict(os.environ if environment is None else environment)
         self._cwd = cwd or str(Path.cwd())
         self._home = home or str(Path.home())
-        self._system: System | None = None
         self._receipts = receipts
         self._digests: dict[tuple[str, str], str | Unknown] = {}  # one look reads a file once, whatever asks for it
         self._progress = progress
         self._trainer_source = trainer_source
         self._speeds: dict[tuple[str, ...], Speed | Unknown] = {}
 
-    @property
+    @cached_property
     def system(self) -> System:
-        if self._system is None:
-            self._system = self._look_at_system()
-        return self._system
-
-    def _look_at_system(self) -> System:
         total, available = memory()
         limit = container_limit()
         if limit is not None:
@@ -98,14 +91,10 @@ class LiveWorld:
     def now_ns(self) -> int:
         return time.time_ns()
 
-    def stat(self, path: str) -> Stat | Unknown | None:
-        return filesystem.stat(path)
-
-    def names(self, folder: str) -> tuple[str, ...] | Unknown:
-        return filesystem.names(folder)
-
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
-        return filesystem.read(path, start, length)
+    stat = staticmethod(filesystem.stat)
+    names = staticmethod(filesystem.names)
+    read = staticmethod(filesystem.read)
+    refusal = staticmethod(filesystem.refusal)
 
     def is_open(self, path: str) -> bool:
         return os.path.realpath(path) in self._open_files
@@ -131,9 +120,6 @@ class LiveWorld:
         speed = self.speed([os.path.realpath(file) for file in files[:8]]) if cores > 1 else None
         return cores if isinstance(speed, Speed) and speed.kind in ("ssd", "memory") else 1
 
-    def refusal(self, folder: str) -> str | Unknown | None:
-        return filesystem.refusal(folder)
-
     def mount(self, path: str) -> Mount | Unknown:
         existing = Path(path)
         try:
@@ -152,24 +138,18 @@ class LiveWorld:
             return Unknown(f"{path}: {filesystem.reason(error)}")
         free = state.f_bavail * state.f_frsize
         read_only = bool(state.f_flag & os.ST_RDONLY)
-        for point, kind, source in self._mounts:
-            if real == point or real.startswith(point.rstrip("/") + "/"):
-                return Mount(point, kind, read_only, free, source)
-        return Mount("/", "unknown", read_only, free)
+        line = mount_of(real, self._mounts) or MountLine("/", "unknown")
+        return Mount(line.point, line.filesystem, read_only, free, line.source)
 
     @cached_property
-    def _mounts(self) -> tuple[tuple[str, str, str], ...]:
-        """(mount point, file system, source), the deepest and newest first."""
+    def _mounts(self) -> tuple[MountLine, ...]:
+        """The table of mounts, the deepest and newest first."""
         if sys.platform == "darwin":
             import psutil
 
             volumes = psutil.disk_partitions(all=True)  # from the kernel's table: no volume is asked
-            told = [(volume.mountpoint, volume.fstype, volume.device) for volume in volumes]
-            return tuple(sorted(told, key=lambda mount: -len(mount[0])))
-        return tuple((line.point, line.filesystem, line.source) for line in self._mount_lines)
-
-    @cached_property
-    def _mount_lines(self) -> tuple[MountLine, ...]:
+            told = [MountLine(volume.mountpoint, volume.fstype, volume.device) for volume in volumes]
+            return tuple(sorted(told, key=lambda line: -len(line.point)))
         try:
             return read_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace"))
         except OSError:
@@ -178,7 +158,7 @@ class LiveWorld:
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         asked = tuple(sorted(files))  # whatever the order, it is the same disk
         if asked not in self._speeds:
-            self._speeds[asked] = speed_of(files, self.mount, self._mount_lines)
+            self._speeds[asked] = speed_of(files, self.mount, self._mounts)
         return self._speeds[asked]
 
     def landmarks(self) -> tuple[str, ...]:
@@ -223,10 +203,6 @@ class LiveWorld:
         except (checkouts.NoCheckout, OSError, RecursionError) as error:
             return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
-    def source(self, root: str, path: str) -> bytes | None:
-        data = self.read(os.path.join(root, path))
-        return None if isinstance(data, Unknown) else data
-
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
 
@@ -243,3 +219,43 @@ class LiveWorld:
                 new["torch"] = build(new["torch"], self.read(os.path.join(folder, "torch", "version.py"), 0, 4096))
             found = new | found
         return found
+
+
+def os_name() -> Literal["linux", "windows", "darwin"]:
+    return "windows" if sys.platform == "win32" else "darwin" if sys.platform == "darwin" else "linux"
+
+
+def release() -> str:
+    if sys.platform == "win32":
+        import platform  # slow to import; elsewhere one system call tells
+
+        return f"{platform.system()} {platform.release()}"
+    found = os.uname()
+    return f"{found.sysname} {found.release}"
+
+
+def memory() -> tuple[int, int]:
+    """(total, available) bytes of RAM. Linux says both in one file; importing psutil for it would cost 15 ms."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in lines)}
+        return found["MemTotal"], found["MemAvailable"]
+    except (OSError, ValueError, KeyError, IndexError):
+        import psutil
+
+        memory = psutil.virtual_memory()
+        return memory.total, memory.available
+
+
+def container_limit() -> tuple[int, int] | None:
+    """(limit, used) of this process's control group in bytes, None without a limit (docs: cgroup v2, then v1)."""
+    pairs = (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    )
+    for limit, used in pairs:
+        try:
+            return int(Path(limit).read_bytes()), int(Path(used).read_bytes())
+        except (OSError, ValueError):
+            continue
+    return None

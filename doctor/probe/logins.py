@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment, release
-from .world import Paths, Stat, World
+from .world import Stat, World
 
 
 def probe_logins(
@@ -20,21 +20,21 @@ def probe_logins(
     root = schema.source if isinstance(schema, Schema) else ""
     if not root:
         return Unknown("ai-toolkit's checkout was not found, whose .env file may hold the tokens")
-    paths, home = Paths(world.system), world.system.home
+    home = world.system.home
 
     def there(*parts: str) -> bool:
-        return isinstance(world.stat(paths.join(*parts)), Stat)
+        return isinstance(world.stat(world.join(*parts)), Stat)
 
     place = root
     while not there(place, ".env"):  # python-dotenv looks upwards from run.py
-        above = paths.parent(place)
+        above = world.parent(place)
         if above == place:
             break
         place = above
     else:
         return ()
     hub = environment.versions.get("huggingface_hub", "") if isinstance(environment, Environment) else ""
-    caches = world.variables.get("HF_HOME") or paths.join(home, ".cache", "huggingface")
+    caches = world.variables.get("HF_HOME") or world.join(home, ".cache", "huggingface")
     # from version 1.0 on the trainer's own call is refused, logged in or not
     logged_in = release(hub) < (1,) and there(caches, "token")
     wandb = world.variables.get("WANDB_MODE") in ("offline", "disabled", "dryrun")

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from ..families import family_of, loader_of
 from ..families.record import Loader, ModelClass
+from ..families.record.shapes import Shapes
 from ..families.record.single_file import original_layout
-from ..families.tensors import Shapes, needed_tensors, why_not
+from ..families.tensors import needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
 from ..model.pattern import pattern
 from ..model.record import dataclass, replace
@@ -17,7 +18,7 @@ from ..trainers import trainer_of
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
 from .part_files import probe_part_files
-from .world import Paths, World, resolve
+from .world import World
 from .world.safetensors import read_weight_file
 
 _REPO = pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -43,7 +44,6 @@ class _Look:
     """What every step of the look needs to know."""
 
     world: World
-    paths: Paths
     run: Run
     hub: Hub | Unknown
     source: str
@@ -62,15 +62,15 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     source = run.recipe.base_model
     if not source or "\0" in source:
         return Unknown("the config names no base model")
-    look = _Look(world, Paths(world.system), run, hub, source, loader_of(run))
-    place = look.paths.absolute(source)
-    _, stat = resolve(world, look.paths, place)
+    look = _Look(world, run, hub, source, loader_of(run))
+    place = look.world.absolute(source)
+    _, stat = world.resolve(place)
     if isinstance(stat, Unknown):
         return stat
     if stat is None:
         return _from_hub(look)
     if stat.kind == "file":
-        return _single(look, read_weight_file(world, place, look.paths.name(place)), None)
+        return _single(look, read_weight_file(world, place), None)
     return _folder(look, place, None)
 
 
@@ -86,7 +86,7 @@ def _from_hub(look: _Look) -> ModelFolder | Unknown:
     if repo is None or repo.snapshot is None or listed(look.world, repo.snapshot) is None:
         return ModelFolder(source, "absent", None, repo=repo_id)
     if single:
-        path = look.paths.join(repo.snapshot, *single.group(2).split("/"))
+        path = look.world.join(repo.snapshot, *single.group(2).split("/"))
         weight = read_weight_file(look.world, path, single.group(2))
         if weight.problem == "missing":
             return ModelFolder(source, "absent", None, repo=repo_id)
@@ -96,7 +96,7 @@ def _from_hub(look: _Look) -> ModelFolder | Unknown:
 
 def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
     """A single file; its config and the other parts come from `extras_model`, else from the family's repository."""
-    folder = look.paths.parent(weight.path)
+    folder = look.world.parent(weight.path)
     if look.run.by_runner:  # it takes a prefix off
         tensors = {name.removeprefix(COMFYUI_PREFIX): tensor for name, tensor in weight.tensors.items()}
         weight = replace(weight, tensors=tensors)
@@ -167,22 +167,22 @@ def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any
     folder = _place(look, extras)
     if folder is None:
         return absent
-    nested = look.paths.join(folder, "transformer")
+    nested = look.world.join(folder, "transformer")
     inside = isinstance(listed(look.world, nested), tuple)
-    config = read_json(look.world, look.paths.join(nested if inside else folder, "config.json"))
+    config = read_json(look.world, look.world.join(nested if inside else folder, "config.json"))
     return absent if isinstance(config, Unknown) else config
 
 
 def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
-    world, paths, loader = look.world, look.paths, look.loader
+    world, loader = look.world, look.loader
     names = listed(world, folder)
     if isinstance(names, Unknown):
         return names
     names = names or ()
     owner = repo.repo if repo else None
     commit = repo.commit if repo else None
-    if "transformer" not in names and "snapshots" in names and paths.name(folder).startswith("models--"):
-        cache = Component("cache", snapshot_inside(world, paths, folder), None, None, (), problem="cache root")
+    if "transformer" not in names and "snapshots" in names and world.name(folder).startswith("models--"):
+        cache = Component("cache", snapshot_inside(world, folder), None, None, (), problem="cache root")
         return ModelFolder(look.source, "diffusers", folder, {"cache": cache})
     bare = "transformer" not in names and "config.json" in names
     layout: Literal["transformer-only", "diffusers"] = "transformer-only" if bare else "diffusers"
@@ -191,18 +191,18 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
             part = read_component(world, "transformer", folder, repo=owner, loader_known=False)
             return ModelFolder(look.source, "transformer-only", folder, {"transformer": part}, owner, commit)
         parts = {
-            name: read_component(world, name, paths.join(folder, name), repo=owner, loader_known=False)
+            name: read_component(world, name, world.join(folder, name), repo=owner, loader_known=False)
             for name in _PARTS
             if name in names
         }
         return ModelFolder(look.source, "diffusers", folder, parts, owner, commit)
-    above = paths.parent(folder)
-    if bare and not loader.bare and repo is None and paths.name(folder) == "transformer":
+    above = world.parent(folder)
+    if bare and not loader.bare and repo is None and world.name(folder) == "transformer":
         beside = listed(world, above)
         if isinstance(beside, tuple) and {"transformer", *loader.others} <= set(beside):
             whole = Component("whole", above, None, None, (), problem="the folder above")
             return ModelFolder(look.source, "transformer-only", folder, {"whole": whole}, owner, commit)
-    where = folder if bare and loader.bare else paths.join(folder, "transformer")
+    where = folder if bare and loader.bare else world.join(folder, "transformer")
     expected = loader.components["transformer"][0]
     components = {"transformer": read_component(world, "transformer", where, repo=owner, expected=expected)}
     if repo is None and ("text_encoder" in names or not loader.extras):
@@ -215,7 +215,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
 
 def _place(look: _Look, source: str) -> str | None:
     """The folder that a path or a cached hub id stands for."""
-    place = look.paths.absolute(source)
+    place = look.world.absolute(source)
     if isinstance(listed(look.world, place), tuple):
         return place
     repo = None if isinstance(look.hub, Unknown) else look.hub.repo(source)
@@ -227,7 +227,7 @@ def _others(look: _Look, loader: Loader, source: str) -> dict[str, Component]:
     folder = _place(look, source)
     if folder is None:
         return {}
-    local = folder == look.paths.absolute(source)
+    local = folder == look.world.absolute(source)
     return _parts(look, loader, folder, None if local else source)
 
 
@@ -235,7 +235,7 @@ def _parts(look: _Look, loader: Loader, folder: str, repo: str | None) -> dict[s
     found: dict[str, Component] = {}
     for name in loader.others:
         expected = next(iter(loader.components[name]), None)
-        found[name] = read_component(look.world, name, look.paths.join(folder, name), repo=repo, expected=expected)
+        found[name] = read_component(look.world, name, look.world.join(folder, name), repo=repo, expected=expected)
     written = look.run.recipe.vae if loader.vae_path else None
     if isinstance(written, str) and "\0" not in written:
         found.pop("vae")
@@ -245,17 +245,17 @@ def _parts(look: _Look, loader: Loader, folder: str, repo: str | None) -> dict[s
 
 def _vae(look: _Look, source: str) -> dict[str, Component]:
     """The VAE of a path of its own: a folder that holds it itself or in vae/; nothing when it is a hub id."""
-    world, paths = look.world, look.paths
-    folder, place = _place(look, source), paths.absolute(source)
+    world = look.world
+    folder, place = _place(look, source), world.absolute(source)
     if folder is None:
-        _, stat = resolve(world, paths, place)
+        _, stat = world.resolve(place)
         if stat is None and _REPO.fullmatch(source):
             return {}
         problem = "it does not exist" if stat is None else "the trainer opens a folder there"
         return {"vae": Component("vae", place, "AutoencoderKL", None, (), problem=problem)}
     repo = None if folder == place else source
     names = listed(world, folder)
-    inside = folder if isinstance(names, tuple) and "config.json" in names else paths.join(folder, "vae")
+    inside = folder if isinstance(names, tuple) and "config.json" in names else world.join(folder, "vae")
     return {"vae": read_component(world, "vae", inside, repo=repo, expected="AutoencoderKL")}
 
 
@@ -266,15 +266,14 @@ def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Un
         return None
     if "\0" in written:
         return Unknown("the adapter path holds a null character")
-    paths = Paths(world.system)
-    place = paths.absolute(written)
-    _, stat = resolve(world, paths, place)
+    place = world.absolute(written)
+    _, stat = world.resolve(place)
     if isinstance(stat, Unknown):
         return stat
     if stat is not None:
         if stat.kind != "file":
             return Unknown("the adapter path is no file")
-        return read_weight_file(world, place, paths.name(place))
+        return read_weight_file(world, place)
     hosted = _REPO_FILE.fullmatch(written)
     repo_id, name = (hosted.group(1), hosted.group(2)) if hosted else (written, "pytorch_lora_weights.safetensors")
     if not _REPO.fullmatch(repo_id):
@@ -284,5 +283,5 @@ def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Un
     repo = hub.repo(repo_id)
     if repo is None or repo.snapshot is None:
         return Unknown(f"the adapter {repo_id} is not on this machine yet")
-    weight = read_weight_file(world, paths.join(repo.snapshot, *name.split("/")), name)
+    weight = read_weight_file(world, world.below(repo.snapshot, name), name)
     return Unknown(f"the adapter file {name} is not on this machine yet") if weight.problem == "missing" else weight

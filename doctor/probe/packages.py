@@ -10,7 +10,7 @@ from ..model.environment import Environment
 from ..model.pattern import pattern
 from ..model.shell import quoted
 from ..trainers import named as named_trainer
-from .world import Paths, World
+from .world import World
 
 NAMES = (
     "torch",
@@ -64,7 +64,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
         versions = {} if isinstance(entries, Unknown) else named(entries, (*NAMES, *marks))
         if all(mark in versions for mark in marks):
             if "torch" in versions:
-                source = world.read(Paths(world.system).join(folder, "torch", "version.py"), 0, 4096)
+                source = world.read(world.join(folder, "torch", "version.py"), 0, 4096)
                 versions["torch"] = build(versions["torch"], source)
             return Environment(python, versions)
     return Unknown(
@@ -75,14 +75,12 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
 
 def _of_checkout(world: World, root: str) -> Iterable[tuple[str, str]]:
     """The virtual environments in a folder: (interpreter, its folder of packages)."""
-    paths = Paths(world.system)
     for name in ("venv", ".venv"):
         if world.system.os == "windows":
-            venv = paths.join(root, name)
-            yield paths.join(venv, "Scripts", "python.exe"), paths.join(venv, "Lib", "site-packages")
+            venv = world.join(root, name)
+            yield world.join(venv, "Scripts", "python.exe"), world.join(venv, "Lib", "site-packages")
             continue
-        libraries = world.names(paths.join(root, name, "lib"))
-        for library in () if isinstance(libraries, Unknown) else libraries:
+        for library in world.names_in(world.join(root, name, "lib")):
             if library.startswith("python3."):
-                folder = paths.join(root, name, "lib", library, "site-packages")
-                yield paths.join(root, name, "bin", "python"), folder
+                folder = world.join(root, name, "lib", library, "site-packages")
+                yield world.join(root, name, "bin", "python"), folder

@@ -9,13 +9,13 @@ from typing import Any
 from ..families import classes
 from ..families.part_file import as_in_file, inferred_config, shards_of
 from ..families.part_files import part_files, written_path
-from ..families.record.shapes import BadConfig
-from ..families.tensors import Shapes, needed_tensors
+from ..families.record.shapes import BadConfig, Shapes
+from ..families.tensors import needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
 from ..trainers import trainer_of
 from .tokenizers import probe_tokenizers
-from .world import Paths, World, resolve
+from .world import World
 from .world.safetensors import read_weight_file
 
 _FOLDER = "diffusion_pytorch_model-00001-of-00003.safetensors"  # the one folder that sd-scripts opens
@@ -25,20 +25,19 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
     """Every part that exists, with the tensors its trainer fills; a path that leads nowhere is left out."""
     if run.process_type == "datasets" or not any(part.option in run.settings for part in part_files(run)):
         return Unknown("the config names no base model")
-    paths = Paths(world.system)
     components: dict[str, Component] = {}
     for part in part_files(run):
         text = written_path(run, part)
         if text is None or "\0" in text:
             continue
-        weights = _files(world, paths, run, part, paths.absolute(text))
+        weights = _files(world, run, part, world.absolute(text))
         if weights:
             shapes = {name: tensor.shape for weight in weights for name, tensor in weight.tensors.items()}
             config, needed = _inferred(part, shapes) if run.by_runner else (None, _needed(part, shapes))
             reason = "" if needed is not None else f"zdoctor has no table of what {run.trainer} builds here"
             components[part.name] = Component(
                 name=part.name,
-                folder=paths.parent(weights[0].path),
+                folder=world.parent(weights[0].path),
                 class_name=part.class_name or None,
                 config=config,
                 weights=weights,
@@ -46,27 +45,27 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
                 needed_reason=reason,
                 key=part.option,
             )
-    components |= probe_tokenizers(world, paths, run)
+    components |= probe_tokenizers(world, run)
     folder = components["transformer"].folder if "transformer" in components else None
     return ModelFolder(run.recipe.base_model or "", "part-files" if components else "absent", folder, components)
 
 
-def _files(world: World, paths: Paths, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:
+def _files(world: World, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:
     """The files that the trainer opens for a path: shards by the first one's name, and for Flux a folder of three.
 
     zdoctor's own runner opens what either of them opens.
     """
-    _, stat = resolve(world, paths, path)
+    _, stat = world.resolve(path)
     if stat is None or isinstance(stat, Unknown):
         return ()
     if stat.kind == "folder":
         if not (run.by_runner or trainer_of(run.trainer).transformer_in_folder) or part.name != "transformer":
             return ()
-        path = paths.join(path, "transformer", _FOLDER)
+        path = world.join(path, "transformer", _FOLDER)
     if part.name != "transformer" and not (run.by_runner or trainer_of(run.trainer).all_sharded):
-        return (read_weight_file(world, path, paths.name(path)),)
-    folder = paths.parent(path)
-    return tuple(read_weight_file(world, paths.join(folder, name), name) for name in shards_of(paths.name(path)))
+        return (read_weight_file(world, path),)
+    folder = world.parent(path)
+    return tuple(read_weight_file(world, world.join(folder, name)) for name in shards_of(world.name(path)))
 
 
 def _inferred(part: PartFile, shapes: Shapes) -> tuple[Mapping[str, Any] | None, Shapes | None]:

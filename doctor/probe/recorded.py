@@ -25,11 +25,10 @@ from ..files import fingerprints
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from ..model.record import dataclass, field, replace
 from .from_json import Malformed, from_json
-from .world import Mount, Paths, Shapes, Stat, World, resolve
+from .world import Mount, Shapes, Stat, World
+from .world.safetensors import BITS
 
 SCHEMA = "zdoctor.machine/1"
-BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8}
-_SILENT = "not in the recording"
 
 
 class MachineError(Exception):
@@ -67,13 +66,10 @@ class _Machine:
 Said = TypeVar("Said", _Point, Speed)
 
 
-class RecordedWorld:
-    """A machine answered from a record. With `live`, questions the record is silent on go to that world.
+class RecordedWorld(World):
+    """A machine answered from a record. Where this is partial, what it is silent on is asked of the `live` one."""
 
-    `sources` is asked for the schema of a trainer, where the user named a checkout.
-    """
-
-    def __init__(self, record: Mapping[str, Any], live: World | None = None, *, sources: World | None = None) -> None:
+    def __init__(self, record: Mapping[str, Any], live: World | None = None) -> None:
         if record.get("schema") != SCHEMA:
             raise MachineError(f"its schema is {record.get('schema')!r}, not {SCHEMA!r}")
         source = f"recorded: {record.get('about', _Machine.about)}"
@@ -84,10 +80,11 @@ class RecordedWorld:
             raise MachineError(str(error)) from None
         self._told = told
         self.live = live if told.live else None
-        self.sources = sources
+        self._beside = self.live or World()
+        self._here = live or World()
         self._files: Mapping[str, Any] = told.files
         self.system = self._live_system() if told.system is None else replace(told.system, recorded=told.about)
-        self._paths = Paths(self.system)
+        self.variables = self.system.environment if self.live is None else self.live.variables
         self._folders = self._index()
 
     def _live_system(self) -> System:
@@ -99,12 +96,8 @@ class RecordedWorld:
         # what chooses among this machine's cards says nothing about the recorded ones
         return replace(system, environment={k: v for k, v in system.environment.items() if not k.startswith("CUDA_")})
 
-    @property
-    def variables(self) -> Mapping[str, str]:
-        return self.live.variables if self.live is not None else self.system.environment
-
     def now_ns(self) -> int:
-        return self.live.now_ns() if self.live is not None else self._told.now_ns
+        return self._told.now_ns if self.live is None else self.live.now_ns()
 
     def _index(self) -> dict[str, set[str]]:
         """The names in every folder that the recorded paths imply."""
@@ -115,11 +108,11 @@ class RecordedWorld:
             if entry.get("folder"):
                 folders.setdefault(path, set()).update(entry.get("names", ()))
             child = path
-            while (parent := self._paths.parent(child)) != child:
+            while (parent := self.parent(child)) != child:
                 names = folders.setdefault(parent, set())
-                if self._paths.name(child) in names:
+                if self.name(child) in names:
                     break
-                names.add(self._paths.name(child))
+                names.add(self.name(child))
                 child = parent
         return folders
 
@@ -141,21 +134,19 @@ class RecordedWorld:
         inner = self._through_link(path)
         if inner is not None:
             return self.stat(inner)
-        if self.live is not None:
-            return self.live.stat(path)
-        return None if self._told.complete else Unknown(_SILENT)
+        return None if self.live is None and self._told.complete else self._beside.stat(path)
 
     def _through_link(self, path: str) -> str | None:
         """`path` with a linked parent folder replaced by its target."""
         child = path
         for _ in range(40):
-            parent = self._paths.parent(child)
+            parent = self.parent(child)
             if parent == child:
                 return None
             entry = self._files.get(parent)
             if entry is not None and "link" in entry:
-                target = self._paths.flavour.normpath(self._paths.join(self._paths.parent(parent), entry["link"]))
-                return self._paths.absolute(self._paths.join(target, path[len(parent) + 1 :]))
+                target = self.target(parent, entry["link"])
+                return self.absolute(self.join(target, path[len(parent) + 1 :]))
             child = parent
         return None
 
@@ -165,25 +156,19 @@ class RecordedWorld:
             return Unknown(entry["unlisted"])
         if folder in self._folders and self.live is None:
             return tuple(sorted(self._folders[folder]))
-        if self.live is not None:
-            return self.live.names(folder)
-        inner = self._through_link(self._paths.join(folder, ""))
-        return self.names(inner) if inner is not None else Unknown(f"{folder}: not in the recording")
+        inner = self._through_link(self.join(folder, "")) if self.live is None else None
+        return self._beside.names(folder) if inner is None else self.names(inner)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
         for _ in range(40):
             entry = self._files.get(path)
             if entry is None or "link" not in entry:
                 break
-            path = self._paths.flavour.normpath(self._paths.join(self._paths.parent(path), entry["link"]))
+            path = self.target(path, entry["link"])
         entry = self._files.get(path)
         if entry is None:
             inner = self._through_link(path)
-            if inner is not None:
-                return self.read(inner, start, length)
-            if self.live is not None:
-                return self.live.read(path, start, length)
-            return Unknown(f"{path}: not in the recording")
+            return self._beside.read(path, start, length) if inner is None else self.read(inner, start, length)
         size = self._size(entry)
         stop = size if length is None else min(size, start + length)
         if "ranges" in entry:
@@ -199,16 +184,13 @@ class RecordedWorld:
             return data[start:]
         return data[start:stop]
 
-    def is_open(self, path: str) -> bool:
-        return False
-
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         live = {path: kind for path, kind in wanted.items() if self.live is not None and path not in self._files}
-        answers = dict(self.live.digests(live)) if self.live is not None and live else {}
-        return answers | {path: self._digest(path, kind) for path, kind in wanted.items() if path not in live}
+        told = {path: self._digest(path, kind) for path, kind in wanted.items() if path not in live}
+        return {**self._beside.digests(live), **told}
 
     def _digest(self, path: str, kind: str) -> str | Unknown:
-        entry = self._files.get(resolve(self, self._paths, path)[0]) or {}
+        entry = self._files.get(self.resolve(path)[0]) or {}
         for digest in entry.get("digests", ()):
             if str(digest).startswith(kind + ":"):
                 return str(digest)
@@ -226,54 +208,43 @@ class RecordedWorld:
 
     def refusal(self, folder: str) -> str | Unknown | None:
         found = self._nearest({mount.point: mount for mount in self._told.mounts}, folder)
-        if found is not None:
-            return found.refusal
-        return self.live.refusal(folder) if self.live is not None else None
+        return self._beside.refusal(folder) if found is None else found.refusal
 
     def mount(self, path: str) -> Mount | Unknown:
         found = self._nearest({mount.point: mount for mount in self._told.mounts}, path)
         if found is not None:
             read_only = "read-only" in (found.refusal or "")
             return Mount(found.mount or found.point, found.filesystem, read_only, found.free)
-        return self.live.mount(path) if self.live is not None else Unknown(_SILENT)
+        return self._beside.mount(path)
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         found = self._nearest({speed.path: speed for speed in self._told.speeds}, files[0]) if files else None
-        if found is not None:
-            return found
-        return self.live.speed(files) if self.live is not None else Unknown(_SILENT)
+        return self._beside.speed(files) if found is None else found
 
     def _nearest(self, said: Mapping[str, Said], path: str) -> Said | None:
         """What is recorded of the deepest folder that holds `path`."""
-        sep = self._paths.flavour.sep
+        sep = self.flavour.sep
         holding = [root for root in said if path == root or path.startswith(root.rstrip("/\\") + sep)]
         return said[max(holding, key=len)] if holding else None
 
     def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
-        if self.live is not None:
-            return self.live.skeletons(parts)
-        return dict.fromkeys(parts, Unknown("the libraries of a recorded machine cannot be asked"))
+        return self._beside.skeletons(parts)
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
         # a checkout that was named lies on this machine, whatever machine is checked
-        here = self.live or self.sources
-        return here.schema(trainer, near) if here is not None else None
-
-    def source(self, root: str, path: str) -> bytes | None:
-        here = self.live or self.sources
-        return here.source(root, path) if here is not None else None
+        return self._here.schema(trainer, () if self.live is None else near)
 
     def landmarks(self) -> tuple[str, ...]:
-        return self.live.landmarks() if self.live is not None else ()
+        return self._beside.landmarks()
 
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
         told = self._told.elsewhere
-        return told if told is not None else self.live.elsewhere(places) if self.live is not None else ()
+        return self._beside.elsewhere(places) if told is None else told
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         cards = self._told.gpus
         if cards is None:
-            return self.live.gpus() if self.live is not None else Unknown(_SILENT)
+            return self._beside.gpus()
         if isinstance(cards, str):
             return Unknown(cards)
         return tuple(replace(card, index=index) for index, card in enumerate(cards))
@@ -281,7 +252,7 @@ class RecordedWorld:
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         told = self._told.packages
         if told is None:
-            return self.live.packages(names) if self.live is not None else {}
+            return self._beside.packages(names)
         return {name: told[name] for name in names if name in told}
 
 

@@ -13,10 +13,10 @@ from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from ..model.cards import VISIBLE
 from .image import IMAGES
 from .recorded import SCHEMA
-from .world import Mount, Paths, Shapes, Stat, World
+from .world import Mount, Shapes, Stat, World
 
 
-class Recorder:
+class Recorder(World):
     """A world that remembers every answer of another one. `record` is the machine file that replays them."""
 
     def __init__(self, world: World) -> None:
@@ -64,7 +64,7 @@ class Recorder:
         answer = self.world.read(path, start, length)
         # A picture's header is enough: nobody hands on the pictures themselves.
         if not isinstance(answer, Unknown) and not (len(answer) > 64 and path.lower().endswith(IMAGES)):
-            final = self._follow(path)
+            final = self.resolve(path)[0]
             entry = self._entry(final)
             if "size" not in entry:
                 self.stat(final)
@@ -75,9 +75,8 @@ class Recorder:
 
     def _is_caption(self, path: str) -> bool:
         """Whether a picture of the same name lies beside it, in a folder that was listed."""
-        paths = Paths(self.system)
-        stem, _, ending = paths.name(path).rpartition(".")
-        names = self._files.get(paths.parent(path), {}).get("names", ())
+        stem, _, ending = self.name(path).rpartition(".")
+        names = self._files.get(self.parent(path), {}).get("names", ())
         return f".{ending}".lower() not in IMAGES and any(
             name.rpartition(".")[0] == stem and name.lower().endswith(IMAGES) for name in names
         )
@@ -89,17 +88,8 @@ class Recorder:
         answers = self.world.digests(wanted)
         for path, answer in answers.items():
             if not isinstance(answer, Unknown):
-                self._entry(self._follow(path)).setdefault("digests", []).append(answer)
+                self._entry(self.resolve(path)[0]).setdefault("digests", []).append(answer)
         return answers
-
-    def _follow(self, path: str) -> str:
-        paths = Paths(self.system)
-        for _ in range(40):
-            answer = self.stat(path)
-            if not isinstance(answer, Stat) or answer.kind != "link":
-                break
-            path = paths.flavour.normpath(paths.join(paths.parent(path), answer.target or ""))
-        return path
 
     def _entry(self, path: str) -> dict[str, Any]:
         entry: dict[str, Any] | None = self._files.get(path)
@@ -134,9 +124,6 @@ class Recorder:
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
         return self.world.schema(trainer, near)
-
-    def source(self, root: str, path: str) -> bytes | None:
-        return self.world.source(root, path)
 
     def landmarks(self) -> tuple[str, ...]:
         return self.world.landmarks()

@@ -11,7 +11,7 @@ from ..memory.bytes import KINDS
 from ..model import Run, Unknown
 from ..model.remains import Remains, Save, author_of, is_own_save, own_identity, own_lock, own_state
 from .earlier import metadata_of
-from .world import Paths, Stat, World, resolve
+from .world import Stat, World
 from .world.safetensors import read_weight_file
 
 # The last record of a zip archive, which PyTorch's files are: 22 bytes, as it writes no comment behind it.
@@ -21,34 +21,32 @@ _LARGEST = 1 << 16
 
 def probe_remains(world: World, run: Run) -> Remains | Unknown:
     """Nothing is held against a folder that does not exist yet."""
-    paths = Paths(world.system)
-    folder = paths.absolute(run.output_folder or "output")
+    folder = world.absolute(run.output_folder or "output")
     if "\0" in folder or not run.name:
         return Remains(folder)
     names = world.names(folder)
     if isinstance(names, Unknown):
         stat = world.stat(folder)
         return stat if isinstance(stat, Unknown) else Remains(folder) if stat is None else names
-    saves = tuple(_save(world, paths.join(folder, name)) for name in names if is_own_save(name, run.name))
-    lock, state = (paths.join(folder, name) for name in (own_lock(run.name), own_state(run.name)))
+    saves = tuple(_save(world, world.join(folder, name)) for name in names if is_own_save(name, run.name))
+    lock, state = (world.join(folder, name) for name in (own_lock(run.name), own_state(run.name)))
     running = own_lock(run.name) in names and world.is_open(lock)
     if own_state(run.name) not in names:
         return Remains(folder, saves, running=running)
-    theirs = _identity(world, paths.join(folder, own_identity(run.name)))
-    return Remains(folder, saves, state, _is_cut(world, paths, state), theirs, _ours(run, theirs), running)
+    theirs = _identity(world, world.join(folder, own_identity(run.name)))
+    return Remains(folder, saves, state, _is_cut(world, state), theirs, _ours(run, theirs), running)
 
 
 def _save(world: World, path: str) -> Save:
-    paths = Paths(world.system)
-    file = read_weight_file(world, path, paths.name(path))
-    stat = resolve(world, paths, path)[1]
+    file = read_weight_file(world, path)
+    stat = world.resolve(path)[1]
     changed = stat.modified_ns if isinstance(stat, Stat) else 0
     problem = (file.detail or file.problem) if file.problem else ""
     return Save(path, author_of(metadata_of(file)), problem, changed)
 
 
-def _is_cut(world: World, paths: Paths, state: str) -> bool:
-    stat = resolve(world, paths, state)[1]
+def _is_cut(world: World, state: str) -> bool:
+    stat = world.resolve(state)[1]
     if not isinstance(stat, Stat):
         return False
     end = world.read(state, max(0, stat.size - _END_BYTES), _END_BYTES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..model import ModelFolder, Place, Run, Speed, Storage, Unknown
-from .world import Mount, Paths, Stat, World, resolve
+from .world import Mount, Stat, World
 from .writes import refusal
 
 SMALLEST = 64 << 10
@@ -14,60 +14,55 @@ PART = ".zdoctor-part"
 
 def probe_storage(world: World, run: Run, model: ModelFolder) -> Storage:
     """The speed of the weight files (not measured when there are none here) and the places for a copy."""
-    paths = Paths(world.system)
     files: dict[str, int] = {}
     for component in model.components.values():
         for weight in component.weights:
             if weight.problem != "missing":
-                files[resolve(world, paths, weight.path)[0]] = weight.size
+                files[world.resolve(weight.path)[0]] = weight.size
     largest = sorted(files, key=lambda path: (-files[path], path))[:8]
     speed = world.speed(largest) if files else Unknown("no weight file of the model is on this machine")
     # Only who would leave a slow place asks how fast the others are.
     is_slow = isinstance(speed, Speed) and speed.kind not in ("ssd", "memory")
-    return Storage(speed, sum(files.values()), _places(world, paths, run, is_slow))
+    return Storage(speed, sum(files.values()), _places(world, run, is_slow))
 
 
-def _places(world: World, paths: Paths, run: Run, measured: bool) -> tuple[Place, ...]:
+def _places(world: World, run: Run, measured: bool) -> tuple[Place, ...]:
     """Folders where `models/<name>` could be made: beside the config, in the working directory, at home."""
-    folders = [paths.parent(paths.absolute(run.config)), world.system.cwd, world.system.home]
+    folders = [world.parent(world.absolute(run.config)), world.system.cwd, world.system.home]
     places = []
     for folder in dict.fromkeys(folders):
-        target = paths.join(folder, "models")
+        target = world.join(folder, "models")
         mount = world.mount(folder)
         if isinstance(mount, Unknown) or mount.free is None:
             continue
-        why = refusal(world, paths, target)
+        why = refusal(world, target)
         reason = why.reason if isinstance(why, Unknown) else why
-        speed = _speed_of(world, paths, folder, mount) if measured else None
-        places.append(Place(target, mount.free, speed, reason, tuple(_parts(world, paths, target))))
+        speed = _speed_of(world, folder, mount) if measured else None
+        places.append(Place(target, mount.free, speed, reason, tuple(_parts(world, target))))
     return tuple(places)
 
 
-def _parts(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, int]]:
+def _parts(world: World, folder: str) -> Iterator[tuple[str, int]]:
     """The targets in a folder to which an extraction was cut short, with the bytes that lie ready."""
-    names = world.names(folder) if world.stat(folder) is not None else ()
-    for name in () if isinstance(names, Unknown) else names:
+    for name in world.names_in(folder) if world.stat(folder) is not None else ():
         if name.endswith(PART):
-            yield name.removesuffix(PART), _size(world, paths, paths.join(folder, name, "files"), 6)
+            yield name.removesuffix(PART), _size(world, world.join(folder, name, "files"), 6)
 
 
-def _size(world: World, paths: Paths, folder: str, depth: int) -> int:
-    names = world.names(folder)
+def _size(world: World, folder: str, depth: int) -> int:
     total = 0
-    for name in () if isinstance(names, Unknown) or not depth else names:
-        stat = world.stat(paths.join(folder, name))
+    for name in world.names_in(folder) if depth else ():
+        stat = world.stat(world.join(folder, name))
         if isinstance(stat, Stat):
             inside = stat.kind == "folder"
-            total += _size(world, paths, paths.join(folder, name), depth - 1) if inside else stat.size
+            total += _size(world, world.join(folder, name), depth - 1) if inside else stat.size
     return total
 
 
-def _speed_of(world: World, paths: Paths, folder: str, mount: Mount) -> Speed | None:
+def _speed_of(world: World, folder: str, mount: Mount) -> Speed | None:
     """The read speed at a place, measured on files that lie on its file system; None when there are none."""
     candidates: list[tuple[int, str]] = []
-    names = world.names(folder)
-    inside = () if isinstance(names, Unknown) else tuple(paths.join(folder, name) for name in names[:500])
-    for path in inside:
+    for path in [world.join(folder, name) for name in world.names_in(folder)[:500]]:
         stat = world.stat(path)
         if isinstance(stat, Stat) and stat.kind == "file" and stat.size >= SMALLEST:
             candidates.append((stat.size, path))

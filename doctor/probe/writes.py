@@ -8,33 +8,32 @@ from __future__ import annotations
 
 from ..model import Files, Run, Unknown, WritePlace, Writes
 from ..trainers import module, trainer_of
-from .world import Paths, Stat, World
+from .world import Stat, World
 
 SIZES = ".aitk_size.json"
 
 
 def probe_writes(world: World, run: Run, files: Files) -> Writes:
     """Every folder the trainer writes to, in the order in which it does."""
-    paths = Paths(world.system)
     places: list[WritePlace] = []
 
     def add(what: str, folder: str, key: str, phase: str) -> None:
-        places.append(WritePlace(what, folder, key, phase, refusal(world, paths, folder)))
+        places.append(WritePlace(what, folder, key, phase, refusal(world, folder)))
 
     if run.output_folder:
-        add("the run folder", paths.absolute(run.output_folder), "output_folder", "at its start")
+        add("the run folder", world.absolute(run.output_folder), "output_folder", "at its start")
     rooms = trainer_of(run.trainer).writes
     for dataset in run.recipe.datasets if rooms else ():
         entry = files.at(dataset.folder)
         if entry is None or entry.kind not in ("folder", "file"):
             continue
-        folder = entry.path if entry.kind == "folder" else paths.parent(entry.path)
+        folder = entry.path if entry.kind == "folder" else world.parent(entry.path)
         for what, phase in module(rooms).dataset_writes(run, dataset):
             add(what, folder, f"{dataset.key}/folder_path", phase)
-    return Writes(tuple(places), _mirror_root(world, paths, run))
+    return Writes(tuple(places), _mirror_root(world, run))
 
 
-def refusal(world: World, paths: Paths, folder: str) -> str | Unknown | None:
+def refusal(world: World, folder: str) -> str | Unknown | None:
     """Why nothing can be created in `folder`, which the trainer would make if it is not there."""
     current = folder
     while True:
@@ -45,17 +44,17 @@ def refusal(world: World, paths: Paths, folder: str) -> str | Unknown | None:
             if stat.kind == "file":
                 return f"{current} is a file"
             return world.refusal(current)
-        parent = paths.parent(current)
+        parent = world.parent(current)
         if parent == current:
             return Unknown(f"{folder}: its drive does not exist")
         current = parent
 
 
-def _mirror_root(world: World, paths: Paths, run: Run) -> str | None:
+def _mirror_root(world: World, run: Run) -> str | None:
     """The first writable folder among: beside the runs, the working directory, the home folder."""
     candidates = [world.system.cwd, world.system.home]
     if run.output_folder:
-        candidates.insert(0, paths.parent(paths.parent(paths.absolute(run.output_folder))))
+        candidates.insert(0, world.parent(world.parent(world.absolute(run.output_folder))))
     for folder in candidates:
         stat = world.stat(folder)
         if isinstance(stat, Stat) and stat.kind == "folder" and world.refusal(folder) is None:

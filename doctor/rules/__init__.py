@@ -91,7 +91,6 @@ def rule(
     severity: Severity,
     name: str,
     *,
-    prevents: tuple[tuple[str, str], ...] = (),
     trainers: tuple[str, ...] = (),
 ) -> Callable[[Check], Check]:
     """Declare a check. Its parameters must be fields of Facts; `trainers` keeps it to the configs of these."""
@@ -99,8 +98,18 @@ def rule(
     def declare(check: Check) -> Check:
         if not _ID.match(id) or not _NAME.match(name) or severity not in SEVERITIES:
             raise RuleError(f"{_named(check)}: bad id {id!r}, name {name!r} or severity {severity!r}")
-        made = Rule(id, name, severity, check, _needs(check), prevents, trainers)
-        check.__dict__["zdoctor_rules"] = (*check.__dict__.get("zdoctor_rules", ()), made)
+        signatures = check.__dict__.get("zdoctor_prevents", ())
+        check.__dict__["zdoctor_rules"] = (Rule(id, name, severity, check, _needs(check), signatures, trainers),)
+        return check
+
+    return declare
+
+
+def prevents(exception: str, pattern: str) -> Callable[[Check], Check]:
+    """Declare, below the rule, an exception type and a pattern of its message that a crash log would show."""
+
+    def declare(check: Check) -> Check:
+        check.__dict__["zdoctor_prevents"] = ((exception, pattern), *check.__dict__.get("zdoctor_prevents", ()))
         return check
 
     return declare

@@ -44,7 +44,7 @@ def compare(name: str, text: str, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_terminal(case: str, request: pytest.FixtureRequest) -> None:
-    compare(f"{case}.txt", terminal.render(report_of(case)), request)
+    compare(f"{case}.txt", terminal.paint(terminal.lines(report_of(case))), request)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -59,12 +59,12 @@ def test_plan(case: str, request: pytest.FixtureRequest, tmp_path: Path, monkeyp
     _, config = CASES[case]
     (tmp_path / Path(config).name).write_bytes((ROOT / config).read_bytes())
     plan = prescribe(report_of(case))
-    compare(f"{case}.plan.txt", terminal.render_plan(plan, writer.diff(plan)), request)
+    compare(f"{case}.plan.txt", terminal.paint(terminal.plan_lines(plan, writer.diff(plan))), request)
 
 
 def test_colour_changes_no_word() -> None:
     report = report_of("kaggle")
-    plain, coloured = terminal.render(report), terminal.render(report, color=True)
+    plain, coloured = terminal.paint(terminal.lines(report)), terminal.paint(terminal.lines(report), color=True)
     assert "\x1b[" in coloured and "\x1b[" not in plain
     bare = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()
@@ -84,13 +84,13 @@ def test_colour_changes_no_word() -> None:
 def test_the_exit_code_is_the_same_in_every_format(report: Report, code: int) -> None:
     assert report.exit_code == code
     assert json_report.as_data(report)["ok"] == (code == 0)
-    assert "next: zdoctor train" not in terminal.render(report) or code == 0
+    assert "next: zdoctor train" not in terminal.paint(terminal.lines(report)) or code == 0
 
 
 @pytest.mark.parametrize("color", [False, True])
 def test_control_characters_of_a_path_do_not_reach_the_terminal(color: bool) -> None:
     finding = found(Where("c\x1b]0;owned\x07.yaml"), "{path} is \x9b31mred.", path="/data/\x1b[2Jx")
-    text = terminal.render(Report("c", None, (finding,)), color=color)
+    text = terminal.paint(terminal.lines(Report("c", None, (finding,))), color=color)
     assert "\x1b]" not in text and "\x1b[2J" not in text and "\x07" not in text and "\x9b" not in text
 
 

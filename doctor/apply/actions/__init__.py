@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .build import revert_part
+from .build import revert_folder, revert_move, revert_part, revert_place, revert_scratch
 from .edit import revert_edit
-from .folder import revert_folder, revert_scratch
 from .journal import Journal, Record
-from .rename import revert_move, revert_place
 
 _REVERTS: dict[str, Callable[[Journal, Record], str | None]] = {
     "edit": revert_edit,

@@ -42,7 +42,7 @@ def hasher(digest: str | None, size: int) -> Any:
     """The running hash for "sha256:…" or "git-sha1:…" (the hash git gives a file of `size` bytes); None for None."""
     if digest is None:
         return None
-    kind, _, _ = digest.partition(":")
+    kind = digest.partition(":")[0]
     if kind not in ("sha256", "git-sha1"):
         raise ApplyError(f"The plan carries a checksum of an unknown kind: {digest}")
     return fingerprints.running(kind, size)
@@ -77,8 +77,10 @@ def copy_file(
         if size is not None and actual != size:
             raise ApplyError(f"{source} is {actual} bytes long and should be {size}")
         found = hasher(digest, actual)
+        key, kind = Key.of(before), (digest or "").partition(":")[0]
         shared = reflink(reader.fileno(), writer.fileno())
-        if shared and (digest is None or _known(receipts, reader.fileno(), before, digest)):
+        known = receipts is not None and digest is not None and receipts.recall(key, kind) == digest
+        if shared and (digest is None or (known and Key.of(os.fstat(reader.fileno())) == key)):
             meter(actual, name)
         else:
             started = time.time_ns()
@@ -88,27 +90,12 @@ def copy_file(
             if copied != actual:
                 raise ApplyError(f"{source} changed while it was copied: it was {actual} bytes long")
             require(digest, found, str(source))
-            _note(receipts, reader.fileno(), before, digest, started)
+            if receipts is not None and digest is not None:
+                receipts.note(key, kind, digest, started)
         after = os.fstat(reader.fileno())
         if (after.st_size, after.st_mtime_ns) != (actual, before.st_mtime_ns):
             raise ApplyError(f"{source} changed while it was copied")
         os.fsync(writer.fileno())
-
-
-def _known(receipts: Receipts | None, descriptor: int, before: os.stat_result, digest: str) -> bool:
-    """Whether a receipt says that the file, which did not change since `before`, has this digest."""
-    if receipts is None:
-        return False
-    key = Key.of(before)
-    return receipts.recall(key, digest.partition(":")[0]) == digest and Key.of(os.fstat(descriptor)) == key
-
-
-def _note(receipts: Receipts | None, descriptor: int, before: os.stat_result, digest: str | None, at: int) -> None:
-    if receipts is None or digest is None:
-        return
-    key = Key.of(before)
-    if Key.of(os.fstat(descriptor)) == key:
-        receipts.note(key, digest.partition(":")[0], digest, at)
 
 
 def _pump(reader: IO[bytes], writer: IO[bytes] | None, found: Any, size: int, count: Callable[[int], None]) -> int:

@@ -8,12 +8,14 @@ import shutil
 import stat
 import sys
 from contextlib import suppress
+from itertools import takewhile
+from operator import eq
 from pathlib import Path
 
-from ...files import fingerprints
 from ...files.durable import sync_folder
+from ...files.fingerprints import of_bytes
 from ...files.renaming import replace
-from .folder import ensure_folder
+from .build import ensure_folder
 from .journal import Journal, Record
 from .paths import aside, hub_root, lies
 
@@ -28,10 +30,6 @@ def is_text_sized(path: Path) -> bool:
     return path.is_file() and path.stat().st_size <= LARGEST_TEXT
 
 
-def sha(data: bytes) -> str:
-    return fingerprints.of_bytes(data)
-
-
 def edit(journal: Journal, path: Path, data: bytes) -> None:
     """Replace the contents of a file; its mode, and its owner where we may, stay. A link's target is edited."""
     path = path.resolve()
@@ -42,7 +40,7 @@ def edit(journal: Journal, path: Path, data: bytes) -> None:
     temporary = aside(path, journal.id, "part")
     if hub_root(path) is not None:
         ensure_folder(journal, temporary.parent)
-    n = journal.next
+    n = len(journal.actions)
     journal.keep(f"{n}.before", before)
     journal.keep(f"{n}.after", data)
     journal.begin(
@@ -51,8 +49,8 @@ def edit(journal: Journal, path: Path, data: bytes) -> None:
         temporary=str(temporary),
         mode=stat.S_IMODE(info.st_mode),
         mtime_ns=info.st_mtime_ns,
-        before=sha(before),
-        after=sha(data),
+        before=of_bytes(before),
+        after=of_bytes(data),
     )
     _rewrite(journal, n, path, temporary, data)
 
@@ -114,27 +112,23 @@ def revert_edit(journal: Journal, record: Record) -> str | None:
 def edited_since(journal: Journal, record: Record) -> str | None:
     """Why the former contents of a file may not be put back: someone else has written to it, or it is gone."""
     path = Path(record["path"])
+    kept = f"its former contents are in {journal.folder / str(record['n'])}.before"
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return f"{path} is gone; its former contents are in {journal.folder / str(record['n'])}.before"
-    if sha(data) in (record["before"], record["after"]):
+        return f"{path} is gone; {kept}"
+    if of_bytes(data) in (record["before"], record["after"]):
         return None
-    if journal.said("in-place", record["n"]) is not None and _half_written(journal, record["n"], data):
+    if journal.said("in-place", record["n"]) and _half_written(journal, record["n"], data):
         return None
-    return f"{path} was edited since; its former contents are in {journal.folder / str(record['n'])}.before"
+    return f"{path} was edited since; {kept}"
 
 
 def _half_written(journal: Journal, n: int, data: bytes) -> bool:
     """Whether `data` is what a kill leaves while one version is written over the other: a head and a tail."""
     before, after = journal.kept(f"{n}.before"), journal.kept(f"{n}.after")
     for old, new in ((before, after), (after, before)):
-        done = _shared(data, new)
+        done = sum(takewhile(bool, map(eq, data, new)))
         if data[done:] == old[done:]:
             return True
     return False
-
-
-def _shared(one: bytes, other: bytes) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -48,7 +48,6 @@ class Journal:
         self.folder = folder
         self.id = folder.name
         self.records: list[Record] = _read(folder / "journal.jsonl")
-        self._count = sum(1 for record in self.records if "n" in record and record["do"] in ACTIONS)
 
     @classmethod
     def create(cls, state: Path, config: str, what: tuple[str, ...], group: str | None = None) -> Journal:
@@ -71,8 +70,7 @@ class Journal:
 
     def begin(self, do: str, **details: Any) -> int:
         """Announce an action and give it its number."""
-        n = self._count
-        self._count += 1
+        n = len(self.actions)
         self.log({"do": do, "n": n, **details})
         return n
 
@@ -85,19 +83,12 @@ class Journal:
         return (self.folder / name).read_bytes()
 
     @property
-    def next(self) -> int:
-        return self._count
-
-    @property
     def actions(self) -> list[Record]:
         return [record for record in self.records if record["do"] in ACTIONS]
 
-    def said(self, do: str, n: int) -> Record | None:
-        """The record `do` about action `n`, if it was written."""
-        return next((r for r in self.records if r["do"] == do and r.get("n") == n), None)
-
-    def has(self, do: str) -> bool:
-        return any(record["do"] == do for record in self.records)
+    def said(self, do: str, n: int | None = None) -> bool:
+        """Whether the record `do`, of the ones about an action that about action `n`, was written."""
+        return any(record["do"] == do and record.get("n") == n for record in self.records)
 
     @property
     def state(self) -> State:
@@ -107,7 +98,7 @@ class Journal:
     @property
     def kept_parts(self) -> list[str]:
         """What an extraction that was taken back left to go on from, in words."""
-        return [str(text) for text in self.records[-1].get("kept", [])] if self.has("rolled-back") else []
+        return [str(text) for text in self.records[-1].get("kept", [])] if self.said("rolled-back") else []
 
     @property
     def group(self) -> str:

@@ -23,6 +23,7 @@ from ...model import CopyItem, ExtractFiles
 from ...model.amounts import amount
 from ...model.record import dataclass
 from .errors import ApplyError, Busy
+from .paths import contents
 
 SCHEMA = "zdoctor.part/1"
 MANIFEST_LIMIT = 32 << 20
@@ -76,13 +77,9 @@ def is_foreign(part: Path) -> bool:
 
 def finished(part: Path) -> dict[str, Finished]:
     """The finished files by name. The folders that lead to one are real ones, no links."""
-    found: dict[str, Finished] = {}
     _, receipts = _read(part)
-    for name in _walk(files_of(part)) if receipts else ():
-        receipt = receipts.get(name)
-        if receipt is not None and _key(files_of(part) / name) == receipt.key:
-            found[name] = receipt
-    return found
+    there = contents(files_of(part)) if receipts else {}
+    return {name: one for name, one in receipts.items() if name in there and _key(files_of(part) / name) == one.key}
 
 
 def adopted(step: ExtractFiles, part: Path) -> dict[str, Finished]:
@@ -116,8 +113,7 @@ def held(part: Path, folders: Collection[Path] = ()) -> Iterator[None]:
     """Nobody else works in the part folder, which is made when there is none. Raises Busy."""
     from filelock import FileLock, Timeout
 
-    if is_foreign(part):
-        raise ApplyError(foreign(part))
+    require_own(part)
     part.mkdir(exist_ok=True)
     lock = FileLock(part / "lock", timeout=0)
     try:
@@ -136,8 +132,11 @@ def held(part: Path, folders: Collection[Path] = ()) -> Iterator[None]:
         lock.release()
 
 
-def foreign(part: Path) -> str:
-    return f"{part} is in the way, and no extraction of yours made it. Move it, or choose another target"
+def require_own(part: Path) -> None:
+    if is_foreign(part):
+        raise ApplyError(
+            f"{part} is in the way, and no extraction of yours made it. Move it, or choose another target"
+        )
 
 
 def receipt(part: Path, item: CopyItem) -> None:
@@ -148,22 +147,13 @@ def receipt(part: Path, item: CopyItem) -> None:
 
 def prune(part: Path, keep: Collection[str]) -> None:
     """Remove what is not to be kept from the files of a part folder, empty folders as well."""
-    _prune(files_of(part), "", keep)
-
-
-def _prune(folder: Path, prefix: str, keep: Collection[str]) -> None:
-    if not folder.is_dir():
-        return
-    with os.scandir(folder) as entries:
-        for entry in list(entries):
-            name = f"{prefix}{entry.name}"
-            if entry.is_dir(follow_symlinks=False):
-                _prune(Path(entry.path), f"{name}/", keep)
-            elif name not in keep:
-                os.unlink(entry.path)
-    if prefix:
-        with suppress(OSError):
-            folder.rmdir()
+    files = files_of(part)
+    for name, key in sorted(contents(files).items(), reverse=True):  # a folder comes after what lies in it
+        if key[0] != "folder" and name not in keep:
+            (files / name).unlink()
+        elif key[0] == "folder" and name:
+            with suppress(OSError):
+                (files / name).rmdir()
 
 
 def settle(part: Path) -> None:
@@ -192,11 +182,9 @@ def kept_in(part: Path) -> str | None:
     here = finished(part)
     if not here:
         return None
-    count, total = len(here), amount(sum(done.size for done in here.values()))
-    return (
-        f"{count} finished file{'s' * (count != 1)}, {total}, {'are' if count != 1 else 'is'} kept in {part}: "
-        "the same command goes on from there; to give it up, delete that folder"
-    )
+    total, count = amount(sum(done.size for done in here.values())), len(here)
+    files = f"{count} finished files, {total}, are" if count != 1 else f"1 finished file, {total}, is"
+    return f"{files} kept in {part}: the same command goes on from there; to give it up, delete that folder"
 
 
 def has_manifest(part: Path) -> bool:
@@ -211,19 +199,6 @@ def close(part: Path) -> None:
         if not os.listdir(part):  # else someone has put something there
             part.rmdir()
         sync_folder(part.parent)
-
-
-def _walk(folder: Path, prefix: str = "") -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            listed = list(entries)
-    except OSError:
-        return
-    for entry in listed:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
-        else:
-            yield f"{prefix}{entry.name}"
 
 
 def _key(path: Path) -> FileKey | None:
@@ -243,10 +218,8 @@ def _read(part: Path) -> tuple[dict[str, Any] | None, dict[str, Finished]]:
     except OSError:
         return None, {}
     header = next((row for row in rows if row.get("schema") == SCHEMA), None)
-    if header is None:
-        return None, {}
     receipts: dict[str, Finished] = {}
-    for row in rows:
+    for row in rows if header is not None else ():
         name, of, key = row.get("name"), row.get("of"), row.get("key")
         if isinstance(name, str) and isinstance(of, str) and isinstance(key, list):
             receipts[name] = Finished(of, key)

@@ -36,6 +36,10 @@ def lies(path: Path) -> bool:
     return key_of(path) is not None
 
 
+def is_real_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
 def key_of(path: Path) -> Key | None:
     """What tells whether something changed: (kind, size, mtime_ns, link target); None when nothing is there."""
     try:

@@ -24,9 +24,9 @@ def describe(step: SetValue | ReplaceText) -> str:
 
 def precheck(step: SetValue | ReplaceText, path: Path, needs: Needs) -> None:
     if not path.is_file():
-        raise ApplyError(f"{path} is not there any more. Nothing was done.")
+        raise ApplyError(f"{path} is not there any more")
     if not os.access(path, os.W_OK):
-        raise ApplyError(f"{path} cannot be written to. Nothing was done; a copy of it can be repaired.")
+        raise ApplyError(f"{path} cannot be written to; a copy of it can be repaired")
 
 
 def perform(steps: Sequence[SetValue | ReplaceText], path: Path, work: Work) -> None:

@@ -10,24 +10,21 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from ...model import CopyItem, ExtractFiles
 from ...model.amounts import amount
 from ...probe.world import Mount
-from ..actions.build import sync_tree
+from ..actions.build import ensure_folder, names, put, sync_tree
 from ..actions.copy import BLOCK, can_link, copy_file, is_steady, link_file
 from ..actions.errors import ApplyError
-from ..actions.folder import ensure_folder
 from ..actions.part import (
     adopted,
     files_of,
     finished,
-    foreign,
     held,
-    is_foreign,
     made_folders,
     part_of,
     prune,
     receipt,
+    require_own,
 )
 from ..actions.paths import at, behind, hub_root, lies, place
-from ..actions.rename import put
 from .needs import Needs, Work
 
 FAT = ("vfat", "msdos", "fat", "fat32")
@@ -60,27 +57,21 @@ def precheck(step: ExtractFiles, path: Path, needs: Needs) -> None:
 def perform(steps: Sequence[ExtractFiles], path: Path, work: Work) -> None:
     """Bring the files to the new folder `path`, each verified. What an earlier run finished is taken as it is."""
     (step,), part, journal = steps, part_of(path), work.journal
-    if is_foreign(part):
-        raise ApplyError(foreign(part))
+    require_own(part)
     for folder in made_folders(part):
         if Path(folder) in path.parents:  # made for this target; taking it back removes them
             journal.begin("folder", path=folder)
     folders = ensure_folder(journal, path.parent)
     journal.begin("part", path=str(part), kept=True)
-    try:
-        with held(part, folders):
-            done = adopted(step, part)
-            prune(part, done)
-            files_of(part).mkdir(exist_ok=True)
-            work.meter.adopted += sum(file.size for file in done.values())
-            for item in step.items:
-                if item.name not in done:
-                    _bring(step, item, files_of(part) / item.name, work)
-                    receipt(part, item)
-    except OSError as error:
-        # a full disk shows when bytes are written, and then the system names no file
-        error.filename = error.filename or str(part)
-        raise
+    with names(part), held(part, folders):
+        done = adopted(step, part)
+        prune(part, done)
+        files_of(part).mkdir(exist_ok=True)
+        work.meter.adopted += sum(file.size for file in done.values())
+        for item in step.items:
+            if item.name not in done:
+                _bring(step, item, files_of(part) / item.name, work)
+                receipt(part, item)
     sync_tree(files_of(part))
     put(journal, files_of(part), path)
 
@@ -98,13 +89,11 @@ def _bring(step: ExtractFiles, item: CopyItem, target: Path, work: Work) -> None
 def _require_extractable(step: ExtractFiles, path: Path) -> None:
     """Raise ApplyError with what stands against the extraction to `path`, folders above it resolved."""
     for name in _unfit_names(step.items):
-        raise ApplyError(f"The file name {name}. Nothing was done.")
-    part = part_of(path)
-    if is_foreign(part):
-        raise ApplyError(f"{foreign(part)}. Nothing was done.")
+        raise ApplyError(f"The file name {name}")
+    require_own(part_of(path))
     cache = next((cache for cache in _caches(step, path) if cache == path or cache in path.parents), None)
     if cache is not None:
-        raise ApplyError(f"{path} lies inside the hub cache {cache}; choose a folder elsewhere. Nothing was done.")
+        raise ApplyError(f"{path} lies inside the hub cache {cache}; choose a folder elsewhere")
     _require_fit(step, path)
 
 
@@ -161,23 +150,23 @@ def _require_fit(step: ExtractFiles, path: Path) -> None:
     world = LiveWorld()
     folder = next((folder for folder in path.parents if lies(folder)), path.parent)
     if not folder.is_dir():
-        raise ApplyError(f"{folder} is no folder. Nothing was done.")
+        raise ApplyError(f"{folder} is no folder")
     refusal = world.refusal(str(folder))
     if isinstance(refusal, str):
-        raise ApplyError(f"{folder} cannot be written to: {refusal}. Nothing was done.")
+        raise ApplyError(f"{folder} cannot be written to: {refusal}")
     mount = world.mount(str(folder))
     if isinstance(mount, Mount):
         too_large = beyond_the_limit(mount.filesystem, step.items)
         if too_large is not None:
             raise ApplyError(
                 f"{mount.point} is a FAT file system, which holds no file of 4 GiB or more, and {too_large.name} has "
-                f"{amount(too_large.size)}. Nothing was done."
+                f"{amount(too_large.size)}"
             )
     apart = [item for item in step.items if step.hardlink and not can_link(Path(item.source), folder)]
     if apart:
         raise ApplyError(
             f"{apart[0].source} lies on another file system than {folder}, so there can be no hard link. "
-            "Leave --hardlink out. Nothing was done."
+            "Leave --hardlink out"
         )
 
 

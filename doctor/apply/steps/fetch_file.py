@@ -14,13 +14,12 @@ from typing import Any
 from ...files.renaming import rename
 from ...model import FetchFile
 from ...model.amounts import amount
-from ..actions.build import make
+from ..actions.build import make, scratch
 from ..actions.copy import Meter, copy_file, digest_of, require
 from ..actions.errors import ApplyError, reason
-from ..actions.folder import scratch
 from ..actions.journal import Record
 from ..actions.paths import aside, at, hub_root
-from .locks import lock_of_content, lock_of_folder
+from .locks import locks_of
 from .needs import Needs, Work
 
 COMPLETED = "completed"
@@ -42,8 +41,7 @@ def precheck(step: FetchFile, path: Path, needs: Needs) -> None:
     needs.file_place(path)
     needs.room(path, size=step.size or 0, names=1)
     needs.copied += step.size or 0
-    root, repo = hub_root(path), "models--" + step.repo.replace("/", "--")
-    needs.locks |= lock_of_folder(path) if root is None else lock_of_content(root, repo, step.digest)
+    needs.locks |= locks_of(path, step.digest, "models--" + step.repo.replace("/", "--"))
 
 
 def perform(steps: Sequence[FetchFile], path: Path, work: Work) -> None:

@@ -6,23 +6,25 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from ..actions.build import ensure_folder
 from ..actions.errors import ApplyError
-from ..actions.folder import ensure_folder
 from ..actions.journal import Journal
-from ..actions.paths import lies
+from ..actions.paths import hub_root, lies
 
 PATIENCE = 0.1  # seconds: enough for a try or two, since a download holds its lock to the end
 
 
-def lock_of_content(root: Path, repo: str, digest: str | None) -> set[Path]:
-    """The lock of one content, in the cache whose folder of a repository `root` is; none where it is not known."""
-    if digest is None or "--" not in repo:
-        return set()
-    return {root.parent / ".locks" / repo / f"{digest.rpartition(':')[2]}.lock"}
+def locks_of(path: Path, digest: str | None, repo: str = "") -> set[Path]:
+    """The lock of one content of a cache, or of one file below a folder that was downloaded with --local-dir.
 
-
-def lock_of_folder(path: Path) -> set[Path]:
-    """The lock of one file below a folder that was downloaded with --local-dir."""
+    `repo` names the folder of its locks where that is not the one that `path` lies in; none where it is not known.
+    """
+    root = hub_root(path)
+    if root is not None:
+        repo = repo or root.name
+        if digest is None or "--" not in repo:
+            return set()
+        return {root.parent / ".locks" / repo / f"{digest.rpartition(':')[2]}.lock"}
     for folder in path.parents:
         notes = folder / ".cache" / "huggingface" / "download"
         if notes.is_dir():

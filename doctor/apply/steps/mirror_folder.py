@@ -29,9 +29,9 @@ def precheck(step: MirrorFolder, path: Path, needs: Needs) -> None:
     needs.new_folder(path)
     source, target = behind(at(step.source)), behind(path)
     if not source.is_dir():
-        raise ApplyError(f"{source} is no folder. Nothing was done.")
+        raise ApplyError(f"{source} is no folder")
     if source == target or source in target.parents:
-        raise ApplyError(f"{path} lies inside {source}, which it should mirror. Nothing was done.")
+        raise ApplyError(f"{path} lies inside {source}, which it should mirror")
     held = mirrored(at(step.source))
     needs.room(path, ((file, file.stat().st_size if kind == "copy" else 0) for file, _, kind in held))
 

@@ -34,13 +34,13 @@ class Needs:
     def new_folder(self, path: Path) -> None:
         """Nothing lies at `path`, where a step will make a folder."""
         if lies(path) and path not in self.cleared:
-            raise ApplyError(f"{path} already exists; it was left alone. Nothing was done.")
+            raise ApplyError(f"{path} already exists; it was left alone")
         self.made.add(path)
 
     def file_place(self, path: Path) -> None:
         """No folder lies at `path`, where a step will put a file or a link."""
         if path.is_dir() and not path.is_symlink() and path not in self.cleared:
-            raise ApplyError(f"{path} is a folder, but a file was to be put there. Nothing was done.")
+            raise ApplyError(f"{path} is a folder, but a file was to be put there")
         self.made.add(path)
 
     def source(self, source: Path, size: int) -> None:
@@ -51,11 +51,11 @@ class Needs:
         try:
             info = source.stat()
         except OSError as error:
-            raise ApplyError(f"{source} cannot be read: {clause(error)}. Nothing was done.") from error
+            raise ApplyError(f"{source} cannot be read: {clause(error)}") from error
         if not stat.S_ISREG(info.st_mode):
-            raise ApplyError(f"{source} is no file. Nothing was done.")
+            raise ApplyError(f"{source} is no file")
         if info.st_size != size:
-            raise ApplyError(f"{source} is {info.st_size} bytes long and should be {size}. Nothing was done.")
+            raise ApplyError(f"{source} is {info.st_size} bytes long and should be {size}")
 
     def room(
         self,
@@ -73,10 +73,10 @@ class Needs:
         folder = path.parent
         while not folder.is_dir():
             if folder == folder.parent or lies(folder):
-                raise ApplyError(f"{folder} is no folder. Nothing was done.")
+                raise ApplyError(f"{folder} is no folder")
             folder = folder.parent
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise ApplyError(f"{folder} cannot be written to. Nothing was done.")
+            raise ApplyError(f"{folder} cannot be written to")
         device = folder.stat().st_dev
         _, wanted, files = self._room.get(device, (folder, 0, 0))
         shared: dict[int, bool] = {}
@@ -120,6 +120,6 @@ def _require_room(folder: Path, wanted: int, files: int) -> None:
         free, inodes = room.f_bavail * room.f_frsize, room.f_favail if room.f_files else None
     wanted += wanted // 100
     if wanted > free:
-        raise ApplyError(f"{folder} has {amount(free)} free, but {amount(wanted)} are needed. Nothing was done.")
+        raise ApplyError(f"{folder} has {amount(free)} free, but {amount(wanted)} are needed")
     if inodes is not None and files > inodes:
-        raise ApplyError(f"{folder} has room for {inodes} more files, but {files} are needed. Nothing was done.")
+        raise ApplyError(f"{folder} has room for {inodes} more files, but {files} are needed")

@@ -10,8 +10,8 @@ from ...model.amounts import amount
 from ..actions.build import make
 from ..actions.copy import Meter, copy_file, link_file
 from ..actions.errors import ApplyError
-from ..actions.paths import at, hub_root
-from .locks import lock_of_content, lock_of_folder
+from ..actions.paths import at
+from .locks import locks_of
 from .needs import Needs, Work
 
 
@@ -25,8 +25,7 @@ def precheck(step: PlaceCopy, path: Path, needs: Needs) -> None:
     needs.source(source, step.size)
     needs.file_place(path)
     needs.room(path, [(source, step.size)], link=step.link)
-    root = hub_root(path)
-    needs.locks |= lock_of_folder(path) if root is None else lock_of_content(root, root.name, step.digest)
+    needs.locks |= locks_of(path, step.digest)
 
 
 def perform(steps: Sequence[PlaceCopy], path: Path, work: Work) -> None:

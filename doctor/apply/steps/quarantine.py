@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...model import Quarantine
+from ..actions.build import move
 from ..actions.errors import ApplyError
 from ..actions.paths import aside, at, hub_root, lies
-from ..actions.rename import move
-from .locks import lock_of_content
+from .locks import locks_of
 from .needs import Needs, Work
 
 
@@ -20,12 +20,12 @@ def describe(step: Quarantine) -> str:
 
 def precheck(step: Quarantine, path: Path, needs: Needs) -> None:
     if not lies(path):
-        raise ApplyError(f"{path} is not there any more. Nothing was done.")
+        raise ApplyError(f"{path} is not there any more")
     needs.cleared.add(path)
     needs.room(path)
     root = hub_root(path)
     if root is not None and path.parent == root / "blobs" and path.name.endswith(".incomplete"):
-        needs.locks |= lock_of_content(root, root.name, path.name.partition(".")[0])
+        needs.locks |= locks_of(path, path.name.partition(".")[0])
 
 
 def perform(steps: Sequence[Quarantine], path: Path, work: Work) -> None:

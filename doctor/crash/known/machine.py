@@ -61,8 +61,7 @@ KNOWN = (
         "SegmentationFault",
         "",
         "A compiled library touched memory that was not its own; the log does not tell which. PyTorch, its "
-        "extensions "
-        "and the driver are such libraries.",
+        "extensions and the driver are such libraries.",
         _WHERE,
     ),
     Known("Aborted", "", "A compiled library ended the process; its own words stand above.", _WHERE),
@@ -72,12 +71,7 @@ KNOWN = (
         "A compiled library uses instructions that this processor does not have.",
         _WHERE + " Then install a build of that library for older processors.",
     ),
-    Known(
-        "StackOverflow",
-        "",
-        "Windows ended the process because its stack was full (0xC00000FD).",
-        _WHERE,
-    ),
+    Known("StackOverflow", "", "Windows ended the process because its stack was full (0xC00000FD).", _WHERE),
     Known(
         "MissingLibrary",
         "",

@@ -77,11 +77,9 @@ KNOWN = (
         "AccessViolation",
         "",
         "Windows ended the process because a compiled library touched memory that was not its own (0xC0000005). "
-        "While a "
-        "model is loaded, this is reported from computers whose RAM and page file are too small for it.",
+        "While a model is loaded, this is reported from computers whose RAM and page file are too small for it.",
         "zdoctor check CONFIG compares the RAM that loading takes with what is free. Set PYTHONFAULTHANDLER=1 to "
-        "see the "
-        "line of Python at which it happens.",
+        "see the line of Python at which it happens.",
         rule="MEM002",
     ),
     Known(

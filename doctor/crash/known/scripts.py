@@ -43,8 +43,7 @@ KNOWN = (
         "UnidentifiedImageError",
         r"cannot identify image file '[^']*\.(txt|caption|json|toml|npz|safetensors)'",
         "The script opens every file of its folder as a picture, captions too. diffusers' DreamBooth examples do, "
-        "and "
-        "read no captions from files.",
+        "and read no captions from files.",
         "Keep only pictures in the folder; captions go through --dataset_name and --caption_column.",
         alone=True,
     ),

@@ -22,8 +22,7 @@ KNOWN = (
         "",
         r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)|because \S+ expected shape .*, but got",
         "The file holds a model of another shape or with other names than the one that the trainer has built: "
-        "another "
-        "model, another layout, or a config.json that does not belong to these weights.",
+        "another model, another layout, or a config.json that does not belong to these weights.",
         "Compare the file with the architecture; the message lists the names that are missing or too many.",
         "ignore_mismatched_sizes=True fills what does not fit with random weights.",
         rule="MDL002",
@@ -31,8 +30,7 @@ KNOWN = (
     Known(
         "",
         r"incomplete metadata, file not fully covered|MetadataIncompleteBuffer|header too (large|small)"
-        r"|HeaderTooLarge"
-        r"|HeaderTooSmall|[Ii]nvalid.?header|InvalidHeader|invalid offset for tensor|InvalidOffset"
+        r"|HeaderTooLarge|HeaderTooSmall|[Ii]nvalid.?header|InvalidHeader|invalid offset for tensor|InvalidOffset"
         r"|Error while deserializing header|invalid JSON in header",
         "A weight file is cut short, or it is no weight file: a web page, or a git-lfs pointer.",
         _ONE_FILE,
@@ -95,8 +93,7 @@ KNOWN = (
     Known(
         "",
         r"Max retries exceeded with url|Temporary failure in name resolution|Name or service not known"
-        r"|getaddrinfo failed"
-        r"|couldn't connect to 'https://huggingface\.co'(?!.*looks like (?:/|[A-Za-z]:|\.|~))",
+        r"|getaddrinfo failed|couldn't connect to 'https://huggingface\.co'(?!.*looks like (?:/|[A-Za-z]:|\.|~))",
         "The hub could not be reached, and the model is not all in the cache.",
         "With a complete copy on this machine, name its folder in the config, or set HF_HUB_OFFLINE=1 before the "
         "start.",
@@ -114,8 +111,7 @@ KNOWN = (
         "RuntimeError",
         r"You can't move a model that has some modules offloaded to cpu or disk",
         "The model was loaded with a device_map that left a part of it on the disk or the CPU; such a model cannot "
-        "be "
-        "moved as a whole.",
+        "be moved as a whole.",
         "Load it without device_map, and let the trainer's own setting for offloading do the work.",
     ),
     Known(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..record import ModelClass
 from ..record.reading import Tensors, split
-from ..record.shapes import BadConfig, Shapes, bounded, count, flag, size, sizes
+from ..record.shapes import BadConfig, Module, Shapes, conv, count, flag, linear, norm, size, sizes, tensors_of
 
 _OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
 _ORIGINAL = {
@@ -43,46 +43,53 @@ def autoencoder_kl(config: Mapping[str, Any]) -> Shapes:
     widths = sizes(config, "block_out_channels", (64,))
     latents = size(config, "latent_channels", 4)
     layers = count(config, "layers_per_block", 1)
-    attended = flag(config, "mid_block_add_attention", True)
     for key, kind in (("down_block_types", "DownEncoderBlock2D"), ("up_block_types", "UpDecoderBlock2D")):
         types = config.get(key, (kind,))
         if not isinstance(types, list | tuple) or len(types) != len(widths) or any(t != kind for t in types):
             raise BadConfig(f"{key} is not one {kind} for each of block_out_channels")
-    bounded((2 * layers + 1) * 10 * len(widths) + 100)
-
-    shapes: Shapes = {}
-    _conv(shapes, "encoder.conv_in", size(config, "in_channels", 3), widths[0])
-    before = widths[0]
-    for index, width in enumerate(widths):
-        for layer in range(layers):
-            _resnet(shapes, f"encoder.down_blocks.{index}.resnets.{layer}", before if layer == 0 else width, width)
-        if index < len(widths) - 1:
-            _conv(shapes, f"encoder.down_blocks.{index}.downsamplers.0.conv", width, width)
-        before = width
-    _middle(shapes, "encoder", widths[-1], attended)
-    _norm(shapes, "encoder.conv_norm_out", widths[-1])
-    _conv(shapes, "encoder.conv_out", widths[-1], 2 * latents)
-
-    _conv(shapes, "decoder.conv_in", latents, widths[-1])
-    _middle(shapes, "decoder", widths[-1], attended)
-    before = widths[-1]
-    for index, width in enumerate(reversed(widths)):
-        for layer in range(layers + 1):
-            _resnet(shapes, f"decoder.up_blocks.{index}.resnets.{layer}", before if layer == 0 else width, width)
-        if index < len(widths) - 1:
-            _conv(shapes, f"decoder.up_blocks.{index}.upsamplers.0.conv", width, width)
-        before = width
-    _norm(shapes, "decoder.conv_norm_out", widths[0])
-    _conv(shapes, "decoder.conv_out", widths[0], size(config, "out_channels", 3))
-
+    modules = {
+        "encoder.conv_in": conv(size(config, "in_channels", 3), widths[0]),
+        "encoder.conv_norm_out": norm(widths[-1]),
+        "encoder.conv_out": conv(widths[-1], 2 * latents),
+        "decoder.conv_in": conv(latents, widths[-1]),
+        "decoder.conv_norm_out": norm(widths[0]),
+        "decoder.conv_out": conv(widths[0], size(config, "out_channels", 3)),
+        **_resnet("{encoder,decoder}.mid_block.resnets.{0,1}", widths[-1], widths[-1]),
+    }
+    if flag(config, "mid_block_add_attention", True):
+        modules["{encoder,decoder}.mid_block.attentions.0.group_norm"] = norm(widths[-1])
+        modules |= {
+            f"{{encoder,decoder}}.mid_block.attentions.0.{n}": linear(widths[-1], widths[-1]) for n in _OLD_NAMES
+        }
     if flag(config, "use_quant_conv", True):
-        _conv(shapes, "quant_conv", 2 * latents, 2 * latents, 1)
+        modules["quant_conv"] = conv(2 * latents, 2 * latents, 1)
     if flag(config, "use_post_quant_conv", True):
-        _conv(shapes, "post_quant_conv", latents, latents, 1)
-    return shapes
+        modules["post_quant_conv"] = conv(latents, latents, 1)
+    blocks = {}
+    for name, sampler, sides, resnets in (
+        ("encoder.down_blocks", "downsamplers", widths, layers),
+        ("decoder.up_blocks", "upsamplers", widths[::-1], layers + 1),
+    ):
+        modules |= {f"{name}.{level}.{sampler}.0.conv": conv(side, side) for level, side in enumerate(sides[:-1])}
+        for level, (before, side) in enumerate(zip((sides[0], *sides), sides, strict=False)):
+            blocks[f"{name}.{level}.resnets"] = resnets
+            modules |= _resnet(f"{name}.{level}.resnets.*", side, side)
+            modules |= _resnet(f"{name}.{level}.resnets.0", before, side) if resnets else {}
+    return tensors_of(modules, blocks)
 
 
-def autoencoder_kl_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
+def _resnet(name: str, inputs: int, outputs: int) -> dict[str, Module]:
+    shortcut = {f"{name}.conv_shortcut": conv(inputs, outputs, 1)} if inputs != outputs else {}
+    return {
+        f"{name}.norm1": norm(inputs),
+        f"{name}.conv1": conv(inputs, outputs),
+        f"{name}.norm2": norm(outputs),
+        f"{name}.conv2": conv(outputs, outputs),
+        **shortcut,
+    }
+
+
+def _dialect(needed: Shapes, present: Collection[str]) -> Shapes:
     """diffusers still reads the attention names of its first years (query, key, value, proj_attn)."""
     return {_old(name) if name not in present and _old(name) in present else name: s for name, s in needed.items()}
 
@@ -91,34 +98,6 @@ def _old(name: str) -> str:
     for new, old in _OLD_NAMES.items():
         name = name.replace(f".attentions.0.{new}.", f".attentions.0.{old}.")
     return name
-
-
-def _middle(shapes: Shapes, part: str, width: int, attended: bool) -> None:
-    for index in range(2):
-        _resnet(shapes, f"{part}.mid_block.resnets.{index}", width, width)
-    if attended:
-        _norm(shapes, f"{part}.mid_block.attentions.0.group_norm", width)
-        for name in _OLD_NAMES:
-            shapes[f"{part}.mid_block.attentions.0.{name}.weight"] = (width, width)
-            shapes[f"{part}.mid_block.attentions.0.{name}.bias"] = (width,)
-
-
-def _resnet(shapes: Shapes, name: str, inputs: int, outputs: int) -> None:
-    _norm(shapes, f"{name}.norm1", inputs)
-    _conv(shapes, f"{name}.conv1", inputs, outputs)
-    _norm(shapes, f"{name}.norm2", outputs)
-    _conv(shapes, f"{name}.conv2", outputs, outputs)
-    if inputs != outputs:
-        _conv(shapes, f"{name}.conv_shortcut", inputs, outputs, 1)
-
-
-def _norm(shapes: Shapes, name: str, width: int) -> None:
-    shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
-
-
-def _conv(shapes: Shapes, name: str, inputs: int, outputs: int, kernel: int = 3) -> None:
-    shapes[f"{name}.weight"] = (outputs, inputs, kernel, kernel)
-    shapes[f"{name}.bias"] = (outputs,)
 
 
 def original_names(shapes: Shapes) -> Shapes:
@@ -146,14 +125,7 @@ def _inferred(tensors: Tensors) -> dict[str, Any]:
     if latents != 2 * _LATENTS:  # the factors below are not known for others
         raise BadConfig(f"its latents have {latents // 2} channels, those of Z-Image and Flux {_LATENTS}")
     levels = tensors.count(_BLOCKS)
-    widths = [
-        tensors.shape(
-            4,
-            f"encoder.down_blocks.{level}.resnets.0.conv1.weight",
-            f"encoder.down.{level}.block.0.conv1.weight",
-        )[0]
-        for level in range(levels)
-    ]
+    widths = [tensors.shape(4, f"encoder.down_blocks.{level}.resnets.0.conv1.weight")[0] for level in range(levels)]
     for width in widths:
         split(width, _GROUPS, "groups of channels")
     return {
@@ -177,7 +149,7 @@ def _inferred(tensors: Tensors) -> dict[str, Any]:
 def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
     if any(name.startswith(("encoder.down.", "decoder.up.")) for name in present):
         return original_names(needed)
-    return autoencoder_kl_dialect(needed, frozenset(present))
+    return _dialect(needed, frozenset(present))
 
 
 def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
@@ -192,11 +164,11 @@ AUTOENCODER_KL = ModelClass(
     name="AutoencoderKL",
     title="a VAE",
     tensors=autoencoder_kl,
-    dialect=autoencoder_kl_dialect,
+    dialect=_dialect,
     in_file=_in_file,
     by_kohya=_by_kohya,
     marks=("decoder.conv_in.weight", "encoder.conv_in.weight"),
-    told_as="AutoencoderKL",
     infer=_inferred,
+    other=lambda name: _original(name, 0),
 )
 CLASSES = (AUTOENCODER_KL,)

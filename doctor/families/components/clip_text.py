@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
 from ..record import ModelClass
 from ..record.reading import Tensors, split
-from ..record.shapes import BadConfig, Shapes, bounded, count, linear, size
+from ..record.shapes import BadConfig, Shapes, count, linear, matrix, norm, size, tensors_of
+from ..record.single_file import with_or_without
 
 _PREFIX = "text_model."
 CLIP_L: Mapping[str, Any] = {
@@ -25,23 +26,18 @@ def clip_text(config: Mapping[str, Any]) -> Shapes:
     """Name -> shape for CLIPTextModel, in the names of transformers 5. Raises BadConfig."""
     width = size(config, "hidden_size", 512)
     hidden = size(config, "intermediate_size", 2048)
-    layers = count(config, "num_hidden_layers", 12)
-    bounded(16 * layers + 4)
-
-    shapes: Shapes = {
-        "embeddings.token_embedding.weight": (size(config, "vocab_size", 49408), width),
-        "embeddings.position_embedding.weight": (size(config, "max_position_embeddings", 77), width),
-    }
-    for index in range(layers):
-        layer = f"encoder.layers.{index}"
-        for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            linear(shapes, f"{layer}.self_attn.{part}", width, width)
-        linear(shapes, f"{layer}.mlp.fc1", width, hidden)
-        linear(shapes, f"{layer}.mlp.fc2", hidden, width)
-        for norm in ("layer_norm1", "layer_norm2"):
-            shapes[f"{layer}.{norm}.weight"] = shapes[f"{layer}.{norm}.bias"] = (width,)
-    shapes["final_layer_norm.weight"] = shapes["final_layer_norm.bias"] = (width,)
-    return shapes
+    return tensors_of(
+        {
+            "embeddings.token_embedding": matrix(width, size(config, "vocab_size", 49408)),
+            "embeddings.position_embedding": matrix(width, size(config, "max_position_embeddings", 77)),
+            "encoder.layers.*.self_attn.{q_proj,k_proj,v_proj,out_proj}": linear(width, width),
+            "encoder.layers.*.mlp.fc1": linear(width, hidden),
+            "encoder.layers.*.mlp.fc2": linear(hidden, width),
+            "encoder.layers.*.{layer_norm1,layer_norm2}": norm(width),
+            "final_layer_norm": norm(width),
+        },
+        {"encoder.layers": count(config, "num_hidden_layers", 12)},
+    )
 
 
 def clip_full(config: Mapping[str, Any]) -> Shapes:
@@ -52,26 +48,21 @@ def clip_full(config: Mapping[str, Any]) -> Shapes:
     return clip_text(text)
 
 
-def clip_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
-    """Published files carry the prefix `text_model.`, which transformers 5 dropped; it reads either, name by name."""
-    prefixed = any(name.startswith(_PREFIX) for name in present)
-    return {name if name in present or not prefixed else _PREFIX + name: shape for name, shape in needed.items()}
+# Published files carry the prefix `text_model.`, which transformers 5 dropped.
+_DIALECT = with_or_without(_PREFIX)
 
 
 def _inferred(tensors: Tensors) -> dict[str, Any]:
-    def shape(name: str) -> tuple[int, ...]:
-        return tensors.shape(2, name, f"text_model.{name}")
-
-    words, width = shape("embeddings.token_embedding.weight")
+    words, width = tensors.shape(2, _MARK)
     return {
         "architectures": ["CLIPTextModel"],
         "model_type": "clip_text_model",
         "vocab_size": words,
         "hidden_size": width,
-        "intermediate_size": shape("encoder.layers.0.mlp.fc1.weight")[0],
+        "intermediate_size": tensors.shape(2, "encoder.layers.0.mlp.fc1.weight")[0],
         "num_hidden_layers": tensors.count(r"^(?:text_model\.)?encoder\.layers\.(\d+)\."),
         "num_attention_heads": split(width, _HEAD, "heads"),
-        "max_position_embeddings": shape("embeddings.position_embedding.weight")[0],
+        "max_position_embeddings": tensors.shape(2, "embeddings.position_embedding.weight")[0],
         "hidden_act": "quick_gelu",
         "layer_norm_eps": 1e-5,
         "bos_token_id": 0,
@@ -80,22 +71,18 @@ def _inferred(tensors: Tensors) -> dict[str, Any]:
     }
 
 
-def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
-    return {_PREFIX + name: shape for name, shape in clip_text(config).items()}
-
-
 # A whole CLIP stands for its text encoder: that is the class a trainer builds from its files.
 CLIP = ModelClass(
     name="CLIPTextModel",
     title="a CLIP text encoder",
     model_type="clip_text_model",
     tensors=clip_text,
-    dialect=clip_dialect,
-    in_file=clip_dialect,
-    by_kohya=_by_kohya,
+    dialect=_DIALECT,
+    in_file=_DIALECT,
+    by_kohya=lambda config, present, either: {_PREFIX + name: shape for name, shape in clip_text(config).items()},
     marks=(_MARK, _PREFIX + _MARK),
-    told_as="CLIPTextModel",
     infer=_inferred,
+    other=_PREFIX.__add__,
     depth=("hidden_size", 768, {"num_hidden_layers": 12}),
 )
 CLASSES = (

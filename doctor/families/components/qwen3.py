@@ -8,7 +8,7 @@ from typing import Any
 from ...model.record import replace
 from ..record import ModelClass
 from ..record.reading import Tensors, split
-from ..record.shapes import Shapes, bounded, count, flag, size
+from ..record.shapes import Shapes, count, flag, linear, matrix, rms_norm, size, tensors_of
 
 QWEN3_4B: Mapping[str, Any] = {
     "hidden_size": 2560,
@@ -27,33 +27,25 @@ def qwen3_model(config: Mapping[str, Any]) -> Shapes:
     """Name -> shape for Qwen3Model. Raises BadConfig."""
     width = size(config, "hidden_size", 4096)
     hidden = size(config, "intermediate_size", 22016)
-    layers = count(config, "num_hidden_layers", 32)
     heads = size(config, "num_attention_heads", 32)
     grouped = config.get("num_key_value_heads", 32)
     key_heads = heads if grouped is None else size(config, "num_key_value_heads", 32)
     head = size(config, "head_dim", 128)
-    biased = flag(config, "attention_bias", False)
-    bounded(16 * layers + 3)
-
-    shapes: Shapes = {"embed_tokens.weight": (size(config, "vocab_size", 151936), width), "norm.weight": (width,)}
-    for index in range(layers):
-        attention = f"layers.{index}.self_attn"
-        for part, outputs, inputs in (
-            ("q_proj", heads * head, width),
-            ("k_proj", key_heads * head, width),
-            ("v_proj", key_heads * head, width),
-            ("o_proj", width, heads * head),
-        ):
-            shapes[f"{attention}.{part}.weight"] = (outputs, inputs)
-            if biased:
-                shapes[f"{attention}.{part}.bias"] = (outputs,)
-        shapes[f"{attention}.q_norm.weight"] = shapes[f"{attention}.k_norm.weight"] = (head,)
-        mlp = f"layers.{index}.mlp"
-        shapes[f"{mlp}.gate_proj.weight"] = shapes[f"{mlp}.up_proj.weight"] = (hidden, width)
-        shapes[f"{mlp}.down_proj.weight"] = (width, hidden)
-        for norm in ("input_layernorm", "post_attention_layernorm"):
-            shapes[f"layers.{index}.{norm}.weight"] = (width,)
-    return shapes
+    projection = linear if flag(config, "attention_bias", False) else matrix
+    return tensors_of(
+        {
+            "embed_tokens": matrix(width, size(config, "vocab_size", 151936)),
+            "norm": rms_norm(width),
+            "layers.*.self_attn.q_proj": projection(width, heads * head),
+            "layers.*.self_attn.{k_proj,v_proj}": projection(width, key_heads * head),
+            "layers.*.self_attn.o_proj": projection(heads * head, width),
+            "layers.*.self_attn.{q_norm,k_norm}": rms_norm(head),
+            "layers.*.mlp.{gate_proj,up_proj}": matrix(width, hidden),
+            "layers.*.mlp.down_proj": matrix(hidden, width),
+            "layers.*.{input_layernorm,post_attention_layernorm}": rms_norm(width),
+        },
+        {"layers": count(config, "num_hidden_layers", 32)},
+    )
 
 
 def qwen3_causal_lm(config: Mapping[str, Any]) -> Shapes:
@@ -76,24 +68,20 @@ def qwen3_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
 
 
 def _inferred(tensors: Tensors) -> dict[str, Any]:
-    def shape(rank: int, name: str) -> tuple[int, ...]:
-        return tensors.shape(rank, name, f"model.{name}")
-
-    words, width = shape(2, "embed_tokens.weight")
-    head = shape(1, "layers.0.self_attn.q_norm.weight")[0]
-    biased = "layers.0.self_attn.q_proj.bias"
+    words, width = tensors.shape(2, "embed_tokens.weight")
+    head = tensors.shape(1, _MARK)[0]
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
         "vocab_size": words,
         "hidden_size": width,
-        "intermediate_size": shape(2, "layers.0.mlp.gate_proj.weight")[0],
+        "intermediate_size": tensors.shape(2, "layers.0.mlp.gate_proj.weight")[0],
         "num_hidden_layers": tensors.count(r"^(?:model\.)?layers\.(\d+)\."),
-        "num_attention_heads": split(shape(2, "layers.0.self_attn.q_proj.weight")[0], head, "heads"),
-        "num_key_value_heads": split(shape(2, "layers.0.self_attn.k_proj.weight")[0], head, "heads"),
+        "num_attention_heads": split(tensors.shape(2, "layers.0.self_attn.q_proj.weight")[0], head, "heads"),
+        "num_key_value_heads": split(tensors.shape(2, "layers.0.self_attn.k_proj.weight")[0], head, "heads"),
         "head_dim": head,
         "hidden_act": "silu",
-        "attention_bias": tensors.has(biased, f"model.{biased}"),
+        "attention_bias": tensors.has("layers.0.self_attn.q_proj.bias"),
         "max_position_embeddings": 40960,
         "rms_norm_eps": 1e-6,
         "rope_theta": 1_000_000,
@@ -109,8 +97,8 @@ QWEN3 = ModelClass(
     in_file=qwen3_dialect,
     by_kohya=lambda config, present, either: qwen3_model(config),
     marks=(_MARK, f"model.{_MARK}"),
-    told_as="Qwen3Model",
     infer=_inferred,
+    other="model.".__add__,
     depth=("hidden_size", 2560, {"num_hidden_layers": 36}),
 )
 QWEN3_CAUSAL_LM = replace(

@@ -8,10 +8,10 @@ from typing import Any
 from ...model.record import replace
 from ..record import ModelClass
 from ..record.reading import Tensors, split
-from ..record.shapes import BadConfig, Shapes, bounded, count, size
+from ..record.shapes import BadConfig, Shapes, count, matrix, rms_norm, size, tensors_of
+from ..record.single_file import with_or_without
 
 _PREFIX = "transformer."
-_EMBEDDING, _TIED = "shared.weight", "encoder.embed_tokens.weight"
 T5_XXL: Mapping[str, Any] = {
     "d_model": 4096,
     "d_ff": 10240,
@@ -20,7 +20,8 @@ T5_XXL: Mapping[str, Any] = {
     "num_layers": 24,
     "feed_forward_proj": "gated-gelu",
 }
-_MARK = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+_EMBEDDINGS = ("shared.weight", "encoder.embed_tokens.weight")
+_BIAS = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
 
 
 def t5_encoder(config: Mapping[str, Any]) -> Shapes:
@@ -33,53 +34,38 @@ def t5_encoder(config: Mapping[str, Any]) -> Shapes:
     activation = config.get("feed_forward_proj", "relu")
     if not isinstance(activation, str):
         raise BadConfig("feed_forward_proj is no text")
-    inputs = ("wi_0", "wi_1") if activation.startswith("gated-") else ("wi",)
-    bounded(10 * layers + 3)
-
-    shapes: Shapes = {_EMBEDDING: (size(config, "vocab_size", 32128), width)}
-    for index in range(layers):
-        attention = f"encoder.block.{index}.layer.0"
-        for part in ("q", "k", "v"):
-            shapes[f"{attention}.SelfAttention.{part}.weight"] = (inner, width)
-        shapes[f"{attention}.SelfAttention.o.weight"] = (width, inner)
-        if index == 0:
-            buckets = size(config, "relative_attention_num_buckets", 32)
-            shapes[f"{attention}.SelfAttention.relative_attention_bias.weight"] = (buckets, heads)
-        shapes[f"{attention}.layer_norm.weight"] = (width,)
-        mlp = f"encoder.block.{index}.layer.1"
-        for part in inputs:
-            shapes[f"{mlp}.DenseReluDense.{part}.weight"] = (hidden, width)
-        shapes[f"{mlp}.DenseReluDense.wo.weight"] = (width, hidden)
-        shapes[f"{mlp}.layer_norm.weight"] = (width,)
-    shapes["encoder.final_layer_norm.weight"] = (width,)
-    return shapes
+    inputs = "{wi_0,wi_1}" if activation.startswith("gated-") else "wi"
+    buckets = size(config, "relative_attention_num_buckets", 32)
+    return tensors_of(
+        {
+            "shared": matrix(width, size(config, "vocab_size", 32128)),
+            **({_BIAS: matrix(heads, buckets)} if layers else {}),
+            "encoder.block.*.layer.0.SelfAttention.{q,k,v}": matrix(width, inner),
+            "encoder.block.*.layer.0.SelfAttention.o": matrix(inner, width),
+            f"encoder.block.*.layer.1.DenseReluDense.{inputs}": matrix(width, hidden),
+            "encoder.block.*.layer.1.DenseReluDense.wo": matrix(hidden, width),
+            "encoder.block.*.layer.{0,1}.layer_norm": rms_norm(width),
+            "encoder.final_layer_norm": rms_norm(width),
+        },
+        {"encoder.block": layers},
+    )
 
 
-def t5_dialect(needed: Shapes, present: Collection[str]) -> Shapes:
-    """transformers takes either name of the tied embedding, and drops a prefix `transformer.`."""
-    prefixed = any(name.startswith(_PREFIX) for name in present)
-    found: Shapes = {}
-    for name, shape in needed.items():
-        names = (name, _TIED) if name == _EMBEDDING else (name,)
-        choices = [*names, *(_PREFIX + other for other in names)]
-        found[next((c for c in choices if c in present), _PREFIX + name if prefixed else name)] = shape
-    return found
+# transformers takes either name of the tied embedding, and drops the prefix.
+_DIALECT = with_or_without(_PREFIX, dict([_EMBEDDINGS]))
 
 
 def _inferred(tensors: Tensors) -> dict[str, Any]:
-    def shape(name: str) -> tuple[int, ...]:
-        return tensors.shape(2, name, f"transformer.{name}")
-
     first = "encoder.block.0.layer"
-    buckets, heads = shape(f"{first}.0.SelfAttention.relative_attention_bias.weight")
-    inner, width = shape(f"{first}.0.SelfAttention.q.weight")
-    ties = ("shared.weight", "encoder.embed_tokens.weight")
+    buckets, heads = tensors.shape(2, f"{_BIAS}.weight")
+    inner, width = tensors.shape(2, f"{first}.0.SelfAttention.q.weight")
+    embedding = next((name for name in _EMBEDDINGS if tensors.has(name)), _EMBEDDINGS[-1])
     return {
         "architectures": ["T5EncoderModel"],
         "model_type": "t5",
-        "vocab_size": tensors.shape(2, *ties, *(f"transformer.{name}" for name in ties))[0],
+        "vocab_size": tensors.shape(2, embedding)[0],
         "d_model": width,
-        "d_ff": shape(f"{first}.1.DenseReluDense.wi_0.weight")[0],
+        "d_ff": tensors.shape(2, f"{first}.1.DenseReluDense.wi_0.weight")[0],
         "d_kv": split(inner, heads, "numbers for each head"),
         "num_heads": heads,
         "num_layers": tensors.count(r"^(?:transformer\.)?encoder\.block\.(\d+)\."),
@@ -93,7 +79,7 @@ def _inferred(tensors: Tensors) -> dict[str, Any]:
 
 
 def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
-    return t5_dialect(t5_encoder(config), [name for name in present if not name.startswith(_PREFIX)])
+    return _DIALECT(t5_encoder(config), [name for name in present if not name.startswith(_PREFIX)])
 
 
 # A whole T5 stands for its encoder: that is the class a trainer builds from its files.
@@ -102,12 +88,12 @@ T5 = ModelClass(
     title="a T5 text encoder",
     model_type="t5",
     tensors=t5_encoder,
-    dialect=t5_dialect,
-    in_file=t5_dialect,
+    dialect=_DIALECT,
+    in_file=_DIALECT,
     by_kohya=_by_kohya,
-    marks=(_MARK, _PREFIX + _MARK),
-    told_as="T5EncoderModel",
+    marks=(f"{_BIAS}.weight", f"{_PREFIX}{_BIAS}.weight"),
     infer=_inferred,
+    other=_PREFIX.__add__,
     depth=("d_model", 4096, {"num_layers": 24}),
 )
 CLASSES = (T5, *(replace(T5, name=name) for name in ("T5Model", "T5ForConditionalGeneration")))

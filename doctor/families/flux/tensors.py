@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from ...model.weights import COMFYUI_PREFIX
 from ..record import ModelClass
 from ..record.reading import Tensors, check_axes, split
-from ..record.shapes import Shapes, bounded, count, flag, linear, size
-from ..record.single_file import in_diffusers_names, original_layout, with_prefix
+from ..record.shapes import Shapes, count, flag, linear, rms_norm, size, tensors_of
+from ..record.single_file import original_layout, with_prefix
 
 _TIME_FREQUENCIES = 256
 _AXES = (16, 56, 56)
@@ -72,40 +73,32 @@ def flux_transformer(config: Mapping[str, Any]) -> Shapes:
     caption = size(config, "joint_attention_dim", 4096)
     pooled = size(config, "pooled_projection_dim", 768)
     guided = flag(config, "guidance_embeds", False)
-    bounded(32 * doubles + 16 * singles + 20)
-
-    shapes: Shapes = {}
-    embedders = [("timestep_embedder", _TIME_FREQUENCIES), ("text_embedder", pooled)]
-    if guided:
-        embedders.append(("guidance_embedder", _TIME_FREQUENCIES))
-    for name, inputs in embedders:
-        linear(shapes, f"time_text_embed.{name}.linear_1", inputs, width)
-        linear(shapes, f"time_text_embed.{name}.linear_2", width, width)
-    linear(shapes, "context_embedder", caption, width)
-    linear(shapes, "x_embedder", channels, width)
-    for index in range(doubles):
-        block = f"transformer_blocks.{index}"
-        for norm in ("norm1", "norm1_context"):
-            linear(shapes, f"{block}.{norm}.linear", width, 6 * width)
-        for part in ("to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"):
-            linear(shapes, f"{block}.attn.{part}", width, width)
-        for norm in _DOUBLE_NORMS:
-            shapes[f"{block}.{norm}.weight"] = (head,)
-        for part in ("ff", "ff_context"):
-            linear(shapes, f"{block}.{part}.net.0.proj", width, 4 * width)
-            linear(shapes, f"{block}.{part}.net.2", 4 * width, width)
-    for index in range(singles):
-        block = f"single_transformer_blocks.{index}"
-        linear(shapes, f"{block}.norm.linear", width, 3 * width)
-        linear(shapes, f"{block}.proj_mlp", width, 4 * width)
-        linear(shapes, f"{block}.proj_out", 5 * width, width)
-        for part in ("to_q", "to_k", "to_v"):
-            linear(shapes, f"{block}.attn.{part}", width, width)
-        for norm in _SINGLE_NORMS:
-            shapes[f"{block}.{norm}.weight"] = (head,)
-    linear(shapes, "norm_out.linear", width, 2 * width)
-    linear(shapes, "proj_out", width, patch * patch * outputs)
-    return shapes
+    embedded = {"timestep": _TIME_FREQUENCIES, "text": pooled} | ({"guidance": _TIME_FREQUENCIES} if guided else {})
+    return tensors_of(
+        {
+            **{
+                f"time_text_embed.{name}_embedder.linear_1": linear(inputs, width)
+                for name, inputs in embedded.items()
+            },
+            **{f"time_text_embed.{name}_embedder.linear_2": linear(width, width) for name in embedded},
+            "context_embedder": linear(caption, width),
+            "x_embedder": linear(channels, width),
+            "transformer_blocks.*.{norm1,norm1_context}.linear": linear(width, 6 * width),
+            "transformer_blocks.*.attn.{to_q,to_k,to_v,to_out.0}": linear(width, width),
+            "transformer_blocks.*.attn.{add_q_proj,add_k_proj,add_v_proj,to_add_out}": linear(width, width),
+            "transformer_blocks.*.attn.{norm_q,norm_k,norm_added_q,norm_added_k}": rms_norm(head),
+            "transformer_blocks.*.{ff,ff_context}.net.0.proj": linear(width, 4 * width),
+            "transformer_blocks.*.{ff,ff_context}.net.2": linear(4 * width, width),
+            "single_transformer_blocks.*.norm.linear": linear(width, 3 * width),
+            "single_transformer_blocks.*.proj_mlp": linear(width, 4 * width),
+            "single_transformer_blocks.*.proj_out": linear(5 * width, width),
+            "single_transformer_blocks.*.attn.{to_q,to_k,to_v}": linear(width, width),
+            "single_transformer_blocks.*.attn.{norm_q,norm_k}": rms_norm(head),
+            "norm_out.linear": linear(width, 2 * width),
+            "proj_out": linear(width, patch * patch * outputs),
+        },
+        {"transformer_blocks": doubles, "single_transformer_blocks": singles},
+    )
 
 
 def flux_original_name(name: str) -> str:
@@ -121,31 +114,23 @@ def flux_original_name(name: str) -> str:
 
 
 def _inferred(tensors: Tensors) -> dict[str, Any]:
-    width, channels = tensors.shape(2, "x_embedder.weight", "img_in.weight")
-    head = tensors.shape(
-        1, "transformer_blocks.0.attn.norm_q.weight", "double_blocks.0.img_attn.norm.query_norm.scale"
-    )[0]
-    text = ("time_text_embed.text_embedder.linear_1.weight", "vector_in.in_layer.weight")
-    guidance = ("time_text_embed.guidance_embedder.linear_1.weight", "guidance_in.in_layer.weight")
+    width, channels = tensors.shape(2, "x_embedder.weight")
+    head = tensors.shape(1, "transformer_blocks.0.attn.norm_q.weight")[0]
     check_axes(head, _AXES)
     return {
         "_class_name": "FluxTransformer2DModel",
         "patch_size": 1,
         "in_channels": channels,
-        "out_channels": tensors.shape(2, "proj_out.weight", "final_layer.linear.weight")[0],
+        "out_channels": tensors.shape(2, "proj_out.weight")[0],
         "num_layers": tensors.count(r"^(?:transformer_blocks|double_blocks)\.(\d+)\."),
         "num_single_layers": tensors.count(r"^(?:single_transformer_blocks|single_blocks)\.(\d+)\."),
         "attention_head_dim": head,
         "num_attention_heads": split(width, head, "heads"),
-        "joint_attention_dim": tensors.shape(2, "context_embedder.weight", "txt_in.weight")[1],
-        "pooled_projection_dim": tensors.shape(2, *text)[1],
-        "guidance_embeds": tensors.has(*guidance),
+        "joint_attention_dim": tensors.shape(2, "context_embedder.weight")[1],
+        "pooled_projection_dim": tensors.shape(2, "time_text_embed.text_embedder.linear_1.weight")[1],
+        "guidance_embeds": tensors.has("time_text_embed.guidance_embedder.linear_1.weight"),
         "axes_dims_rope": list(_AXES),
     }
-
-
-def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
-    return with_prefix(flux_original_name, needed, present)
 
 
 def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
@@ -174,12 +159,11 @@ TRANSFORMER = ModelClass(
     name="FluxTransformer2DModel",
     title="a Flux transformer",
     tensors=flux_transformer,
-    dialect=in_diffusers_names,
-    in_file=_in_file,
+    in_file=partial(with_prefix, flux_original_name),
     by_kohya=_by_kohya,
     marks=("double_blocks.0.img_attn.norm.query_norm.scale", "transformer_blocks.0.attn.norm_added_q.weight"),
-    told_as="FluxTransformer2DModel",
     infer=_inferred,
+    other=flux_original_name,
     original=flux_original_name,
     swapped=("norm_out.linear.weight", "norm_out.linear.bias"),
 )

@@ -9,7 +9,7 @@ from ...model.recipe import PartFile
 from ...model.record import dataclass
 from .reading import Tensors
 from .shapes import Shapes
-from .single_file import same_name
+from .single_file import own_names, same_name
 
 ModelConfig = Mapping[str, Any]  # a model's config.json
 
@@ -22,22 +22,22 @@ class ModelClass:
     `tensors` gives name -> shape for a config (raises BadConfig), `dialect` the same under the names of files with
     these tensors, where the class's own loader accepts others; `in_file` under the names of any file that zdoctor's
     runner opens, and `by_kohya` those that sd-scripts and musubi-tuner fill from a file with these tensors (`either`:
-    in diffusers' layout, too). `marks` are names that only its files have, `told_as` is the class that such a file is
-    told to hold, `infer` reads the config.json out of its tensors. `depth` is for models that are published in one
-    depth: a key and its value there, and the numbers of blocks that go with it. `original` is the name of a tensor in
-    single files (those that share one are fused, in the order of their rows), `swapped` are the tensors whose halves
-    change places there.
+    in diffusers' layout, too). `marks` are names that only its files have; a file is one of the first class with its
+    mark. `infer` reads the config.json out of the tensors of a file, which may have their `other` names. `depth` is
+    for models that are published in one depth: a key and its value there, and the numbers of blocks that go with it.
+    `original` is the name of a tensor in single files (those that share one are fused, in the order of their rows),
+    `swapped` are the tensors whose halves change places there.
     """
 
     name: str
     title: str
     tensors: Callable[[ModelConfig], Shapes]
-    dialect: Callable[[Shapes, Collection[str]], Shapes]
     in_file: Callable[[Shapes, Collection[str]], Shapes]
     by_kohya: Callable[[ModelConfig, Collection[str], bool], Shapes]
     marks: tuple[str, ...]
-    told_as: str
     infer: Callable[[Tensors], dict[str, Any]]
+    other: Callable[[str], str]
+    dialect: Callable[[Shapes, Collection[str]], Shapes] = own_names
     model_type: str = ""
     depth: tuple[str, int, Mapping[str, int]] | None = None
     original: Callable[[str], str] = same_name

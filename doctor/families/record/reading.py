@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .shapes import BadConfig
 
 
 class Tensors:
-    """Shapes by name; a tensor is asked for by all the names that it may have."""
+    """Shapes by name; a tensor is asked for by its class's own name, and found under its other one, too."""
 
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], other: Callable[[str], str]) -> None:
         self.shapes = shapes
+        self.other = other
 
-    def has(self, *names: str) -> bool:
-        return any(name in self.shapes for name in names)
+    def has(self, name: str) -> bool:
+        return name in self.shapes or self.other(name) in self.shapes
 
-    def shape(self, rank: int, *names: str) -> tuple[int, ...]:
+    def shape(self, rank: int, name: str) -> tuple[int, ...]:
         """The shape of the tensor, of so many dimensions. Raises BadConfig."""
-        name = next((name for name in names if name in self.shapes), None)
-        if name is None:
-            raise BadConfig(f"it has no {names[-1]}")
-        shape = self.shapes[name]
+        here = name if name in self.shapes else self.other(name)
+        shape = self.shapes.get(here)
+        if shape is None:
+            raise BadConfig(f"it has no {here}")
         if len(shape) != rank or 0 in shape:
-            raise BadConfig(f"{name} is {list(shape)}")
+            raise BadConfig(f"{here} is {list(shape)}")
         return shape
 
     def count(self, pattern: str) -> int:

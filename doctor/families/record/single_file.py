@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 from ...model.weights import COMFYUI_PREFIX
 from .shapes import Shapes
 
+Dialect = Callable[[Shapes, Collection[str]], Shapes]
 Original = Callable[[str], str]  # diffusers' name of a tensor -> its name in single files
 # Parts of a fused tensor in the order of their rows.
 _ROWS = ("to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj", "proj_mlp")
@@ -52,6 +54,21 @@ def same_name(name: str) -> str:
     return name
 
 
-def in_diffusers_names(needed: Shapes, present: Collection[str]) -> Shapes:
-    """A folder's transformer has no names but diffusers' own."""
+def own_names(needed: Shapes, present: Collection[str]) -> Shapes:
+    """A class whose loader takes no names but its own."""
     return needed
+
+
+def with_or_without(prefix: str, ties: Mapping[str, str] = MappingProxyType({})) -> Dialect:
+    """A class whose loader takes each name with the prefix or without, or that of a tensor which it is tied to."""
+
+    def dialect(needed: Shapes, present: Collection[str]) -> Shapes:
+        prefixed = any(name.startswith(prefix) for name in present)
+        found: Shapes = {}
+        for name, shape in needed.items():
+            names = [name, ties.get(name, name)]
+            choices = [*names, *(prefix + other for other in names)]
+            found[next((c for c in choices if c in present), prefix + name if prefixed else name)] = shape
+        return found
+
+    return dialect

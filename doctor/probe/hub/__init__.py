@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 
 from ...model import Hub, HubFile, HubRepo, Run, Unknown
 from ...model.record import replace
-from ..world import Paths, Stat, World
-from .caches import Use, caches, offline, uses
+from ..world import Stat, World
+from .caches import Use, caches, model_folders, offline, uses
 from .content import Unreadable, kind_of
 from .local import claimed, local_uses, look_local
-from .repos import look
+from .repos import Look, look_cached
 
 __all__ = ["claimed", "probe_hub"]
 
@@ -29,9 +30,6 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
         return hub
     wanted = {file.path: file.digest or "" for repo in hub.repos for file in repo.files if _to_hash(repo, file)}
     hashed = world.digests({path: kind_of(digest) for path, digest in wanted.items()})
-    is_whole = all(file.state == "ok" for repo in hub.repos if repo.used_by for file in repo.files if file.needed)
-    if is_whole and hashed == wanted:
-        return replace(hub, repos=tuple(_verified(repo) for repo in hub.repos))
     return _look_around(world, run, hashed)  # what is wrong is looked for elsewhere, and verified there
 
 
@@ -41,30 +39,23 @@ def _to_hash(repo: HubRepo, file: HubFile) -> bool:
     return bool(repo.used_by) and checkable and not file.verified
 
 
-def _verified(repo: HubRepo) -> HubRepo:
-    return replace(repo, files=tuple(replace(f, verified=True) if _to_hash(repo, f) else f for f in repo.files))
-
-
 def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | None) -> Hub | Unknown:
-    paths = Paths(world.system)
     found = caches(world)
     groups: dict[tuple[str, str, str | None], list[Use]] = {}
     for use in (*uses(world, run, found[0]), *local_uses(world, run)):
         groups.setdefault((use.repo, use.cache, use.commit), []).append(use)
     named = [cache for _, cache, _ in groups if cache]
     everywhere = tuple(dict.fromkeys((*found, *named)))
-    plain = tuple(_local_folders(world, paths, run))
+    plain = tuple(_local_folders(world, run))
+    look = Look(world, run, everywhere, plain, hashed)
 
-    def at(group: Sequence[Use]) -> HubRepo:
-        examine = look if group[0].cache else look_local
-        return examine(world, paths, run, everywhere, group, plain, hashed)
+    def at(uses: Sequence[Use]) -> HubRepo:
+        return look_cached(look, uses) if uses[0].cache else look_local(look, uses)
 
-    def elsewhere(group: Sequence[Use]) -> Iterator[HubRepo]:
-        for cache in found[1:]:
-            try:
-                repo = at([replace(use, cache=cache) for use in group])
-            except Unreadable:
-                continue
+    def spare(uses: Sequence[Use]) -> Iterator[HubRepo]:
+        """A repository that the run does not load from; none where nothing of it is there."""
+        with suppress(Unreadable):
+            repo = at(uses)
             if repo.snapshots:
                 yield replace(repo, used_by=())
 
@@ -74,43 +65,29 @@ def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | N
         return Unknown(str(error))
     for repo, group in zip(tuple(repos), groups.values(), strict=True):
         if not repo.snapshots and repo.ref_state != "pinned":
-            repos.extend(elsewhere(group))
-    repos.extend(_possible_sources(world, paths, plain, found, at, repos))
+            repos += [other for cache in found[1:] for other in spare([replace(use, cache=cache) for use in group])]
+    known = {(repo.repo, repo.cache) for repo in repos}
+    for name, cache in _named_alike(world, plain, found):
+        if (name, cache) not in known:
+            repos += spare([Use(name, cache, None, "base_model", "")])
     versions = world.packages(["hf_xet"])
     return Hub(everywhere, tuple(repos), offline(world.system), next(iter(versions.values()), None))
 
 
-def _possible_sources(
-    world: World,
-    paths: Paths,
-    folders: Sequence[str],
-    caches: Sequence[str],
-    look_at: Callable[[Sequence[Use]], HubRepo],
-    known: Sequence[HubRepo],
-) -> Iterator[HubRepo]:
+def _named_alike(world: World, folders: Sequence[str], caches: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Cached repositories whose name occurs in that of a plain model folder: it may be a copy of theirs."""
-    seen = {(repo.repo, repo.cache) for repo in known}
     for folder, cache in product(folders, caches):
-        name = paths.name(folder.rstrip("/\\")).lower()
-        entries = world.names(cache)
-        for entry in () if isinstance(entries, Unknown) else entries:
+        name = world.name(folder.rstrip("/\\")).lower()
+        for entry in model_folders(world, cache):
             owner, _, repo = entry.removeprefix("models--").partition("--")
-            if not entry.startswith("models--") or not repo or repo.lower() not in name:
-                continue
-            if (f"{owner}/{repo}", cache) in seen:
-                continue
-            try:
-                found = look_at([Use(f"{owner}/{repo}", cache, None, "base_model", "")])
-            except Unreadable:
-                continue
-            if found.snapshots:
-                yield replace(found, used_by=())
+            if repo and repo.lower() in name:
+                yield f"{owner}/{repo}", cache
 
 
-def _local_folders(world: World, paths: Paths, run: Run) -> list[str]:
+def _local_folders(world: World, run: Run) -> list[str]:
     """Plain model folders that the run names: they may hold a good copy of a cached file."""
     written = [
-        paths.absolute(value)
+        world.absolute(value)
         for value in (run.recipe.base_model, run.recipe.extras_model)
         if value and "\0" not in value
     ]

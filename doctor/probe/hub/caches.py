@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ...model import Run, System, Unknown
+from ...model import Run, System
 from ...model.pattern import pattern
 from ...model.record import dataclass
-from ..world import Paths, Stat, World
+from ..world import Stat, World
 
 COMMIT = pattern(r"[0-9a-f]{40}")
 _NAME = pattern(r"(?![-.])[A-Za-z0-9._-]{1,96}(?<![-.])")
@@ -50,18 +50,17 @@ def origins(world: World) -> dict[str, str]:
     Those on other disks are looked for in well-known places, by a few stats and no walk.
     """
     system = world.system
-    paths = Paths(system)
     environment = system.environment
-    default_home = paths.join(environment.get("XDG_CACHE_HOME", paths.join(system.home, ".cache")), "huggingface")
+    default_home = world.join(environment.get("XDG_CACHE_HOME", world.join(system.home, ".cache")), "huggingface")
     home = environment.get("HF_HOME", default_home)
-    in_home = paths.join(expand(world, home), "hub")
+    in_home = world.join(expand(world, home), "hub")
     named = [(environment[name], name) for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE") if name in environment]
     named = named[:1]  # the second is not read where the first is set
     named.append((in_home, "HF_HOME" if "HF_HOME" in environment else _default(environment)))
-    named.append((paths.join(expand(world, default_home), "hub"), _default(environment)))
+    named.append((world.join(expand(world, default_home), "hub"), _default(environment)))
     found: dict[str, str] = {}
     for path, why in named:
-        cache = paths.absolute(expand(world, path))
+        cache = world.absolute(expand(world, path))
         if not found or world.stat(cache) is not None:
             found.setdefault(cache, why)
     known = {_identity(world, cache) for cache in found}
@@ -86,8 +85,7 @@ def _on_other_disks(world: World) -> Iterator[str]:
     home = world.system.base(world.system.home)
     inside = ".cache/huggingface/hub"
     for path in world.elsewhere((*_HABITUAL, f"{home}/{inside}", f"Users/{home}/{inside}")):
-        names = world.names(path)
-        if not isinstance(names, Unknown) and any(name.startswith("models--") for name in names):
+        if any(model_folders(world, path)):
             yield path
 
 
@@ -120,38 +118,41 @@ def is_repo_id(text: str) -> bool:
 def uses(world: World, run: Run, cache: str) -> Iterator[Use]:
     """The repositories the run names; ids are looked for in `cache`."""
     recipe = run.recipe
-    paths = Paths(world.system)
-    written = {
-        "base_model": recipe.base_model,
-        "extras_model": recipe.extras_model,
-        "adapter": recipe.adapter,
-    }
+    written = {"base_model": recipe.base_model, "extras_model": recipe.extras_model, "adapter": recipe.adapter}
     seen: set[tuple[str, str, str | None, str]] = set()
     for key, value in written.items():
         if not value or "\0" in value:
             continue
-        use = _into_cache(paths, key, value)
-        if use is None and world.stat(paths.absolute(value)) is None:
+        use = _into_cache(world, key, value)
+        if use is None and world.stat(world.absolute(value)) is None:
             use = _by_id(key, value, cache)
         if use is not None and (use.repo, use.cache, use.commit, use.inside) not in seen:
             seen.add((use.repo, use.cache, use.commit, use.inside))
             yield use
 
 
-def repo_folder(paths: Paths, cache: str, repo: str) -> str:
-    return paths.join(cache, "models--" + repo.replace("/", "--"))
+def repo_folder(world: World, cache: str, repo: str) -> str:
+    return world.join(cache, "models--" + repo.replace("/", "--"))
 
 
-def snapshot_inside(world: World, paths: Paths, root: str) -> str:
+def repo_of(folder: str) -> str:
+    """The repository of a folder "models--org--name"."""
+    return folder.removeprefix("models--").replace("--", "/")
+
+
+def model_folders(world: World, cache: str) -> Iterator[str]:
+    return (name for name in world.names_in(cache) if name.startswith("models--"))
+
+
+def snapshot_inside(world: World, root: str) -> str:
     """The snapshot that refs/main names, else the only one; the root itself when that does not settle it."""
-    names = world.names(paths.join(root, "snapshots"))
-    snapshots = () if isinstance(names, Unknown) else names
-    ref = paths.join(root, "refs", "main")
+    snapshots = world.names_in(world.join(root, "snapshots"))
+    ref = world.join(root, "refs", "main")
     content = world.read(ref, 0, 100) if isinstance(world.stat(ref), Stat) else b""
     commit = content.decode("ascii", "replace").strip() if isinstance(content, bytes) else ""
     if commit not in snapshots:
         commit = snapshots[0] if len(snapshots) == 1 else ""
-    return paths.join(root, "snapshots", commit) if commit else root
+    return world.join(root, "snapshots", commit) if commit else root
 
 
 def _by_id(key: str, value: str, cache: str) -> Use | None:
@@ -164,13 +165,12 @@ def _by_id(key: str, value: str, cache: str) -> Use | None:
     return None
 
 
-def _into_cache(paths: Paths, key: str, value: str) -> Use | None:
-    parts = re.split(r"[\\/]" if paths.flavour.sep == "\\" else "/", paths.absolute(value))
+def _into_cache(world: World, key: str, value: str) -> Use | None:
+    parts = re.split(r"[\\/]" if world.flavour.sep == "\\" else "/", world.absolute(value))
     for at, part in enumerate(parts[:-2]):
         if part.startswith("models--") and parts[at + 1] == "snapshots" and COMMIT.fullmatch(parts[at + 2]):
-            repo = part.removeprefix("models--").replace("--", "/")
-            cache = paths.flavour.sep.join(parts[:at])
-            return Use(repo, cache, parts[at + 2], key, "/".join(parts[at + 3 :]))
+            cache = world.flavour.sep.join(parts[:at])
+            return Use(repo_of(part), cache, parts[at + 2], key, "/".join(parts[at + 3 :]))
     return None
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...files import fingerprints
 from ...model import HubFile, Unknown, WeightFile
 from ...model.record import dataclass, replace
-from ..world import Paths, Stat, World, resolve
+from ..world import Stat, World
 from ..world.safetensors import read_header
 from .caches import is_safe
 
 SMALL = 1 << 20  # files up to this size are hashed on every look
-CHUNK = 8 << 20
 MANIFEST_LIMIT = 8 << 20
 _DIGEST = {40: "git-sha1", 64: "sha256"}
 
@@ -78,7 +77,6 @@ def digest_of_blob(name: str) -> str | None:
 
 def examine(
     world: World,
-    paths: Paths,
     cache: str,
     snapshot: str,
     name: str,
@@ -91,20 +89,20 @@ def examine(
 
     Raises Unreadable where the system does not let us.
     """
-    path = paths.join(snapshot, *name.split("/"))
+    path = world.below(snapshot, name)
     first = known(world.stat(path))
     is_link = isinstance(first, Stat) and first.kind == "link"
     named: str | None = None
     if is_link:
         named = digest_of_blob(
-            paths.name(paths.flavour.normpath((first.target or "").replace("\\", paths.flavour.sep)))
+            world.name(world.flavour.normpath((first.target or "").replace("\\", world.flavour.sep)))
         )
     size = expected.size if expected else None
     digest = expected.digest if expected and expected.digest else named
-    final, stat = resolve(world, paths, path)
+    final, stat = world.resolve(path)
     if isinstance(stat, Unknown) and "loop" not in stat.reason:
         raise Unreadable(stat.reason)
-    blob = final if is_link and final.startswith(cache + paths.flavour.sep) else None
+    blob = final if is_link and final.startswith(cache + world.flavour.sep) else None
     file = HubFile(name, path, blob, "ok", size, digest, needed=needed)
     if not isinstance(stat, Stat):
         loop = "the links lead in a circle" if isinstance(stat, Unknown) else ""
@@ -123,7 +121,7 @@ def examine(
     if seen is not None and seen.problem is not None:
         return replace(file, state="broken-structure", detail=seen.detail or seen.problem)
     if digest is not None and (stat.size <= SMALL or path in hashed):
-        actual = hashed[path] if path in hashed else digest_of(world, final, stat.size, digest)
+        actual = hashed[path] if path in hashed else digest_of(world, final, digest)
         if isinstance(actual, Unknown):
             return replace(file, unread=actual.reason)
         if actual != digest:
@@ -147,20 +145,10 @@ def kind_of(digest: str) -> str:
     return digest.partition(":")[0]
 
 
-def digest_of(world: World, path: str, size: int, like: str) -> str:
-    """The digest of a file, of the same kind as `like`."""
+def digest_of(world: World, path: str, like: str) -> str:
+    """The digest of a small file, of the same kind as `like`."""
     kind = kind_of(like)
-    state = fingerprints.running(kind, size)
-    for chunk in _chunks(world, path):
-        state.update(chunk)
-    return f"{kind}:{state.hexdigest()}"
-
-
-def _chunks(world: World, path: str) -> Iterator[bytes]:
-    start = 0
-    while chunk := known(world.read(path, start, CHUNK)):
-        yield chunk
-        start += len(chunk)
+    return f"{kind}:{fingerprints.of_bytes(known(world.read(path)), kind)}"
 
 
 def structure(world: World, path: str, stat: Stat) -> WeightFile:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ...model import Hub, HubRepo, Run, Unknown
 from ...model.caches import CachedRepo, Inventory, Revision
 from ...model.recipe import Recipe
-from ..world import Paths, World
+from ..world import World
 from .caches import Use, offline
 from .content import Unreadable, kind_of
-from .repos import look
+from .repos import Look, look_cached
 
 
 def run_of(repo: str) -> Run:
@@ -20,12 +20,12 @@ def run_of(repo: str) -> Run:
 
 def probe_faults(world: World, inventory: Inventory) -> Hub | Unknown:
     """The model `inventory.repo` in every cache that holds it. Each fault is of a file that is asked for by name."""
-    run, paths = run_of(inventory.repo or ""), Paths(world.system)
+    run = run_of(inventory.repo or "")
     caches = tuple(cache.path for cache in inventory.caches)
-    copies = [paths.join(repo.folder, "snapshots", r.commit) for repo in inventory.repos for r in repo.revisions]
+    copies = [world.join(repo.folder, "snapshots", r.commit) for repo in inventory.repos for r in repo.revisions]
     try:
         found = [
-            look(world, paths, run, caches, uses, copies, hashed)
+            look_cached(Look(world, run, caches, copies, hashed), uses)
             for cache in inventory.caches
             for repo in cache.repos
             if repo.kind == "model" and not repo.problem

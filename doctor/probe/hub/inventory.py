@@ -12,7 +12,7 @@ from typing import cast
 from ...model import HubFile, Unknown
 from ...model.caches import Cache, CachedRepo, Duplicate, Inventory, Kind, Revision, Waste
 from ...model.record import dataclass, field, replace
-from ..world import Mount, Paths, World
+from ..world import Mount, World
 from .caches import origins
 from .content import Unreadable, digest_of_blob, kind_of, known, manifest
 from .listings import MARK, MOST_FILES, Listing, listings_of
@@ -40,8 +40,7 @@ class RepoLook:
 
 def names(world: World) -> list[str]:
     """The repositories in all caches of this machine, as `zdoctor cache REPO` takes them."""
-    paths = Paths(world.system)
-    return list(dict.fromkeys(r.repo for cache in origins(world) for r in _repositories(world, paths, cache, None)))
+    return list(dict.fromkeys(r.repo for cache in origins(world) for r in _repositories(world, cache, None)))
 
 
 def probe_inventory(world: World, repo: str | None = None, *, deep: bool = False) -> Inventory:
@@ -73,34 +72,33 @@ def _all(looks: Mapping[str, list[RepoLook]]) -> list[RepoLook]:
 def _look(
     world: World, caches: Iterable[str], repo: str | None, deep: bool, hashed: Hashed
 ) -> dict[str, list[RepoLook]]:
-    paths, asked = Paths(world.system), deep or repo is not None
+    asked = deep or repo is not None
     return {
-        cache: [_look_at(world, paths, cache, one, asked, hashed) for one in _repositories(world, paths, cache, repo)]
+        cache: [_look_at(world, cache, one, asked, hashed) for one in _repositories(world, cache, repo)]
         for cache in caches
     }
 
 
-def _repositories(world: World, paths: Paths, cache: str, repo: str | None) -> Iterator[CachedRepo]:
-    entries = world.names(cache)
-    for entry in () if isinstance(entries, Unknown) else entries:
+def _repositories(world: World, cache: str, repo: str | None) -> Iterator[CachedRepo]:
+    for entry in world.names_in(cache):
         match = _FOLDER.fullmatch(entry)
         name = match[2].replace("--", "/") if match is not None else ""
         if match is not None and (repo is None or name == repo):
-            yield CachedRepo(cast(Kind, match[1]), name, paths.join(cache, entry))
+            yield CachedRepo(cast(Kind, match[1]), name, world.join(cache, entry))
 
 
-def _look_at(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bool, hashed: Hashed) -> RepoLook:
+def _look_at(world: World, cache: str, repo: CachedRepo, asked: bool, hashed: Hashed) -> RepoLook:
     """Everything about one repository; one that the system does not let us look at says so in its `problem`."""
     try:
-        return _seen(world, paths, cache, repo, asked, hashed)
+        return _seen(world, cache, repo, asked, hashed)
     except Unreadable as error:
         return RepoLook(replace(repo, problem=str(error)))
 
 
-def _seen(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bool, hashed: Hashed) -> RepoLook:
-    tree, partly = tree_of(world, paths, repo.folder)
-    listings = sorted(listings_of(world, paths, repo.folder).values(), key=lambda x: x.modified_ns, reverse=True)
-    refs, bad_refs = _refs(world, paths, repo.folder, tree, {x.commit for x in listings})
+def _seen(world: World, cache: str, repo: CachedRepo, asked: bool, hashed: Hashed) -> RepoLook:
+    tree, partly = tree_of(world, repo.folder)
+    listings = sorted(listings_of(world, repo.folder).values(), key=lambda x: x.modified_ns, reverse=True)
+    refs, bad_refs = _refs(world, repo.folder, tree, {x.commit for x in listings})
     read = asked or (repo.kind == "model" and sum(len(x.present) for x in listings) <= MOST_READ)
     files: dict[str, tuple[HubFile, ...]] = {}
     revisions = []
@@ -108,19 +106,19 @@ def _seen(world: World, paths: Paths, cache: str, repo: CachedRepo, asked: bool,
         named = tuple(sorted(ref for ref, commit in refs.items() if commit == listing.commit))
         revision = Revision(listing.commit, named, "unknown", len(listing.present), 0, 0)
         try:
-            files[listing.commit] = _files(world, paths, cache, repo, listing, hashed, read)
+            files[listing.commit] = _files(world, cache, repo, listing, hashed, read)
             revisions.append(_judged(revision, repo, listing, files[listing.commit]))
         except Unreadable as error:
             revisions.append(replace(revision, reason=f"It cannot be looked at: {error}."))
-    blobs = paths.join(repo.folder, "blobs")
-    payloads = frozenset(_payloads(paths, tree, blobs))
+    blobs = world.join(repo.folder, "blobs")
+    payloads = frozenset(_payloads(world, tree, blobs))
     size = sum(sizes_of(world, tree, [path for path, stat in tree.items() if stat.kind == "file"] + [*payloads]))
     sized = tuple(_with_sizes(world, tree, revisions, files))
     summary = replace(repo, size=size, revisions=sized, bad_refs=bad_refs, partly=partly)
     broken = {_address(f.digest) for found in files.values() for f in found if f.state != "ok"}
-    unlinked = _without_snapshot(world, paths, repo.folder, tree, {x.commit for x in listings if x.present})
-    partials = tuple(partials_of(world, paths, blobs))
-    waste = tuple(left_in(world, paths, summary, tree, broken | unlinked, partials))
+    unlinked = _without_snapshot(world, repo.folder, tree, {x.commit for x in listings if x.present})
+    partials = partials_of(world, blobs)
+    waste = tuple(left_in(world, summary, tree, broken | unlinked, partials))
     return RepoLook(replace(summary, waste=waste), tree, files, payloads)
 
 
@@ -128,11 +126,11 @@ def _address(digest: str | None) -> str:
     return (digest or "").partition(":")[2]
 
 
-def _without_snapshot(world: World, paths: Paths, folder: str, tree: Tree, commits: set[str]) -> set[str]:
+def _without_snapshot(world: World, folder: str, tree: Tree, commits: set[str]) -> set[str]:
     """The content addresses in lists of files whose snapshot is gone: the client links such blobs again."""
     found = set()
-    for path in [p for p in tree if paths.parent(p) == paths.join(folder, "trees")]:
-        if paths.name(path).partition(".")[0] not in commits:
+    for path in [p for p in tree if world.parent(p) == world.join(folder, "trees")]:
+        if world.name(path).partition(".")[0] not in commits:
             listed = manifest(world, path)
             if isinstance(listed, Mapping):
                 found |= {_address(expected.digest) for expected in listed.values()}
@@ -140,10 +138,10 @@ def _without_snapshot(world: World, paths: Paths, folder: str, tree: Tree, commi
 
 
 def _refs(
-    world: World, paths: Paths, folder: str, tree: Tree, commits: set[str]
+    world: World, folder: str, tree: Tree, commits: set[str]
 ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
     """The commit behind each ref, and the refs that lead to no snapshot although there are some."""
-    top = paths.join(folder, "refs") + paths.flavour.sep
+    top = world.join(folder, "refs") + world.flavour.sep
     good, bad = {}, []
     for path, stat in tree.items():
         if stat.kind == "file" and path.startswith(top) and MARK not in path:
@@ -157,12 +155,12 @@ def _refs(
 
 
 def _files(
-    world: World, paths: Paths, cache: str, repo: CachedRepo, listing: Listing, hashed: Hashed, read: bool
+    world: World, cache: str, repo: CachedRepo, listing: Listing, hashed: Hashed, read: bool
 ) -> tuple[HubFile, ...]:
     """The files of a snapshot that are there, and those that a loader would miss. `read`: contents are looked at."""
     asked = needed(list(listing.expected), listing.present, listing.shards, ("",)) if repo.kind == "model" else set()
     wanted = (listing.present if read else frozenset()) | (asked - listing.present)
-    return tuple(files_of(world, paths, cache, repo.folder, listing, wanted, hashed))
+    return tuple(files_of(world, cache, repo.folder, listing, wanted, hashed))
 
 
 def _judged(revision: Revision, repo: CachedRepo, listing: Listing, files: tuple[HubFile, ...]) -> Revision:
@@ -227,27 +225,26 @@ def _with_sizes(
         yield replace(revision, size=sum(there.values()), own=own)
 
 
-def _payloads(paths: Paths, tree: Tree, blobs: str) -> Iterator[str]:
+def _payloads(world: World, tree: Tree, blobs: str) -> Iterator[str]:
     """Where the blobs of a repository lead that are links: into the store that all repositories of a cache share."""
     for path, stat in tree.items():
-        if stat.kind == "link" and paths.parent(path) == blobs and digest_of_blob(paths.name(path)):
-            yield paths.flavour.normpath(paths.join(blobs, stat.target or ""))
+        if stat.kind == "link" and world.parent(path) == blobs and digest_of_blob(world.name(path)):
+            yield world.target(path, stat.target)
 
 
 def _cache(world: World, path: str, why: str, looks: list[RepoLook], repo: str | None) -> Cache:
-    paths = Paths(world.system)
     entries = world.names(path)
     if isinstance(entries, Unknown):
         return Cache(path, why, problem=entries.reason if world.stat(path) is not None else "")
-    store = paths.join(path, "blobs")
+    store = world.join(path, "blobs")
     try:
-        shared = tree_of(world, paths, store)[0] if "blobs" in entries else {}
+        shared = tree_of(world, store)[0] if "blobs" in entries else {}
     except Unreadable:
         shared = {}
     waste: tuple[Waste, ...] = ()
     if repo is None and all(not look.summary.problem and not look.summary.partly for look in looks):
         used = {payload for look in looks for payload in look.payloads}
-        waste = tuple(store_waste(world, paths, store, shared, used))
+        waste = tuple(store_waste(world, store, shared, used))
     trees: Tree = dict(shared) if repo is None else {}
     for look in looks:
         trees |= look.tree

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping
 
 from ...model.record import dataclass
-from ..world import Paths, Stat, World
+from ..world import Stat, World
 from .caches import COMMIT, is_safe
 from .content import SMALL, Expected, known, manifest
 
@@ -33,45 +33,43 @@ class Listing:
     is_lost: bool = False
 
 
-def listings_of(world: World, paths: Paths, folder: str) -> dict[str, Listing]:
+def listings_of(world: World, folder: str) -> dict[str, Listing]:
     """The listing of every snapshot, by commit. Where none is left, of those whose list of files and blobs are."""
-    found = {commit: listing_of(world, paths, folder, commit) for commit in _commits(world, paths, folder)}
-    return {commit: listing for commit, listing in found.items() if listing.expected} or dict(
-        _lost(world, paths, folder)
-    )
+    found = {commit: listing_of(world, folder, commit) for commit in _commits(world, folder)}
+    return {commit: listing for commit, listing in found.items() if listing.expected} or dict(_lost(world, folder))
 
 
-def _lost(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, Listing]]:
-    trees = paths.join(folder, "trees")
+def _lost(world: World, folder: str) -> Iterator[tuple[str, Listing]]:
+    trees = world.join(folder, "trees")
     names = known(world.names(trees)) if known(world.stat(trees)) is not None else ()
     for name in names:
         commit = name.removesuffix(".json")
-        found = manifest(world, paths.join(trees, name)) if COMMIT.fullmatch(commit) else None
+        found = manifest(world, world.join(trees, name)) if COMMIT.fullmatch(commit) else None
         if not isinstance(found, Mapping):
             continue
         addresses = [wants.digest.partition(":")[2] for wants in found.values() if wants.digest]
-        if any(world.stat(paths.join(folder, "blobs", address)) is not None for address in addresses):
-            place = paths.join(folder, "snapshots", commit)
+        if any(world.stat(world.join(folder, "blobs", address)) is not None for address in addresses):
+            place = world.join(folder, "snapshots", commit)
             yield commit, Listing(commit, place, found, frozenset(), frozenset(), True, None, 0, True)
 
 
-def _commits(world: World, paths: Paths, folder: str) -> Iterator[str]:
-    snapshots = paths.join(folder, "snapshots")
+def _commits(world: World, folder: str) -> Iterator[str]:
+    snapshots = world.join(folder, "snapshots")
     if known(world.stat(snapshots)) is not None:
         yield from (name for name in known(world.names(snapshots)) if COMMIT.fullmatch(name))
 
 
-def listing_of(world: World, paths: Paths, folder: str, commit: str) -> Listing:
-    snapshot = paths.join(folder, "snapshots", commit)
-    present = frozenset(walk(world, paths, snapshot))
-    found = manifest(world, paths.join(folder, "trees", f"{commit}.json")) if present else None
+def listing_of(world: World, folder: str, commit: str) -> Listing:
+    snapshot = world.join(folder, "snapshots", commit)
+    present = frozenset(walk(world, snapshot))
+    found = manifest(world, world.join(folder, "trees", f"{commit}.json")) if present else None
     expected: dict[str, Expected | None] = {}
     shards: set[str] = set()
     if isinstance(found, Mapping):
         expected.update(found)
     else:
         expected.update(dict.fromkeys(present))
-    for full in shards_of(world, paths, snapshot, present):
+    for full in shards_of(world, snapshot, present):
         if full in expected or not isinstance(found, Mapping):
             expected.setdefault(full, None)
             shards.add(full)
@@ -81,20 +79,20 @@ def listing_of(world: World, paths: Paths, folder: str, commit: str) -> Listing:
     return Listing(commit, snapshot, expected, present, frozenset(shards), isinstance(found, Mapping), problem, age)
 
 
-def walk(world: World, paths: Paths, snapshot: str) -> Iterator[str]:
+def walk(world: World, snapshot: str) -> Iterator[str]:
     """Names of the files and links below a folder, other folders not followed through links."""
     waiting = [""]
     found = 0
     while waiting:
         inside = waiting.pop()
-        for base in known(world.names(paths.join(snapshot, *inside.split("/")) if inside else snapshot)):
+        for base in known(world.names(world.below(snapshot, inside) if inside else snapshot)):
             name = f"{inside}/{base}" if inside else base
             if not is_safe(name) or MARK in base:
                 continue
             found += 1
             if found > MOST_FILES:
                 return
-            stat = known(world.stat(paths.join(snapshot, *name.split("/"))))
+            stat = known(world.stat(world.below(snapshot, name)))
             if isinstance(stat, Stat) and stat.kind == "folder":
                 if name.count("/") < 12:
                     waiting.append(name)
@@ -102,11 +100,11 @@ def walk(world: World, paths: Paths, snapshot: str) -> Iterator[str]:
                 yield name
 
 
-def shards_of(world: World, paths: Paths, folder: str, names: Collection[str]) -> Iterator[str]:
+def shards_of(world: World, folder: str, names: Collection[str]) -> Iterator[str]:
     """The weight files that the index files among `names` speak of, as names relative to `folder`."""
     for name in sorted(names):
         if name.endswith(".safetensors.index.json"):
-            for shard in _shards(world, paths.join(folder, *name.split("/"))):
+            for shard in _shards(world, world.below(folder, name)):
                 full = posixpath.join(posixpath.dirname(name), shard)
                 if is_safe(full):
                     yield full

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run, Unknown
+from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run
 from ...model.record import dataclass, replace
-from ..world import Paths, Stat, World, resolve
-from .beginnings import with_beginning
-from .caches import COMMIT, Use
+from ..world import Stat, World
+from .caches import COMMIT, Use, model_folders, repo_of
 from .content import Expected, digest_of_blob, examine, is_json, manifest, structure
 from .listings import shards_of, walk
 from .needs import needed
-from .repos import from_elsewhere, is_alive
+from .repos import Look, from_elsewhere, partials_of
 from .search import Search
 
 # Where no cache knows the commit, the folder's name may. A wrong guess does no harm: what is fetched is asked for by
@@ -46,37 +45,28 @@ class Note:
 
 def local_uses(world: World, run: Run) -> Iterator[Use]:
     """The downloaded folders that the run names, or names something inside of: no `cache`, `repo` is the folder."""
-    paths = Paths(world.system)
     for key in ("base_model", "extras_model", "adapter"):
         value = getattr(run.recipe, key)
         if not value or "\0" in value:
             continue
-        named = paths.absolute(value)
+        named = world.absolute(value)
         place, inside = named, ""
         for _ in range(HIGHEST):
-            if any(isinstance(world.stat(paths.join(place, *NOTES, kept)), Stat) for kept in ("download", "trees")):
+            if any(isinstance(world.stat(world.join(place, *NOTES, kept)), Stat) for kept in ("download", "trees")):
                 yield Use(place, "", None, key, inside)
                 break
-            inside = f"{paths.name(place)}/{inside}" if inside else paths.name(place)
-            place = paths.parent(place)
+            inside = f"{world.name(place)}/{inside}" if inside else world.name(place)
+            place = world.parent(place)
 
 
-def look_local(
-    world: World,
-    paths: Paths,
-    run: Run,
-    caches: Sequence[str],
-    uses: Sequence[Use],
-    plain: Sequence[str],
-    hashed: Mapping[str, str | Unknown] | None,
-) -> HubRepo:
+def look_local(look: Look, uses: Sequence[Use]) -> HubRepo:
     """The downloaded folder that `uses` name. Raises Unreadable."""
-    folder = uses[0].repo
-    notes = dict(_notes(world, paths, paths.join(folder, *NOTES, "download")))
+    world, folder = look.world, uses[0].repo
+    notes = dict(_notes(world, world.join(folder, *NOTES, "download")))
     commits = Counter(note.commit for note in notes.values())
-    lists = dict(_lists(world, paths, paths.join(folder, *NOTES, "trees")))
+    lists = dict(_lists(world, world.join(folder, *NOTES, "trees")))
     commit = max(commits, key=lambda c: commits[c], default=next(iter(lists)) if len(lists) == 1 else None)
-    listed = manifest(world, paths.join(folder, *NOTES, "trees", f"{commit}.json")) if commit else None
+    listed = manifest(world, world.join(folder, *NOTES, "trees", f"{commit}.json")) if commit else None
     # A copy that zdoctor made has the list alone, written after the files.
     all_at = Note(commit, None, lists[commit]) if commit in lists and not notes else None
     has_list = isinstance(listed, Mapping)
@@ -84,23 +74,23 @@ def look_local(
     for name, note in notes.items():
         if note.commit != commit or name not in expected:
             expected[name] = Expected(None, note.digest)
-    present = frozenset(n for n in expected if world.stat(paths.join(folder, *n.split("/"))) is not None)
+    present = frozenset(n for n in expected if world.stat(world.below(folder, n)) is not None)
     used_by = tuple(dict.fromkeys(use.key for use in uses))
     insides = tuple(dict.fromkeys(use.inside for use in uses))
-    shards = frozenset(shards_of(world, paths, folder, present))
+    shards = frozenset(shards_of(world, folder, present))
     expected |= {} if has_list else dict.fromkeys(shards - expected.keys())
-    wanted = needed(list(expected), present, shards, insides, from_elsewhere(used_by, run))
-    search = Search(world, paths, caches, folder, plain, hashed is not None)
-    partials = tuple(_partials(world, paths, paths.join(folder, *NOTES, "download")))
+    wanted = needed(list(expected), present, shards, insides, from_elsewhere(used_by, look.run))
+    download = world.join(folder, *NOTES, "download")
+    partials = partials_of(world, download, _below(world, download))
+    search = Search(world, look.caches, folder, look.folders, look.hashed is not None, partials)
 
     def seen(name: str) -> HubFile:
         wants = expected[name]
-        file = examine(world, paths, folder, folder, name, wants, needed=name in wanted, hashed=hashed or {})
-        if file.state in ("wrong-size", "wrong-content") and _is_edited(world, paths, file, notes.get(name, all_at)):
+        file = examine(world, folder, folder, name, wants, needed=name in wanted, hashed=look.hashed or {})
+        if file.state in ("wrong-size", "wrong-content") and _is_edited(world, file, notes.get(name, all_at)):
             # People edit a config.json; weights that others wrote are worth a word.
             file = replace(file, changed=True, state=file.state if name.endswith(".safetensors") else "ok")
-        is_sought = file.needed and file.state != "ok"
-        return with_beginning(world, paths, search.with_copy(file), partials) if is_sought else file
+        return search.remedied(file)
 
     return HubRepo(
         repo=folder,
@@ -117,7 +107,7 @@ def look_local(
         partials=partials,
         snapshots=(commit,) if commit else (),
         used_by=used_by,
-        origin=_origin(world, paths, caches, folder, commit) if commit else None,
+        origin=_origin(world, look.caches, folder, commit) if commit else None,
     )
 
 
@@ -138,12 +128,12 @@ def claimed(model: ModelFolder, hub: Hub) -> ModelFolder:
     return replace(model, components=parts) if bad else model
 
 
-def _notes(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, Note]]:
+def _notes(world: World, folder: str) -> Iterator[tuple[str, Note]]:
     """The client's notes by file name. One that is torn or unsafe says nothing, as the client takes it."""
-    for name in _below(world, paths, folder):
+    for name in _below(world, folder):
         if not name.endswith(".metadata"):
             continue
-        text = world.read(paths.join(folder, *name.split("/")), 0, 4096)
+        text = world.read(world.below(folder, name), 0, 4096)
         lines = text.decode("utf-8", "replace").split("\n") if isinstance(text, bytes) else []
         try:
             commit, etag, at = lines[0].strip(), lines[1].strip(), int(float(lines[2]) * 10**9)
@@ -153,22 +143,21 @@ def _notes(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, Note]
             yield name.removesuffix(".metadata"), Note(commit, digest_of_blob(etag), at)
 
 
-def _lists(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, int]]:
+def _lists(world: World, folder: str) -> Iterator[tuple[str, int]]:
     """The commits whose list of files is there, and when it was written, in ns since 1970."""
-    names = world.names(folder)
-    for name in () if isinstance(names, Unknown) else names:
-        stat = world.stat(paths.join(folder, name))
+    for name in world.names_in(folder):
+        stat = world.stat(world.join(folder, name))
         if COMMIT.fullmatch(name.removesuffix(".json")) and isinstance(stat, Stat):
             yield name.removesuffix(".json"), stat.modified_ns
 
 
-def _below(world: World, paths: Paths, folder: str) -> Iterator[str]:
-    return walk(world, paths, folder) if isinstance(world.stat(folder), Stat) else iter(())
+def _below(world: World, folder: str) -> Iterator[str]:
+    return walk(world, folder) if isinstance(world.stat(folder), Stat) else iter(())
 
 
-def _is_edited(world: World, paths: Paths, file: HubFile, note: Note | None) -> bool:
+def _is_edited(world: World, file: HubFile, note: Note | None) -> bool:
     """Whether somebody wrote a whole file after the client noted it: the client then no longer trusts its note."""
-    path, stat = resolve(world, paths, file.path)
+    path, stat = world.resolve(file.path)
     if note is None or not isinstance(stat, Stat) or stat.modified_ns - CLOCK_NS <= note.at:
         return False
     if file.name.endswith(".safetensors"):
@@ -176,25 +165,13 @@ def _is_edited(world: World, paths: Paths, file: HubFile, note: Note | None) -> 
     return file.name.endswith(".json") and is_json(world, path)
 
 
-def _partials(world: World, paths: Paths, folder: str) -> Iterator[tuple[str, int, bool]]:
-    for name in _below(world, paths, folder):
-        if name.endswith(".incomplete"):
-            path = paths.join(folder, *name.split("/"))
-            stat = world.stat(path)
-            if isinstance(stat, Stat):
-                yield path, stat.size, is_alive(world, path, stat)
-
-
-def _origin(world: World, paths: Paths, caches: Sequence[str], folder: str, commit: str) -> str | None:
+def _origin(world: World, caches: Sequence[str], folder: str, commit: str) -> str | None:
     """The repository that the commit is of, which the notes do not say: as a cache of this machine knows it, else
     one whose name is part of the folder's."""
     for cache in caches:
-        names = world.names(cache)
-        for name in () if isinstance(names, Unknown) else names:
-            if not name.startswith("models--"):
-                continue
+        for name in model_folders(world, cache):
             for trace in (("snapshots", commit), ("trees", f"{commit}.json")):
-                if isinstance(world.stat(paths.join(cache, name, *trace)), Stat):
-                    return name.removeprefix("models--").replace("--", "/")
-    named = paths.name(folder).lower()
+                if isinstance(world.stat(world.join(cache, name, *trace)), Stat):
+                    return repo_of(name)
+    named = world.name(folder).lower()
     return next((repo for repo in KNOWN if repo.partition("/")[2].lower() in named), None)

@@ -83,13 +83,13 @@ def _loads(base: str, standard: Collection[str]) -> bool:
 
 def _asked_for(base: str, siblings: Collection[str], present: Collection[str], folder: str) -> bool:
     """Whether a loader fails, or goes to the network, when this file is not there."""
-    weights = _WEIGHTS.fullmatch(base)
-    if weights:
-        here = [found for found in map(_WEIGHTS.fullmatch, siblings) if found and _at(folder, found[0]) in present]
-        sharded = weights[2] is not None or weights[3] is not None
+    if weights := _WEIGHTS.fullmatch(base):
+        alike = [found for found in map(_WEIGHTS.fullmatch, siblings) if found]
+        here = [found for found in alike if _at(folder, found[0]) in present]
+        sharded = _is_sharded(weights)
         if not here:
-            return not sharded or not any(f[2] is None and f[3] is None for f in map(_match, siblings) if f)
-        return any((found[2] is not None or found[3] is not None) == sharded for found in here)
+            return not sharded or all(map(_is_sharded, alike))
+        return any(_is_sharded(found) == sharded for found in here)
     if folder == "scheduler":
         return False
     if folder.startswith("tokenizer"):
@@ -99,5 +99,5 @@ def _asked_for(base: str, siblings: Collection[str], present: Collection[str], f
     return base == "config.json"
 
 
-def _match(base: str) -> re.Match[str] | None:
-    return _WEIGHTS.fullmatch(base)
+def _is_sharded(weights: re.Match[str]) -> bool:
+    return weights[2] is not None or weights[3] is not None

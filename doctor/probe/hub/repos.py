@@ -3,65 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...model import HubFile, HubRepo, Run, Unknown
 from ...model.record import dataclass, replace
-from ..world import Paths, Stat, World, resolve
-from .beginnings import with_beginning
-from .caches import COMMIT, Use, repo_folder
-from .content import digest_of, examine, known
+from ..world import Stat, World
+from .caches import COMMIT, Use, offline, repo_folder
+from .content import SMALL, Expected, digest_of, examine, known, manifest
 from .listings import Listing, listings_of, walk
 from .needs import needed
-from .search import Search
-from .updates import begun, taken_over
+from .search import Partials, Search
 
 RefState = Literal["ok", "dangling", "malformed", "absent", "pinned"]
 ALIVE_NS = 600 * 10**9
 
 
-def look(
-    world: World,
-    paths: Paths,
-    run: Run,
-    caches: Sequence[str],
-    uses: Sequence[Use],
-    plain: Sequence[str],
-    hashed: Mapping[str, str | Unknown] | None,
-) -> HubRepo:
-    """The repository that `uses` (all of one repository, cache and commit) name. Raises Unreadable.
+class Look(NamedTuple):
+    """What a look at a repository goes by. `folders` are plain ones that may hold good copies of its files.
 
     `hashed` are the digests of large files by path, None in a check that reads none.
     """
-    use = uses[0]
-    folder = repo_folder(paths, use.cache, use.repo)
+
+    world: World
+    run: Run
+    caches: Sequence[str]
+    folders: Sequence[str]
+    hashed: Mapping[str, str | Unknown] | None
+
+
+def look_cached(look: Look, uses: Sequence[Use]) -> HubRepo:
+    """The repository that `uses` (all of one repository, cache and commit) name. Raises Unreadable."""
+    world, use = look.world, uses[0]
+    folder = repo_folder(world, use.cache, use.repo)
     used_by = tuple(dict.fromkeys(u.key for u in uses))
     insides = tuple(dict.fromkeys(u.inside for u in uses))
-    found = _choose(world, paths, folder, use.commit, insides, from_elsewhere(used_by, run))
+    found = _choose(world, folder, use.commit, insides, from_elsewhere(used_by, look.run))
     listing = found.listing
-    partials = tuple(partials_of(world, paths, paths.join(folder, "blobs")))
+    partials = partials_of(world, world.join(folder, "blobs"))
     files: tuple[HubFile, ...] = ()
     if listing is not None:
-        seen = files_of(world, paths, use.cache, folder, listing, found.wanted, hashed or {}, found.rest)
+        seen = files_of(world, use.cache, folder, listing, found.wanted, look.hashed or {}, found.rest)
         others = {x.folder: x.expected for x in found.by_age if x.commit != listing.commit}
-        homes = [repo_folder(paths, cache, use.repo) for cache in caches if cache != use.cache]
-        twins = [paths.join(home, "snapshots", listing.commit) for home in homes]
-        search = Search(world, paths, caches, folder, (*others, *twins, *plain), hashed is not None, others)
-        files = tuple(_with_remedies(search, seen, found.rest, partials))
+        homes = [repo_folder(world, cache, use.repo) for cache in look.caches if cache != use.cache]
+        twins = [world.join(home, "snapshots", listing.commit) for home in homes]
+        elsewhere = (*others, *twins, *look.folders)
+        search = Search(world, look.caches, folder, elsewhere, look.hashed is not None, partials, others, found.rest)
+        files = tuple(map(search.remedied, seen))
         if listing.broken_manifest is not None:
-            files = (*files, _bad_manifest(paths, folder, listing))
+            files = (*files, _bad_manifest(world, folder, listing))
     return HubRepo(
         repo=use.repo,
         cache=use.cache,
         folder=folder,
         ref="main" if use.commit is None else use.commit,
         ref_state=found.state,
-        ref_path=paths.join(folder, "refs", "main"),
+        ref_path=world.join(folder, "refs", "main"),
         ref_content=found.content,
         commit=listing.commit if listing else None,
         snapshot=listing.folder if listing else None,
         has_manifest=listing is not None and listing.has_manifest,
-        manifest=_manifest(world, paths, folder, listing) if listing is not None and listing.has_manifest else None,
+        manifest=_manifest(world, folder, listing) if listing is not None and listing.has_manifest else None,
         files=files,
         partials=partials,
         snapshots=tuple(x.commit for x in found.by_age),
@@ -88,23 +89,21 @@ class _Chosen:
     update_of: str | None
 
 
-def _choose(
-    world: World, paths: Paths, folder: str, pinned: str | None, insides: Sequence[str], skip: str
-) -> _Chosen:
-    state, content, asked = _ref(world, paths.join(folder, "refs", "main"), pinned)
-    listings = dict(listings_of(world, paths, folder))
+def _choose(world: World, folder: str, pinned: str | None, insides: Sequence[str], skip: str) -> _Chosen:
+    state, content, asked = _ref(world, world.join(folder, "refs", "main"), pinned)
+    listings = dict(listings_of(world, folder))
     if state == "ok" and asked not in listings:
         state = "dangling"
     by_age = tuple(sorted(listings.values(), key=lambda listing: listing.modified_ns, reverse=True))
     wanted = {x.commit: needed(list(x.expected), x.present, x.shards, insides, skip) for x in by_age}
-    missing = {x.commit: _missing(world, paths, x, wanted[x.commit]) for x in by_age}
+    missing = {x.commit: _missing(world, x, wanted[x.commit]) for x in by_age}
     complete = tuple(commit for commit in missing if wanted[commit] and not missing[commit])
     update, rest = None, frozenset[str]()
     if asked is not None and state in ("ok", "dangling") and missing.get(asked, 1):
-        update = begun(world, paths, folder, asked, listings.get(asked), [listings[commit] for commit in complete])
+        update = _begun(world, folder, asked, listings.get(asked), [listings[commit] for commit in complete])
     if update is not None:
         new, older = update
-        rest, state, listings[new.commit] = taken_over(new, older), "ok", new
+        rest, state, listings[new.commit] = _taken_over(new, older), "ok", new
         present = new.present | (older.present & new.expected.keys())
         wanted[new.commit] = needed(list(new.expected), present, new.shards, insides, skip)
     serving = asked
@@ -120,19 +119,54 @@ def _choose(
     return _Chosen(state, content, listing, chosen, rest, by_age, complete, older_commit)
 
 
-def _with_remedies(
-    search: Search, files: Iterable[HubFile], rest: Collection[str], partials: Sequence[tuple[str, int, bool]]
-) -> Iterator[HubFile]:
-    """The files, those that are not as they should be with where their content lies or was begun to be fetched."""
-    for file in files:
-        is_sought = file.state != "ok" and (file.needed or file.name in rest)
-        yield with_beginning(search.world, search.paths, search.with_copy(file) if is_sought else file, partials)
+def _begun(
+    world: World, folder: str, asked: str, own: Listing | None, complete: Sequence[Listing]
+) -> tuple[Listing, Listing] | None:
+    """An update that was begun where every file of a commit is another file: its listing, and the older snapshot's.
+
+    `own` is what lies of the new one, None where the client wrote down no more than its list of files; offline
+    nobody waits for the rest of that. None where the file names are not known, and where there are links: a snapshot
+    of links costs the client nothing.
+    """
+    older = next((listing for listing in complete if listing.commit != asked), None)
+    if older is None or any(_is_link(world, x) for x in (older, own) if x is not None):
+        return None
+    if own is not None:
+        new = own
+    else:
+        found = manifest(world, world.join(folder, "trees", f"{asked}.json"))
+        if not isinstance(found, Mapping) or offline(world.system):
+            return None
+        place = world.join(folder, "snapshots", asked)
+        new = replace(older, commit=asked, folder=place, expected=found, present=frozenset(), has_manifest=True)
+    if not new.has_manifest:
+        return None
+    return replace(new, shards=new.shards | (older.shards & new.expected.keys())), older
 
 
-def _manifest(world: World, paths: Paths, folder: str, listing: Listing) -> tuple[str, int, str] | None:
-    path = paths.join(folder, "trees", f"{listing.commit}.json")
+def _taken_over(new: Listing, older: Listing) -> frozenset[str]:
+    """What the older snapshot has and the new one lacks. A large file that changed is left to those who load it."""
+
+    def is_cheap(name: str) -> bool:
+        wants, had = new.expected[name], older.expected.get(name)
+        return wants is not None and (_same(wants, had) or (wants.size or 0) <= SMALL)
+
+    return frozenset(n for n in new.expected if n in older.present and n not in new.present and is_cheap(n))
+
+
+def _same(wants: Expected, had: Expected | None) -> bool:
+    return had is not None and had.digest is not None and had.digest == wants.digest
+
+
+def _is_link(world: World, listing: Listing) -> bool:
+    stats = (world.stat(world.below(listing.folder, name)) for name in listing.present)
+    return any(isinstance(stat, Stat) and stat.kind == "link" for stat in stats)
+
+
+def _manifest(world: World, folder: str, listing: Listing) -> tuple[str, int, str] | None:
+    path = world.join(folder, "trees", f"{listing.commit}.json")
     stat = known(world.stat(path))
-    return (path, stat.size, digest_of(world, path, stat.size, "sha256:")) if isinstance(stat, Stat) else None
+    return (path, stat.size, digest_of(world, path, "sha256:")) if isinstance(stat, Stat) else None
 
 
 def _ref(world: World, path: str, pinned: str | None) -> tuple[RefState, str, str | None]:
@@ -160,18 +194,17 @@ def from_elsewhere(used_by: Collection[str], run: Run) -> str:
     return ""
 
 
-def _missing(world: World, paths: Paths, listing: Listing, wanted: Collection[str]) -> int:
+def _missing(world: World, listing: Listing, wanted: Collection[str]) -> int:
     """How many of the wanted files lead to nothing."""
     count = 0
     for name in wanted:
-        path = paths.join(listing.folder, *name.split("/"))
-        count += name not in listing.present or not isinstance(resolve(world, paths, path)[1], Stat)
+        path = world.below(listing.folder, name)
+        count += name not in listing.present or not isinstance(world.resolve(path)[1], Stat)
     return count
 
 
 def files_of(
     world: World,
-    paths: Paths,
     cache: str,
     folder: str,
     listing: Listing,
@@ -181,44 +214,39 @@ def files_of(
 ) -> Iterator[HubFile]:
     """The files that are there, are wanted, or are among the `rest` that nobody loads but that belongs here."""
     files = [
-        examine(world, paths, cache, listing.folder, name, expected, needed=name in wanted, hashed=hashed)
+        examine(world, cache, listing.folder, name, expected, needed=name in wanted, hashed=hashed)
         for name, expected in sorted(listing.expected.items())
         if name in wanted or name in listing.present or name in rest
     ]
     linked = listing.is_lost or any(file.blob is not None for file in files)
-    denied = paths.join(folder, ".no_exist", listing.commit)
+    denied = world.join(folder, ".no_exist", listing.commit)
     if known(world.stat(denied)) is not None:
-        marks = set(walk(world, paths, denied))
+        marks = set(walk(world, denied))
         files = [replace(file, hidden=file.name in marks) for file in files]
     for file in files:
         if (file.state == "wrong-link" or (file.state == "missing" and linked)) and file.digest is not None:
-            yield replace(file, blob=paths.join(folder, "blobs", file.digest.partition(":")[2]))
+            yield replace(file, blob=world.join(folder, "blobs", file.digest.partition(":")[2]))
         else:
             yield file
 
 
-def _bad_manifest(paths: Paths, folder: str, listing: Listing) -> HubFile:
+def _bad_manifest(world: World, folder: str, listing: Listing) -> HubFile:
     name = f"trees/{listing.commit}.json"
-    path = paths.join(folder, *name.split("/"))
+    path = world.below(folder, name)
     detail = listing.broken_manifest or ""
     return HubFile(name, path, None, "broken-structure", None, None, detail=detail, needed=False)
 
 
-def partials_of(world: World, paths: Paths, blobs: str) -> Iterator[tuple[str, int, bool]]:
-    """Left-over downloads: (path, bytes on disk, alive)."""
-    names = world.names(blobs)
-    for name in () if isinstance(names, Unknown) else names:
-        if name.endswith(".incomplete"):
-            path = paths.join(blobs, name)
-            stat = world.stat(path)
-            if isinstance(stat, Stat) and stat.kind == "file":
-                yield path, stat.size, is_alive(world, path, stat)
+def partials_of(world: World, folder: str, names: Iterable[str] | None = None) -> Partials:
+    """The left-over downloads among the names in a folder; alive are those of a download that is running.
 
-
-def is_alive(world: World, path: str, stat: Stat) -> bool:
-    """Whether a left-over download belongs to one that is running: it grew lately, or some process has it open.
-
-    What a repair of ours left behind does not grow.
+    Such a one grew lately, or some process has it open. What a repair of ours left behind does not grow.
     """
-    grew = world.now_ns() - stat.modified_ns < ALIVE_NS and not path.endswith(".zdoctor.incomplete")
-    return grew or world.is_open(path)
+    found = []
+    for name in world.names_in(folder) if names is None else names:
+        path = world.below(folder, name)
+        stat = world.stat(path) if name.endswith(".incomplete") else None
+        if isinstance(stat, Stat) and stat.kind == "file":
+            grew = world.now_ns() - stat.modified_ns < ALIVE_NS and not name.endswith(".zdoctor.incomplete")
+            found.append((path, stat.size, grew or world.is_open(path)))
+    return tuple(found)

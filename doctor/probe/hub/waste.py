@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...model.caches import CachedRepo, Waste
-from ..world import Paths, Stat, World
+from ..world import Stat, World
 from .content import digest_of_blob, known
 from .repos import ALIVE_NS
 
@@ -18,7 +18,7 @@ Tree = dict[str, Stat]
 Identity = tuple[int, int] | str
 
 
-def tree_of(world: World, paths: Paths, folder: str) -> tuple[Tree, bool]:
+def tree_of(world: World, folder: str) -> tuple[Tree, bool]:
     """Everything below a folder by path, links not followed; whether there was more than is looked at."""
     tree: Tree = {}
     waiting = [(folder, 0)]
@@ -27,7 +27,7 @@ def tree_of(world: World, paths: Paths, folder: str) -> tuple[Tree, bool]:
         for name in known(world.names(inside)):
             if len(tree) >= MOST_ENTRIES or depth > DEEPEST:
                 return tree, True
-            path = paths.join(inside, name)
+            path = world.join(inside, name)
             stat = known(world.stat(path))
             if isinstance(stat, Stat):
                 tree[path] = stat
@@ -55,46 +55,41 @@ def sizes_of(world: World, tree: Tree, files: Iterable[str]) -> Iterator[int]:
 
 
 def left_in(
-    world: World,
-    paths: Paths,
-    repo: CachedRepo,
-    tree: Tree,
-    awaited: set[str],
-    partials: Sequence[tuple[str, int, bool]],
+    world: World, repo: CachedRepo, tree: Tree, awaited: set[str], partials: Sequence[tuple[str, int, bool]]
 ) -> Iterator[Waste]:
     """The waste in one repository. `awaited` are the content addresses that it lacks, `partials` as in HubRepo."""
     whole = [r for r in repo.live if r.health not in ("damaged", "incomplete")]
     for revision in repo.revisions:
         if revision not in repo.live:
-            path = paths.join(repo.folder, "snapshots", revision.commit)
+            path = world.join(repo.folder, "snapshots", revision.commit)
             last = not whole and revision.health not in ("damaged", "incomplete")
             yield Waste("detached", repo.repo, (path,), revision.own, revision.commit, revision.health, last)
-    orphans = tuple(_orphans(world, paths, repo.folder, tree, awaited))
+    orphans = tuple(_orphans(world, repo.folder, tree, awaited))
     if orphans:
-        behind = [_end(paths, tree, path) for path in orphans]
+        behind = [_end(world, tree, path) for path in orphans]
         yield Waste("orphan", repo.repo, orphans, sum(sizes_of(world, tree, behind)))
     for alive in (False, True):
         found = [(path, size) for path, size, running in partials if running == alive]
         if found:
             size = sum(size for _, size in found)
             yield Waste("running" if alive else "left-over", repo.repo, tuple(path for path, _ in found), size)
-    yield from _quarantine(world, paths, repo.repo, repo.folder, tree)
+    yield from _quarantine(world, repo.repo, repo.folder, tree)
 
 
-def store_waste(world: World, paths: Paths, store: str, tree: Tree, used: set[str]) -> Iterator[Waste]:
+def store_waste(world: World, store: str, tree: Tree, used: set[str]) -> Iterator[Waste]:
     """Payloads of a cache's shared store that no repository links to, and what repairs put aside there.
 
     The client deletes only those beside which it noted who uses them (.refs); the others are leaked.
     """
-    if paths.join(store, STORE_MARK) not in tree:
+    if world.join(store, STORE_MARK) not in tree:
         return
     now = world.now_ns()
     free = [
         path
         for path, stat in tree.items()
         if stat.kind == "file"
-        and len(paths.name(path)) == 64
-        and paths.parent(paths.parent(path)) == store
+        and len(world.name(path)) == 64
+        and world.parent(world.parent(path)) == store
         and path not in used
         and now - stat.modified_ns >= ALIVE_NS
     ]
@@ -104,41 +99,38 @@ def store_waste(world: World, paths: Paths, store: str, tree: Tree, used: set[st
     leaked = [path for path in free if f"{path}.refs" not in tree]
     if leaked:
         yield Waste("leaked", "", tuple(leaked), sum(sizes_of(world, tree, leaked)))
-    yield from _quarantine(world, paths, "", store, tree)
+    yield from _quarantine(world, "", store, tree)
 
 
-def _orphans(world: World, paths: Paths, folder: str, tree: Tree, awaited: set[str]) -> Iterator[str]:
+def _orphans(world: World, folder: str, tree: Tree, awaited: set[str]) -> Iterator[str]:
     """Blobs that no snapshot links to; one that a broken file of a snapshot waits for is a cure and no waste."""
-    blobs, snapshots = paths.join(folder, "blobs"), paths.join(folder, "snapshots") + paths.flavour.sep
+    blobs, snapshots = world.join(folder, "blobs"), world.join(folder, "snapshots") + world.flavour.sep
     used = {
-        paths.flavour.normpath(paths.join(paths.parent(path), stat.target or ""))
+        world.target(path, stat.target)
         for path, stat in tree.items()
         if stat.kind == "link" and path.startswith(snapshots)
     }
     now = world.now_ns()
     for path, stat in tree.items():
-        name = paths.name(path)
-        is_blob = paths.parent(path) == blobs and stat.kind in ("file", "link") and digest_of_blob(name) is not None
+        name = world.name(path)
+        is_blob = world.parent(path) == blobs and stat.kind in ("file", "link") and digest_of_blob(name) is not None
         settled = now - stat.modified_ns >= ALIVE_NS  # a client makes the link a moment later
         if is_blob and path not in used and name not in awaited and settled:
             yield path
 
 
-def _end(paths: Paths, tree: Tree, path: str) -> str:
+def _end(world: World, tree: Tree, path: str) -> str:
     """The payload behind a blob that is a link into the shared store."""
-    stat = tree[path]
-    if stat.kind != "link":
-        return path
-    return str(paths.flavour.normpath(paths.join(paths.parent(path), stat.target or "")))
+    return world.target(path, tree[path].target) if tree[path].kind == "link" else path
 
 
-def _quarantine(world: World, paths: Paths, repo: str, folder: str, tree: Tree) -> Iterator[Waste]:
+def _quarantine(world: World, repo: str, folder: str, tree: Tree) -> Iterator[Waste]:
     """What repairs put aside, repair by repair."""
-    top = paths.join(folder, QUARANTINE) + paths.flavour.sep
+    top = world.join(folder, QUARANTINE) + world.flavour.sep
     repairs: dict[str, list[str]] = {}
     for path, stat in tree.items():
         if path.startswith(top):
-            held = repairs.setdefault(path[len(top) :].partition(paths.flavour.sep)[0], [])
+            held = repairs.setdefault(path[len(top) :].partition(world.flavour.sep)[0], [])
             held += [path] if stat.kind == "file" else []
     for id, held in repairs.items():
         yield Waste("quarantine", repo, (top + id,), sum(sizes_of(world, tree, held)), id)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Literal
 
-from ...configs.python_tree import Source, Tree, Unparsable, constant, dotted, keyword, parsed
+from ...configs.python_tree import Source, Tree, Unparsable, argument, constant, dotted, last_name, parsed
 from ...model.checkout import Checkout, Edit, SizeFile
+from ...schema.sources import Sources
 from .patches import patches
 
 Z_IMAGE = "extensions_built_in/diffusion_models/z_image/z_image.py"
@@ -32,97 +34,76 @@ PATCHED = (
 )
 SIZE_FILE = ".aitk_size.json"
 _TRANSFORMER = "ZImageTransformer2DModel"
-_LOADS = re.compile(rb"ZImageTransformer2DModel\s*\.\s*(?:from_pretrained|load_model)")
-_SINGLE = re.compile(rb"endswith\(\s*[\"']\.safetensors[\"']")
 _LOOKS_INTO_JSON = re.compile(rb"^[^#\n]*prompt_path\.endswith\(\s*[\"']\.json[\"']", re.M)
-_MARKS = re.compile(
-    rb"^[^#\n]*(?:low_cpu_mem_usage\s*=\s*False|ignore_mismatched_sizes\s*=\s*True|\.to_empty\(|\.is_meta\b"
-    rb"|[\"']meta[\"']\s*(?:==|!=|in\b)|(?:==|!=|\bin)\s*\(?[\"']meta[\"'])",
-    re.M,
+_LOADS = re.compile(
+    r"ZImageTransformer2DModel\s*\.\s*(?:from_pretrained|load_model)|endswith\(\s*[\"']\.safetensors[\"']"
 )
-_WORDS = (b"low_cpu_mem_usage", b"ignore_mismatched_sizes", b"to_empty", b"is_meta", b'"meta"', b"'meta'")  # quicker
-_METHOD = re.compile(rb"^(?=(?:    )?(?:async )?def |class |@)", re.M)
+_MARKS = re.compile(
+    r"low_cpu_mem_usage|ignore_mismatched_sizes|to_empty|is_meta"
+    r"|[\"']meta[\"']\s*(?:[!=]=|in\b)|(?:[!=]=|\bin)\s*\(?[\"']meta[\"']"
+)
+_SIZES = re.compile(re.escape(SIZE_FILE))
+_METHOD = re.compile(r"^(?=(?:    )?(?:async )?def |class |@)", re.M)
 _GUARDS = ("OSError", "IOError", "PermissionError", "EnvironmentError", "Exception", "BaseException")
 
-Piece = tuple[Source, ast.AST]
 
-
-def read_checkout(root: str, commit: str, read: Callable[[str], bytes | None]) -> Checkout:
-    """What a checkout holds; `read` gives the bytes of a file below it, None where there is none."""
+def read_checkout(root: str, commit: str) -> Checkout:
+    """What a checkout holds."""
+    sources = Sources(Path(root))
     unparsed: dict[str, str] = {}
 
-    def pieces(path: str, mark: re.Pattern[bytes]) -> Iterator[Piece]:
-        data = read(path)
-        if data is None or not (mark is not _MARKS or any(word in data for word in _WORDS)) or not mark.search(data):
-            return
+    def marked(path: str, mark: re.Pattern[str]) -> Iterator[tuple[Source, ast.Module]]:
+        """The functions of a file in which a mark stands."""
+        text = sources.text(path).decode("utf-8", "surrogateescape")
         try:
-            yield from _pieces(_join(root, path), data, mark)
+            trees = _trees(text, mark) if mark.search(text) else []
         except Unparsable as error:
-            unparsed[path] = str(error)
+            trees, unparsed[path] = [], str(error)
+        yield from ((Source(f"{root.rstrip('/')}/{path}", text), tree) for tree in trees)
 
     generation: Literal["A", "B", ""] = ""
     single = False
-    for _, tree in pieces(Z_IMAGE, _LOADS):
-        names = {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for _, tree in marked(Z_IMAGE, _LOADS):
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        names = {dotted(call.func) for call in calls}
+        single = single or any(_reads_single_files(call) for call in calls)
         if f"{_TRANSFORMER}.load_model" in names:
             generation = "B"
         elif f"{_TRANSFORMER}.from_pretrained" in names:
             generation = "A"
-    for _, tree in pieces(Z_IMAGE, _SINGLE):
-        single = single or any(_reads_single_files(node) for node in ast.walk(tree))
-    carried = [patch for path in PATCHED for piece in pieces(path, _MARKS) for patch in patches(*piece)]
-    sizes = [
-        found
-        for piece in pieces(DATA_LOADER, re.compile(re.escape(SIZE_FILE).encode()))
-        for found in _size_files(*piece)
-    ]
+    carried = [patch for path in PATCHED for found in marked(path, _MARKS) for patch in patches(*found)]
+    sizes = [size for found in marked(DATA_LOADER, _SIZES) for size in _size_files(*found)]
     return Checkout(
         root=root,
         commit=commit,
         generation=generation,
         single_files=single,
-        json_captions=_LOOKS_INTO_JSON.search(read(CAPTIONS) or b"") is not None,
+        json_captions=_LOOKS_INTO_JSON.search(sources.text(CAPTIONS)) is not None,
         patches=tuple(dict.fromkeys(carried)),
         size_file=sizes[0] if sizes else None,
-        is_git=read(".git/HEAD") is not None,
+        is_git=sources.text(".git/HEAD") != b"",
         unparsed=unparsed,
     )
 
 
-def _join(root: str, path: str) -> str:
-    return f"{root.rstrip('/')}/{path}"
+def _trees(text: str, mark: re.Pattern[str]) -> list[ast.Module]:
+    """Of each function and method in which a mark stands, at its lines; of all where one does not parse by itself."""
+    made = []
+    try:
+        for start, end in pairwise([0, *(found.start() for found in _METHOD.finditer(text)), len(text)]):
+            if mark.search(text, start, end):
+                line = text.count("\n", 0, start)
+                above = "\n" * (line - 1) + "class _:\n" if text[start] == " " else "\n" * line
+                made.append(parsed(above + text[start:end]))
+        return made
+    except Unparsable:
+        return [parsed(text)]
 
 
-def _pieces(path: str, data: bytes, mark: re.Pattern[bytes]) -> Iterator[Piece]:
-    """The functions and methods in which a mark stands, parsed by themselves if that works, else the whole file."""
-    text = data.decode("utf-8", "surrogateescape")
-    starts = [0, *(found.start() for found in _METHOD.finditer(data)), len(data)]
-    trees: list[ast.AST] = []
-    for start, end in pairwise(starts):
-        part = data[start:end]
-        if not mark.search(part):
-            continue
-        head = b"class _:\n" if part.startswith(b"    ") else b"\n"
-        lines = data.count(b"\n", 0, start)
-        if not part.startswith((b"    def ", b"    async def ", b"def ", b"async def ")) or lines == 0:
-            trees = []
-            break
-        try:
-            trees.append(parsed((b"\n" * (lines - 1) + head + part).decode("utf-8", "surrogateescape")))
-        except Unparsable:
-            trees = []
-            break
-    if not trees:
-        trees = [parsed(text)]
-    for tree in trees:
-        yield Source(path, text), tree
-
-
-def _reads_single_files(node: ast.AST) -> bool:
+def _reads_single_files(node: ast.Call) -> bool:
     """`model_path.endswith(".safetensors")`, a test of what is loaded (`output_path` is one of what is saved)."""
     return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
+        isinstance(node.func, ast.Attribute)
         and node.func.attr == "endswith"
         and "output" not in dotted(node.func.value)
         and any(constant(argument) == ".safetensors" for argument in node.args)
@@ -147,15 +128,14 @@ def _size_files(source: Source, root: ast.AST) -> Iterator[SizeFile]:
 def _opens(node: ast.expr, names: set[str]) -> bool:
     if not (isinstance(node, ast.Call) and dotted(node.func) == "open" and node.args):
         return False
-    given = node.args[1] if len(node.args) > 1 else getattr(keyword(node, "mode"), "value", None)
-    written = str(constant(given) or "").startswith(("w", "a", "x"))
+    written = str(constant(argument(node, "mode", 1)) or "").startswith(("w", "a", "x"))
     return written and isinstance(node.args[0], ast.Name) and node.args[0].id in names
 
 
 def _is_guarded(node: ast.AST, tree: Tree) -> bool:
     caught = [handler.type for up in tree.tries(node) for handler in up.handlers]
     kinds = [kind for one in caught for kind in (one.elts if isinstance(one, ast.Tuple) else [one])]
-    return any(kind is None or dotted(kind).rpartition(".")[2] in _GUARDS for kind in kinds)
+    return any(kind is None or last_name(kind) in _GUARDS for kind in kinds)
 
 
 def _guard(source: Source, node: ast.With) -> Edit:

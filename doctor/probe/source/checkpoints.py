@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from ...configs.python_tree import constant, dotted, keyword, meaning
+from ...configs.python_tree import argument, arguments, constant, dotted, last_name, meaning
 from ...model.checkout import Edit
 from ...model.script import Checkpoint, Forced
-from .names import BLOCK, DEEPSPEED, MODEL, TORCH, Module, Scope
+from .names import BLOCK, CHECKPOINT, DEEPSPEED, MODEL, Module, Scope
 
 _OPTIONS = [
     "use_reentrant",
@@ -41,20 +41,20 @@ def _partials(module: Module) -> Iterator[tuple[str, tuple[str, ast.Call]]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args:
             made = node.value
             name = meaning(made.args[0], module.known)
-            if meaning(made.func, module.known) in ("functools.partial", "partial") and name in (*TORCH, *DEEPSPEED):
+            if meaning(made.func, module.known) in ("functools.partial", "partial") and name in CHECKPOINT:
                 yield from ((dotted(target), (name, made)) for target in node.targets if dotted(target))
 
 
 def _checkpoint(module: Module, call: ast.Call, presets: dict[str, tuple[str, ast.Call]]) -> Checkpoint | None:
     name, preset = meaning(call.func, module.known), None
-    if name not in (*TORCH, *DEEPSPEED):
+    if name not in CHECKPOINT:
         name, preset = presets.get(dotted(call.func), ("", None))
-    wrapped = call.args[0] if call.args else getattr(keyword(call, "function"), "value", None)
+    wrapped = argument(call, "function", 0)
     if not name or wrapped is None:
         return None
     scope = module.scope(call)
     inner = _wrapped(wrapped, scope)
-    said = keyword(call, "use_reentrant") or (keyword(preset, "use_reentrant") if preset is not None else None)
+    said = argument(call, "use_reentrant") or (argument(preset, "use_reentrant") if preset is not None else None)
     inputs = [*call.args[1:], *(k.value for k in call.keywords if k.arg not in _OPTIONS)]
     api: Literal["torch", "deepspeed"] = "deepspeed" if name in DEEPSPEED else "torch"
     reentrant = _reentrant(module, call, said)
@@ -71,9 +71,9 @@ def _checkpoint(module: Module, call: ast.Call, presets: dict[str, tuple[str, as
     )
 
 
-def _reentrant(module: Module, call: ast.Call, said: ast.keyword | None) -> bool | Literal["?"] | None:
+def _reentrant(module: Module, call: ast.Call, said: ast.expr | None) -> bool | Literal["?"] | None:
     if said is not None:
-        value = constant(said.value)
+        value = constant(said)
         return value if isinstance(value, bool) else "?"
     if not any(k.arg is None for k in call.keywords):
         return None
@@ -82,14 +82,14 @@ def _reentrant(module: Module, call: ast.Call, said: ast.keyword | None) -> bool
     return "?" if named else None
 
 
-def _edit(module: Module, call: ast.Call, said: ast.keyword | None, unsaid: bool) -> Edit | None:
+def _edit(module: Module, call: ast.Call, said: ast.expr | None, unsaid: bool) -> Edit | None:
     """The repair: over the constant, over DeepSpeed's name in full, or behind the last argument."""
-    if said is not None and constant(said.value) is True:
-        return Edit(*module.source.span(said.value), "True", "False")
+    if said is not None and constant(said) is True:
+        return Edit(*module.source.span(said), "True", "False")
     if isinstance(call.func, ast.Attribute) and dotted(call.func) in DEEPSPEED:
         old = dotted(call.func)
         return Edit(*module.source.span(call.func), old, f"{old.rpartition('.')[0]}.non_reentrant_checkpoint")
-    end = max((module.source.span(node)[1] for node in (*call.args, *(k.value for k in call.keywords))), default=0)
+    end = max((module.source.span(given)[1] for given in arguments(call)), default=0)
     return Edit(end, end, "", ", use_reentrant=False") if unsaid else None
 
 
@@ -166,7 +166,7 @@ def _backward(scope: Scope) -> Iterator[tuple[str, int]]:
 
 def input_grads(module: Module) -> bool:
     """Whether the inputs of the model are made to require gradients, anywhere."""
-    names = {dotted(call.func).rpartition(".")[2] for call in module.calls}
+    names = {last_name(call.func) for call in module.calls}
     if names & _INPUT_GRADS:
         return True
     hooked = any(name.startswith("register_forward") for name in names)
@@ -182,12 +182,10 @@ def input_grads(module: Module) -> bool:
 
 
 def _handed_to_a_model(name: str, line: int, scope: Scope) -> bool:
-    for call in ast.walk(scope.node):
-        if isinstance(call, ast.Call) and call.lineno > line:
-            callee = dotted(call.func)
-            last = callee.rpartition(".")[2]
-            if callee.startswith("self.") or MODEL.search(last) or BLOCK.search(last):
-                given = (*call.args, *(k.value for k in call.keywords))
-                if any(name in _names(argument) for argument in given):
-                    return True
-    return False
+    later = (call for call in ast.walk(scope.node) if isinstance(call, ast.Call) and call.lineno > line)
+    return any(_calls_a_model(call) and any(name in _names(given) for given in arguments(call)) for call in later)
+
+
+def _calls_a_model(call: ast.Call) -> bool:
+    last = last_name(call.func)
+    return bool(dotted(call.func).startswith("self.") or MODEL.search(last) or BLOCK.search(last))

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from ...configs.python_tree import Source, Tree, constant, dotted, imports, keyword, meaning, own_nodes
+from ...configs.python_tree import Source, Tree, argument, constant, dotted, imports, meaning, own_nodes
 from ...model.script import Fed
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
@@ -17,6 +17,7 @@ DEEPSPEED = (
     "deepspeed.checkpointing.checkpoint",
     "deepspeed.runtime.activation_checkpointing.checkpointing.checkpoint",
 )
+CHECKPOINT = (*TORCH, *DEEPSPEED)
 _FROZEN = re.compile(
     r"\bvae\b|text_encoder|tokenizer|scheduler|\bclip\b|\bt5\b|encode_prompt|batch|dataloader|dataset"
 )
@@ -87,10 +88,10 @@ class Scope:
             return "no" if dotted(node) else self._feeds(node.value, line, seen)
         if not isinstance(node, ast.Call):
             return self.fed(list(ast.iter_child_nodes(node)), line, seen)
-        if constant(getattr(keyword(node, "requires_grad"), "value", None)) is True or forced_by(node) is not None:
+        if constant(argument(node, "requires_grad")) is True or forced_by(node) is not None:
             return "yes"
         name = meaning(node.func, self.known)
-        if name in (*TORCH, *DEEPSPEED) or _FROZEN.search(dotted(node.func) or ast.dump(node.func)[:400]):
+        if name in CHECKPOINT or _FROZEN.search(dotted(node.func) or ast.dump(node.func)[:400]):
             return "no"
         if name.startswith("torch."):
             return self.fed(node.args, line, seen)
@@ -149,7 +150,7 @@ class Module(Tree):
 def forced_by(node: ast.Call) -> ast.expr | None:
     """`x` of `x.requires_grad_()` and `x.requires_grad_(True)`."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
-        said = node.args[0] if node.args else getattr(keyword(node, "requires_grad"), "value", None)
+        said = argument(node, "requires_grad", 0)
         return node.func.value if said is None or constant(said) is True else None
     return None
 

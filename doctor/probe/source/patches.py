@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.python_tree import Source, Tree, constant, keyword
+from ...configs.python_tree import Source, Tree, argument, constant
 from ...model.checkout import Edit, Patch
 
 _REASON = "this model has tensors without data: its files lack them"
@@ -42,12 +42,12 @@ def _loads_anything(source: Source, call: ast.Call, tree: Tree) -> Iterator[Patc
         ("low_cpu_mem_usage", False, "random-weights"),
         ("ignore_mismatched_sizes", True, "mismatch-ignored"),
     ):
-        said = keyword(call, name)
-        if said is not None and constant(said.value) is value:
-            start, end = source.span(said.value)
+        said = argument(call, name)
+        if said is not None and constant(said) is value:
+            start, end = source.span(said)
             edit = Edit(start, end, str(value), str(not value))
             made: Any = kind
-            yield Patch(made, source.where(said.value), _name(tree, call), f"{name}={value}", edit)
+            yield Patch(made, source.where(said), _name(tree, call), f"{name}={value}", edit)
 
 
 def _to(source: Source, call: ast.Call) -> Edit | None:

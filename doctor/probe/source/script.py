@@ -8,12 +8,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.python_tree import Source, Unparsable, constant, dotted, keyword, meaning, parsed
+from ...configs.python_tree import (
+    Source,
+    Unparsable,
+    argument,
+    arguments,
+    constant,
+    dotted,
+    last_name,
+    meaning,
+    parsed,
+)
 from ...model import Config, Unknown, Where
 from ...model.checkout import Edit
 from ...model.record import replace
 from ...model.script import DeepSpeedConfig, Enabled, Script
-from ..world import Paths, World
+from ..world import World
 from .checkpoints import checkpoints, forced, input_grads
 from .names import Module
 
@@ -21,6 +31,7 @@ _FLOW = re.compile(r"(?:FlowMatch\w*Scheduler|(?:Flux|ZImage|SD3|Lumina2|QwenIma
 _VISION = re.compile(r"^(?:ViT|Siglip|Dino|Swin|Beit|Deit|ConvNext)|Vision|pixel_values", re.I)
 _ENABLE = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 _SETTINGS = {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"}
+_HALF = {"fp16", "torch.float16", "torch.half"}
 _LARGEST_JSON, _MOST_JSON = 1 << 16, 40
 
 
@@ -37,17 +48,15 @@ def probe_script(world: World, config: Config) -> Script | Unknown:
 
 
 def _beside(world: World, path: str) -> Iterator[DeepSpeedConfig]:
-    paths = Paths(world.system)
-    folder = paths.parent(paths.absolute(path))
-    names = world.names(folder)
-    for name in [n for n in (() if isinstance(names, Unknown) else names) if n.endswith(".json")][:_MOST_JSON]:
-        data = world.read(paths.join(folder, name), length=_LARGEST_JSON)
+    folder = world.parent(world.absolute(path))
+    for name in [name for name in world.names_in(folder) if name.endswith(".json")][:_MOST_JSON]:
+        data = world.read(world.join(folder, name), length=_LARGEST_JSON)
         try:
             settings = None if isinstance(data, Unknown) else json.loads(data)
         except (ValueError, RecursionError):
             continue
         if isinstance(settings, dict) and _SETTINGS & settings.keys():
-            yield DeepSpeedConfig(Where(paths.join(paths.parent(path), name)), settings)
+            yield DeepSpeedConfig(Where(world.join(world.parent(path), name)), settings)
 
 
 def read_script(path: str, text: str) -> Script:
@@ -81,13 +90,13 @@ def _enabled(module: Module) -> Iterator[Enabled]:
     wrapped = [
         call.lineno
         for call in module.calls
-        if dotted(call.func).rpartition(".")[2] in ("get_peft_model", "PeftModel")
+        if last_name(call.func) in ("get_peft_model", "PeftModel")
         or dotted(call.func).endswith("PeftModel.from_pretrained")
     ]
     for call in module.calls:
         if getattr(call.func, "attr", getattr(call.func, "id", "")) not in _ENABLE:
             continue
-        for given in (*call.args, *(k.value for k in call.keywords)):
+        for given in arguments(call):
             value = _reentrant_option(module, given, call)
             if value is not None:
                 after = any(line < call.lineno for line in wrapped)
@@ -105,22 +114,17 @@ def _reentrant_option(module: Module, node: ast.expr, call: ast.Call) -> ast.exp
             if constant(key) == "use_reentrant" and constant(value) is True:
                 return value
     if isinstance(node, ast.Call) and dotted(node.func) == "dict":
-        said = keyword(node, "use_reentrant")
-        return said.value if said is not None and constant(said.value) is True else None
+        said = argument(node, "use_reentrant")
+        return said if constant(said) is True else None
     return None
 
 
 def _half(module: Module) -> Iterator[Where]:
     for call in module.calls:
-        name = dotted(call.func).rpartition(".")[2]
-        chosen = keyword(call, {"Accelerator": "mixed_precision", "autocast": "dtype"}.get(name, ""))
-        if chosen is None:
-            continue
-        if constant(chosen.value) == "fp16" or meaning(chosen.value, module.known) in (
-            "torch.float16",
-            "torch.half",
-        ):
-            yield module.source.where(chosen.value)
+        option = {"Accelerator": "mixed_precision", "autocast": "dtype"}.get(last_name(call.func), "")
+        chosen = argument(call, option)
+        if chosen is not None and {constant(chosen), meaning(chosen, module.known)} & _HALF:
+            yield module.source.where(chosen)
 
 
 def _deepspeed(module: Module) -> Iterator[DeepSpeedConfig]:

@@ -1,7 +1,7 @@
 """The little that zdoctor asks of a machine. `live` answers from this one, `recorded` from a machine file.
 
 Every question is read-only, has a deadline, and is answered with a value or with Unknown(reason); nothing raises.
-Paths are absolute strings of the machine's own kind; `world.join` and friends know which kind that is.
+Paths are absolute strings of the machine's own kind; `World.join` and friends know which kind that is.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import ntpath
 import posixpath
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import ModuleType
-from typing import Literal, Protocol
+from typing import Literal
 
 from ...model import Component, Gpu, Schema, Speed, System, Unknown
 from ...model.record import dataclass
 
 Shapes = Mapping[str, tuple[int, ...]]
+SILENT = Unknown("not in the recording")
 
 
 @dataclass(frozen=True)
@@ -42,124 +44,126 @@ class Mount:
     source: str = ""
 
 
-class World(Protocol):
-    """A machine, live or recorded."""
+class World:
+    """A machine. What is answered here is what a machine says of which nothing is recorded.
 
-    @property
-    def system(self) -> System: ...
+    `variables` is the whole environment, of which only what stands in `system.environment` is recorded.
+    """
 
-    @property
-    def variables(self) -> Mapping[str, str]: ...  # all of them; only those in `system.environment` are recorded
+    variables: Mapping[str, str]
+
+    @cached_property
+    def system(self) -> System:
+        raise NotImplementedError
 
     def now_ns(self) -> int:
         """The clock that file times are compared with."""
-        ...
+        return 2**62
 
     def stat(self, path: str) -> Stat | Unknown | None:
         """lstat; None when nothing is there, Unknown when the system would not say."""
-        ...
+        return SILENT
 
     def names(self, folder: str) -> tuple[str, ...] | Unknown:
         """The names in a folder, sorted."""
-        ...
+        return Unknown(f"{folder}: not in the recording")
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
         """Bytes of a file, links followed. Without `length` at most 32 MiB are read."""
-        ...
+        return Unknown(f"{path}: not in the recording")
 
     def is_open(self, path: str) -> bool:
         """Whether some process has the file open, as far as this user may see; False where nothing tells."""
-        ...
+        return False
 
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         """The digests of whole files, links followed, of the kind ("sha256", "git-sha1") that `wanted` gives each.
 
         Written as in HubFile.digest. Unknown for a file that cannot be read or that changed meanwhile.
         """
-        ...
+        return dict.fromkeys(wanted, SILENT)
 
     def refusal(self, folder: str) -> str | Unknown | None:
         """Why files cannot be created in an existing folder ("read-only file system"), None when they can.
 
         Established without writing: mount flags, effective access rights, immutable flags, space and inodes.
         """
-        ...
+        return None
 
-    def mount(self, path: str) -> Mount | Unknown: ...
+    def mount(self, path: str) -> Mount | Unknown:
+        return SILENT
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         """How fast these files can be read, by reading parts of them that the page cache does not hold."""
-        ...
+        return SILENT
 
     def landmarks(self) -> tuple[str, ...]:
         """Large files that lie on this machine anyway, to measure a place where nothing of the user's lies yet."""
-        ...
+        return ()
 
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
         """Those of `places`, relative to the root of any local disk ("hf/hub"), that are folders. No network."""
-        ...
+        return ()
 
-    def gpus(self) -> tuple[Gpu, ...] | Unknown: ...
+    def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        return SILENT
 
     def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
         """Name -> shape of all that the installed libraries take from the weight files of these parts.
 
         Starts a process that imports them: seconds, only for a deep check.
         """
-        ...
+        return dict.fromkeys(parts, Unknown("the libraries of a recorded machine cannot be asked"))
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
         """What a checkout of the trainer at, above or just below one of these folders accepts; None without one.
 
         Mined from its source, of which nothing is run; Unknown when the checkout that the user named is no such.
         """
-        ...
-
-    def source(self, root: str, path: str) -> bytes | None:
-        """A file of a trainer's checkout, by its path with / below it; None where there is none to be read."""
-        ...
+        return None
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         """Versions of the installed packages among `names`, from their metadata, nothing imported."""
-        ...
+        return {}
 
-
-class Paths:
-    """Path arithmetic of the machine's kind, on strings."""
-
-    def __init__(self, system: System) -> None:
-        self.flavour: ModuleType = ntpath if system.os == "windows" else posixpath
-        self.cwd = system.cwd
+    @cached_property
+    def flavour(self) -> ModuleType:
+        return ntpath if self.system.os == "windows" else posixpath
 
     def absolute(self, path: str) -> str:
         """`path` as the trainer would open it: relative to the working directory, `~` and variables unexpanded."""
-        joined: str = self.flavour.normpath(self.flavour.join(self.cwd, path))
-        return joined
+        return self.system.absolute(path)
 
     def join(self, *parts: str) -> str:
-        joined: str = self.flavour.join(*parts)
-        return joined
+        return str(self.flavour.join(*parts))
+
+    def below(self, folder: str, name: str) -> str:
+        """The path of a name that is written with /."""
+        return self.join(folder, *name.split("/"))
 
     def parent(self, path: str) -> str:
-        folder: str = self.flavour.dirname(path)
-        return folder
+        return str(self.flavour.dirname(path))
 
     def name(self, path: str) -> str:
-        base: str = self.flavour.basename(path)
-        return base
+        return str(self.flavour.basename(path))
 
-    def is_absolute(self, path: str) -> bool:
-        return bool(self.flavour.isabs(path))
+    def target(self, link: str, text: str | None) -> str:
+        """Where a symbolic link leads that reads `text`."""
+        return str(self.flavour.normpath(self.join(self.parent(link), text or "")))
 
+    def resolve(self, path: str, hops: int = 40) -> tuple[str, Stat | Unknown | None]:
+        """Follow symbolic links of the last component (a hub snapshot's), at most `hops` of them.
 
-def resolve(world: World, paths: Paths, path: str, hops: int = 40) -> tuple[str, Stat | Unknown | None]:
-    """Follow symbolic links of the last component (a hub snapshot's), at most `hops` of them.
+        Returns the final path with its stat; None when a link dangles, Unknown for a loop.
+        """
+        for _ in range(hops):
+            stat = self.stat(path)
+            if not isinstance(stat, Stat) or stat.kind != "link":
+                return path, stat
+            path = self.target(path, stat.target)
+        return path, Unknown("a loop of symbolic links")
 
-    Returns the final path with its stat; None when a link dangles, Unknown for a loop.
-    """
-    for _ in range(hops):
-        stat = world.stat(path)
-        if not isinstance(stat, Stat) or stat.kind != "link":
-            return path, stat
-        path = paths.flavour.normpath(paths.join(paths.parent(path), stat.target or ""))
-    return path, Unknown("a loop of symbolic links")
+    def names_in(self, folder: str) -> tuple[str, ...]:
+        """The names in a folder, none where it cannot be listed."""
+        names = self.names(folder)
+        return () if isinstance(names, Unknown) else names

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...model import Tensor, Unknown, WeightFile
 from ...model.record import replace
-from . import Paths, Stat, World, resolve
+from . import Stat, World
 
 LARGEST_READ = 32 << 20
 LARGEST_HEADER = 100_000_000
@@ -48,10 +48,10 @@ class BadHeader(Exception):
     """The header breaks the format; the message says how."""
 
 
-def read_weight_file(world: World, path: str, name: str) -> WeightFile:
-    """The weight file at the absolute `path`, called `name` in messages. Links are followed; never raises."""
-    paths = Paths(world.system)
-    _, stat = resolve(world, paths, path)
+def read_weight_file(world: World, path: str, name: str = "") -> WeightFile:
+    """The weight file at the absolute `path`; `name` is what messages call it. Links are followed; never raises."""
+    name = name or world.name(path)
+    _, stat = world.resolve(path)
     if stat is None:
         return WeightFile(name, path, 0, problem="missing")
     if isinstance(stat, Unknown):

@@ -15,9 +15,9 @@ from typing import Any
 
 from ...families import classes
 from ...families.part_file import as_in_file, class_in, inferred_config, title_of
-from ...families.record.shapes import BadConfig
+from ...families.record.shapes import BadConfig, Shapes
 from ...families.record.single_file import original_parts
-from ...families.tensors import Shapes, needed_tensors
+from ...families.tensors import needed_tensors
 from ...model.weights import COMFYUI_PREFIX
 from ..runtime.train_error import TrainError
 from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files

@@ -75,8 +75,7 @@ KNOWN = (
         "UnicodeDecodeError",
         r"codec can't decode",
         "A caption file is not written in UTF-8; the log does not name it. The position in the message is the place "
-        "in "
-        "that file.",
+        "in that file.",
         "In the dataset's folder type grep -laxv '.*' *.txt to list such files; save each again as UTF-8.",
         rule="DAT003",
         where=r"data_loader|dataloader_mixins|load_caption|get_caption",
@@ -85,8 +84,7 @@ KNOWN = (
         "RuntimeError",
         r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)",
         "The cached text embeddings (_t_e_cache) are not as wide as this model takes them: they were made with "
-        "another "
-        "text encoder.",
+        "another text encoder.",
         "Move the folder _t_e_cache away from beside the pictures; it is made again.",
         where=r"cap_embedder|cap_feats",
     ),
@@ -117,8 +115,7 @@ KNOWN = (
         "",
         "",
         "The loss was not a finite number for several steps. ai-toolkit puts 0 in its place and goes on, so these "
-        "steps "
-        "trained nothing.",
+        "steps trained nothing.",
         "With Z-Image set dtype: bf16, for fp16 overflows; elsewhere lower the learning rate, and begin again from a "
         "checkpoint from before.",
         rule="TRN003",
@@ -129,8 +126,7 @@ KNOWN = (
         "",
         r"^Failed to quantize \S+: ",
         "Layers could not be quantized. ai-toolkit goes on with them as they are, which takes the memory of the "
-        "whole "
-        "model.",
+        "whole model.",
         "The words after the last colon say why; most often quanto or torchao do not go with this PyTorch.",
         line="Failed to quantize ",
     ),

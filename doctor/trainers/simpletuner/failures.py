@@ -39,8 +39,7 @@ KNOWN = (
         "RuntimeError",
         r"Expected all tensors to be on the same device",
         "Group offloading of a model that Quanto quantized leaves parts of it on another device; nothing in "
-        "SimpleTuner "
-        "refuses the two together.",
+        "SimpleTuner refuses the two together.",
         "Quantize with int8-torchao in the place of int8-quanto, or switch enable_group_offload off.",
         rule="SIM005",
         where=r"group_offload|optimum.quanto",

@@ -28,11 +28,7 @@ from zdoctor.tests.test_laws import first_look
 
 
 def read(root: Path) -> Checkout:
-    def bytes_of(path: str) -> bytes | None:
-        file = root / path
-        return file.read_bytes() if file.is_file() else None
-
-    return read_checkout(str(root), "", bytes_of)
+    return read_checkout(str(root), "")
 
 
 @pytest.mark.parametrize("name", sources.PATCHES)

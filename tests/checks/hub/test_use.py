@@ -14,6 +14,7 @@ import pytest
 
 from zdoctor.checks.hub.use import hf_xet_missing
 from zdoctor.doctor.model import Hub, Report, SetValue
+from zdoctor.doctor.probe.disk import MountLine
 from zdoctor.doctor.probe.disks import folders_below
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
@@ -90,7 +91,7 @@ def test_model_in_a_cache_on_another_disk(caches: dict[str, Cache], tmp_path: Pa
 
     class SecondDisk(LiveWorld):
         def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
-            mounts = [(str(tmp_path / "disk"), "ext4", "/dev/sdb1"), ("/", "tmpfs", "none")]
+            mounts = [MountLine(str(tmp_path / "disk"), "ext4"), MountLine("/", "tmpfs")]
             return tuple(folders_below(mounts, places))
 
     cache = caches["linked"].copy(tmp_path / "disk" / "huggingface" / "hub")

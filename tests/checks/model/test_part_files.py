@@ -12,7 +12,7 @@ import torch
 from zdoctor.checks.model.files import unreadable_weight_file
 from zdoctor.checks.model.layout import checkpoint_layout_mismatch
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
-from zdoctor.doctor.families.tensors import Shapes
+from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.model import Finding, ModelFolder, Run
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests import part_files as made

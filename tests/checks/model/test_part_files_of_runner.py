@@ -18,7 +18,8 @@ from zdoctor.checks.paths import missing_path
 from zdoctor.doctor.families.components.clip_text import CLIP_L
 from zdoctor.doctor.families.components.t5 import T5_XXL
 from zdoctor.doctor.families.part_files import with_parts
-from zdoctor.doctor.families.tensors import Shapes, needed_tensors
+from zdoctor.doctor.families.record.shapes import Shapes
+from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import predict
 from zdoctor.doctor.model import Finding, Memory, ModelFolder, Run
 from zdoctor.doctor.model.trainer import RUNNER

@@ -15,7 +15,7 @@ from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Config, Finding, Run, SetValue, WeightFile
 from zdoctor.doctor.model.earlier import EarlierSave
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.starting_lora import probe_starting_lora
+from zdoctor.doctor.probe.start import probe_starting_lora
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.resume import take_the_rank_of_the_save
 from zdoctor.tests.checks.model.test_adapter_flux import kohya, lora

@@ -14,12 +14,12 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_refused
 from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linears
-from zdoctor.doctor.model import Finding, Run, Unknown, Value, Where
+from zdoctor.doctor.model import Finding, ModelFolder, Run, Unknown, Value, Where
 from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.start import probe_start
+from zdoctor.doctor.probe.start import probe_start, probe_starting_lora
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.doctor.train.families import FamilyModule, family_of
 from zdoctor.doctor.train.network.lora import lora_targets, read_initial_weights
@@ -54,8 +54,13 @@ def whole(run: Run) -> Tensors:
     }
 
 
+def start_seen(run: Run, model: ModelFolder | Unknown) -> Start | Unknown | None:
+    file = probe_starting_lora(LiveWorld(), run)
+    return file if isinstance(file, Unknown) else probe_start(LiveWorld(), run, file, model)
+
+
 def findings(run: Run) -> list[Finding]:
-    start = probe_start(LiveWorld(), run, probed(run))
+    start = start_seen(run, probed(run))
     assert start is None or isinstance(start, Start), start
     return list(starting_lora_refused(run, start))
 
@@ -176,12 +181,12 @@ def test_silent_where_no_file_is_opened(tmp_path: Path) -> None:
 def test_what_is_not_known_is_not_passed(tmp_path: Path) -> None:
     run = run_with("zimage", tmp_path, pretrained_lora_path=str(tmp_path / "a.safetensors"))
     absent = probed(changed(run, base_model="acme/gone"))
-    assert isinstance(probe_start(LiveWorld(), run, absent), Unknown)
-    assert isinstance(probe_start(LiveWorld(), run, Unknown("no model")), Unknown)
-    assert probe_start(LiveWorld(), run_with("zimage", tmp_path), Unknown("no model")) is None
+    assert isinstance(start_seen(run, absent), Unknown)
+    assert isinstance(start_seen(run, Unknown("no model")), Unknown)
+    assert start_seen(run_with("zimage", tmp_path), Unknown("no model")) is None
     null = run_with("zimage", tmp_path, pretrained_lora_path="a\0b")
-    assert isinstance(probe_start(LiveWorld(), null, absent), Unknown)
-    seen = probe_start(LiveWorld(), run, probed(run))
+    assert isinstance(start_seen(null, absent), Unknown)
+    seen = start_seen(run, probed(run))
     assert isinstance(seen, Start)
     shut = replace(seen, file=replace(seen.file, problem="unreadable", detail="Permission denied"))
     with pytest.raises(Unestablished, match="Permission denied"):

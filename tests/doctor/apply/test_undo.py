@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.apply import ApplyError, Busy, UndoRefused, apply, history, recover, undo
-from zdoctor.doctor.apply.actions.edit import sha
 from zdoctor.doctor.apply.actions.journal import Journal, locked
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.files.fingerprints import of_bytes
 from zdoctor.doctor.model import (
     CopyItem,
     ExtractFiles,
@@ -356,7 +356,9 @@ def interrupted_edit(home: Path, state: Path, before: bytes, after: bytes) -> Pa
     journal.keep("0.after", after)
     info = path.stat()
     names = {"path": str(path), "temporary": str(home / "none")}
-    journal.begin("edit", **names, mode=0o644, mtime_ns=info.st_mtime_ns, before=sha(before), after=sha(after))
+    journal.begin(
+        "edit", **names, mode=0o644, mtime_ns=info.st_mtime_ns, before=of_bytes(before), after=of_bytes(after)
+    )
     journal.log({"do": "in-place", "n": 0})
     return path
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zdoctor.doctor.crash import compare
-from zdoctor.reports.crash import render_comparison
+from zdoctor.reports.crash import comparison_lines
+from zdoctor.reports.terminal import paint
 
 WORKED = textwrap.dedent(
     """\
@@ -55,24 +56,24 @@ def test_what_is_not_the_same() -> None:
 
 
 def test_in_words() -> None:
-    text = render_comparison(compare(WORKED, FAILED))
+    text = paint(comparison_lines(compare(WORKED, FAILED)))
     assert "Line 9 of the failed run is the first loss that is no finite number." in text
     assert "Loaded 24 images" in text and "Loaded 23 images" in text
     assert "Traceback" not in text and "took" not in text.split("last line")[0]
 
 
 def test_logs_that_have_nothing_in_common() -> None:
-    assert "no line in common" in render_comparison(compare("one program\n", "another thing\n"))
-    assert "no line in common" in render_comparison(compare("", ""))
+    assert "no line in common" in paint(comparison_lines(compare("one program\n", "another thing\n")))
+    assert "no line in common" in paint(comparison_lines(compare("", "")))
 
 
 @given(st.lists(st.sampled_from([*WORKED.splitlines(), *FAILED.splitlines()]), max_size=30).map("\n".join))
 def test_a_log_is_the_same_as_itself(log: str) -> None:
     seen = compare(log, log)
     assert (seen.changed, seen.warnings, seen.others) == ((), (), ())
-    render_comparison(seen)
+    paint(comparison_lines(seen))
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_two_texts_are_compared(one: str, other: str) -> None:
-    render_comparison(compare(one, other), width=60)
+    paint(comparison_lines(compare(one, other)), width=60)

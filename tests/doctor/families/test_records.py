@@ -12,6 +12,7 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from zdoctor.doctor.families import add, classes, families, family_of, family_with, loader_of, registry, trained
 from zdoctor.doctor.families.components import CLASSES
 from zdoctor.doctor.families.flux.record import FLUX
+from zdoctor.doctor.families.part_file import class_in
 from zdoctor.doctor.families.part_files import BY_FILES
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.tensors import block_linears, needed_tensors, parameters, published_size
@@ -130,9 +131,9 @@ def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> Non
 
 @pytest.mark.parametrize("kind", classes().values(), ids=lambda kind: kind.name)
 def test_a_class_is_told_by_its_own_files(kind: Any) -> None:
-    told = classes()[kind.told_as]
+    told = classes()[class_in(kind.marks) or ""]
     assert kind.marks == told.marks and kind.title == told.title and kind.infer is told.infer
-    others = {mark for other in classes().values() if other.told_as != kind.told_as for mark in other.marks}
+    others = {mark for other in classes().values() if other.infer is not kind.infer for mark in other.marks}
     assert kind.marks and not others & set(kind.marks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -110,7 +111,7 @@ def test_a_caption_in_other_case_is_found_where_the_system_finds_it(
         Pictures.new("RGB", (8, 8)).save(tmp_path / f"{name[0]}.png")
 
     class Elsewhere(LiveWorld):
-        @property
+        @cached_property
         def system(self) -> System:
             return replace(super().system, os=os)
 

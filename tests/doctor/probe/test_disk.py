@@ -118,7 +118,7 @@ def test_what_this_machine_lies_on(tmp_path: Path) -> None:
 
 def below(folder: Path) -> str | None:
     """What this test's own folder lies on."""
-    device = device_of(os.path.realpath(folder), LiveWorld()._mount_lines)
+    device = device_of(os.path.realpath(folder), LiveWorld()._mounts)
     return device.words if device is not None else None
 
 
@@ -128,7 +128,7 @@ from zdoctor.doctor.probe.disk import device_of
 from zdoctor.doctor.probe.live import LiveWorld
 world = LiveWorld()
 for path in sys.argv[1:]:
-    device = device_of(path, world._mount_lines)
+    device = device_of(path, world._mounts)
     mount = world.mount(path)
     print(mount.filesystem, device.words if device else None, sep="|")
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor.probe.disk import MountLine
 from zdoctor.doctor.probe.disks import folders_below
 from zdoctor.doctor.probe.hub.caches import caches, origins
 from zdoctor.doctor.probe.live import LiveWorld
@@ -34,7 +35,8 @@ def test_only_local_disks_are_looked_at(
 ) -> None:
     (tmp_path / place).mkdir(parents=True)
     point, kind = str(tmp_path / mounted[0]), mounted[1]
-    mounts = [(point, kind, "x"), *([(str(tmp_path / "disk"), "ext4", "y")] if mounted[0] != "disk" else [])]
+    above = [MountLine(str(tmp_path / "disk"), "ext4")] if mounted[0] != "disk" else []
+    mounts = [MountLine(point, kind), *above, MountLine("/", "ext4")]
     touched: list[str] = []
     real = os.lstat
 
@@ -43,7 +45,7 @@ def test_only_local_disks_are_looked_at(
         return real(path)
 
     monkeypatch.setattr(os, "lstat", noted)
-    seen = list(folders_below([*mounts, ("/", "ext4", "z")], PLACES))
+    seen = list(folders_below(mounts, PLACES))
     monkeypatch.undo()
     assert (str(tmp_path / place) in seen) == found
     if kind in ("nfs4", "autofs", "fuse.sshfs", "cifs", "nfs"):
@@ -53,7 +55,7 @@ def test_only_local_disks_are_looked_at(
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real" / "hub").mkdir(parents=True)
     (tmp_path / "hf").symlink_to("real")
-    mounts = [(str(tmp_path), "ext4", "x"), ("/", "ext4", "z")]
+    mounts = [MountLine(str(tmp_path), "ext4"), MountLine("/", "ext4")]
     assert not [path for path in folders_below(mounts, PLACES) if path.startswith(str(tmp_path))]
 
 

@@ -1,4 +1,4 @@
-"""Runs that end without a traceback: what the system says of a process, what argparse and some trainers print."""
+"""The failures of a log: its tracebacks, and the ends that leave none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from ..model.crashes import Failure
+from ..model.record import replace
 from .known import LINES
+from .lines import Stream, streams
+from .tracebacks import CHAINED, FATAL, START, traceback
 
 # What a message of a trainer is called that stands for itself, with no exception.
 SAID = "Said"
@@ -68,7 +71,38 @@ _REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
 MOST_LINES = 2000
 
 
-def endings(lines: Sequence[str]) -> Iterator[Failure]:
+def failures(lines: Sequence[str]) -> tuple[Failure, ...]:
+    """Every failure of a log, in the order in which they were printed; a chain of exceptions is one, its last."""
+    found = [failure for stream in streams(lines) for failure in _tracebacks(stream)]
+    return tuple(sorted([*found, *_endings(lines)], key=lambda failure: failure.at))
+
+
+def _tracebacks(stream: Stream) -> list[Failure]:
+    found: list[Failure] = []
+    read = 0
+    for at in [at for at, line in enumerate(stream) if START in line or (line[:1] in "FW" and FATAL.match(line))]:
+        if at < read:
+            continue
+        failure, read = traceback(stream, at)
+        if failure is None:
+            continue
+        if found and _chained(stream[found[-1].at : at]):
+            failure = replace(failure, cause=found.pop())
+        found.append(failure)
+    return [_placed(stream, failure) for failure in found]
+
+
+def _chained(between: Sequence[str]) -> bool:
+    """Whether the log says that two tracebacks belong together."""
+    return " ".join(" ".join(between).split()).startswith(CHAINED)
+
+
+def _placed(stream: Stream, failure: Failure) -> Failure:
+    cause = _placed(stream, failure.cause) if failure.cause is not None else None
+    return replace(failure, at=stream.place(failure.at - 1) + 1, cause=cause)
+
+
+def _endings(lines: Sequence[str]) -> Iterator[Failure]:
     """Every line that tells of an end, as a failure without frames."""
     log = _Log(lines)
     for name, words, pattern in _ENDS:
