@@ -33,7 +33,6 @@ from .runtime.train_error import TrainError
 from .sampling.preview_samples import PreviewSamples
 from .settings.names import DTYPES
 from .step.trainer import Trainer
-from .step.validation import validation_loss
 
 # How often another process looks whether the lock of the first is free, which a killed one leaves at once.
 LOOKS, LOOK_SECONDS = 10, 0.1
@@ -107,7 +106,7 @@ class RankLoop:
         ranks = self.trainer.ranks
         with ranks.noticing_lost_ranks():
             stop = ranks.agreed(self.job.stop.is_set)
-            return validation_loss(self.trainer, self.held, stop) if self.held else None
+            return self.trainer.validation_loss(self.held, stop) if self.held else None
 
     def paint(self) -> None:
         """Paints the preview samples. Raises RankLost."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,13 +21,15 @@ from ..runtime.train_error import TrainError
 from ..settings.names import OPTIMIZERS
 from ..transformer.transformer_blocks import checkpoint_blocks
 from .divergence import explain_divergence
-from .flow_matching import FlowMatchingLoss
+from .flow_matching import FlowMatchingLoss, mixed_seed
 from .lr_scheduler import lr_factor
 from .optimizer import clip_gradients, make_optimizer, optimizer_step
 
 # A run ends at so many steps without a finite loss among the last so many.
 MOST_BAD_STEPS, BAD_WITHIN = 3, 100
 MOST_NAMED = 5
+# Shares of noise that are validated: in the middle of five equal parts.
+VALIDATED = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 @dataclass
@@ -152,6 +154,25 @@ class Trainer:
                 module.train()
             if self.ema is not None:
                 self._set(kept)
+
+    @torch.no_grad()
+    def validation_loss(self, items: Sequence[TrainingItem], stop: Callable[[], bool]) -> float | None:
+        """Returns the mean unweighted loss on `items` of the weights that would be saved; None when `stop` said so.
+
+        It can be compared between steps: images, noise and noise levels are the same every time.
+        """
+        total = 0.0
+        with self.averaged():
+            for item in items:
+                clean = self.objective.latents.get(item).unsqueeze(0)
+                for time in VALIDATED:
+                    if stop():
+                        return None
+                    generator = torch.Generator().manual_seed(mixed_seed(item.picture.digest, time))
+                    noise = torch.randn(clean.shape, generator=generator)
+                    losses = self.objective.unweighted_losses(clean, noise, torch.tensor([time]), [item])
+                    total += losses.item()
+        return total / (len(items) * len(VALIDATED))
 
     def state(self, identity: dict[str, str], held: Sequence[TrainingItem]) -> TrainingState:
         return TrainingState(
