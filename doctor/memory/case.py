@@ -13,7 +13,7 @@ from ..model import DatasetFolder, Gpu, Run, SamplePrompt
 from ..model.buckets import bucket_size
 from ..model.recipe import Recipe
 from ..model.record import dataclass, replace
-from .bytes import QUANTIZED, WIDTHS, state_bytes
+from .bytes import DTYPES, QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes
 
 GIB = 1 << 30
@@ -22,7 +22,6 @@ CONTEXT_RANGE = int(0.2 * GIB)
 HOST_BASE = int(0.6 * GIB)
 # Encoding 512 tokens with the hidden states of all layers kept, for the 4.02 billion parameters of Qwen3-4B.
 TEXT_ENCODER_WORK = 0.12 * GIB / 4.02e9
-BRAIN = ("bf16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,11 @@ class Case:
     def is_old(self) -> bool:
         """Whether the card has no bfloat16 arithmetic."""
         return self.card is not None and self.card.capability is not None and self.card.capability < (8, 0)
+
+    @property
+    def dtype(self) -> str | None:
+        """PyTorch's name of the type that the config names."""
+        return DTYPES.get(self.recipe.precision.dtype)
 
     @property
     def width(self) -> int:
@@ -135,7 +139,7 @@ class Case:
 
         Neither MPS nor, for bf16, cards before Ampere have a fused kernel to train with.
         """
-        if not (self.is_old and self.recipe.precision.dtype in BRAIN) and (self.card or not self.on_mps):
+        if not (self.is_old and self.dtype == "bfloat16") and (self.card or not self.on_mps):
             return 0
         return self.sizes.heads * tokens * tokens * 4 * count
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ..families.network import offloaded_share
 from ..model import Phase
-from .case import BRAIN, CONTEXT_RANGE, HOST_BASE, Case
+from .case import CONTEXT_RANGE, HOST_BASE, Case
 from .phases import QUANTIZING, phases_of_trainer, weights_of
 from .runner import host_peak, phases_of_runner, phases_without_bfloat16
 
@@ -26,7 +26,7 @@ def highest_of(case: Case) -> int:
     """The high end of the estimate: context, allocator and LoRA copies at their worst."""
     # float32 where the processor has no bfloat16
     may_widen = case.run.by_runner and not case.card and not case.on_mps
-    is_wider = may_widen and case.recipe.precision.dtype in BRAIN
+    is_wider = may_widen and case.dtype == "bfloat16"
     return _highest(case, phases_without_bfloat16(case) if is_wider else phases_of(case))
 
 

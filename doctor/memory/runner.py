@@ -14,14 +14,13 @@ from ..families.network import offloaded_share
 from ..model import Phase
 from ..model.record import replace
 from .bytes import KINDS
-from .case import BRAIN, CONTEXT_RANGE, HOST_BASE, TEXT_ENCODER_WORK, Case
+from .case import CONTEXT_RANGE, HOST_BASE, TEXT_ENCODER_WORK, Case
 
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
 ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))
 LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/components/vae_strips.py
 # float32 copies of what is quantized at a time, with an adapter's part: doctor/train/weights/materialize.py.
 COPIES, PIECE = 3, 1 << 26
-_HALF = ("fp16", "half", "float16")
 # Bytes a weight of the formats of the runner; four bits have a scale for 64 weights.
 _BYTES = {"int8": 1.0, "float8": 1.0, "nf4": 0.5 + 2 / 64}
 
@@ -86,7 +85,7 @@ def _keeps_matrices(case: Case) -> bool:
     """Whether the Linears of a block keep what they multiplied by for its backward (transformer_blocks.py)."""
     offload = case.recipe.offload
     every = offload.gradient_checkpointing and offload.interval == 1
-    return every and not offload.compile and case.recipe.precision.dtype not in _HALF
+    return every and not offload.compile and case.dtype != "float16"
 
 
 def runner_weights(case: Case) -> int:
@@ -111,8 +110,7 @@ def width_of(case: Case) -> int:
 
 def is_half(case: Case) -> bool:
     """Whether the Linears multiply in float16 and the rest is float32 (doctor/train/runtime/precision.py)."""
-    dtype = case.recipe.precision.dtype
-    return dtype in _HALF or (dtype in BRAIN and case.is_old)
+    return case.dtype == "float16" or (case.dtype == "bfloat16" and case.is_old)
 
 
 def _text_encoder(case: Case) -> int:

@@ -112,14 +112,12 @@ def large_enough_images(
     Raises TrainError where none is left.
     """
     left = [picture for picture in pictures if dataset.takes(picture.width, picture.height)]
-    if len(left) == len(pictures):
-        return left
-    small = _some([f"{p.file} ({p.width} x {p.height})" for p in pictures if not dataset.takes(p.width, p.height)])
+    small = [f"{p.file} ({p.width} x {p.height})" for p in pictures if not dataset.takes(p.width, p.height)]
     if not left:
-        raise TrainError(f"No image in {place} is as large as minimum_image_size asks: {small}")
-    if tell is not None:
-        count = len(pictures) - len(left)
-        tell(f"minimum_image_size leaves out {count} of {len(pictures)} images in {place}: {small}")
+        raise TrainError(f"No image in {place} is as large as minimum_image_size asks: {_some(small)}")
+    if small and tell is not None:
+        count = f"{len(small)} of {len(pictures)}"
+        tell(f"minimum_image_size leaves out {count} images in {place}: {_some(small)}")
     return left
 
 

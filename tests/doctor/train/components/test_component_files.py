@@ -282,5 +282,5 @@ def test_without_guidance_it_is_schnell(flux: Path, tmp_path: Path) -> None:
 def trained(
     run: Run, files: dict[str, Path], images: Path, output: Path, progress: Recorder | None = None
 ) -> TrainResult:
-    parts = {name: str(place) for name, place in files.items() if name != "transformer"}
+    parts = {name: place for name, place in files.items() if name != "transformer"}
     return go(run, files["transformer"], images, output, components=parts, fresh=True, progress=progress)
