@@ -61,7 +61,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
                 )
             elif name == "control_folders":
                 yield from _unpaired(run, dataset.key, entry, datasets)
-    samples = recipe.validation.prompts if edits and not recipe.validation.disabled else ()
+    samples = recipe.validation.painted if edits else ()
     edited = [sample.control for sample in samples if sample.control is not None]
     gone = [path for path in edited if (entry := files.at(path)) is not None and entry.kind in (*_GONE, "folder")]
     if gone:

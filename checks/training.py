@@ -150,7 +150,7 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Signature: None; burnt samples from the first one on.
     """
     recipe = run.recipe
-    if run.kind != "lora" or not _turbo(run) or recipe.validation.disabled or not recipe.validation.prompts:
+    if run.kind != "lora" or not _turbo(run) or not recipe.validation.painted:
         return
     guidance = max(prompt.guidance for prompt in recipe.validation.prompts)
     steps = max(prompt.steps for prompt in recipe.validation.prompts)

@@ -92,8 +92,7 @@ class Case:
 
     @property
     def samples(self) -> Sequence[SamplePrompt]:
-        validation = self.recipe.validation
-        return () if validation.disabled else validation.prompts
+        return self.recipe.validation.painted
 
     @property
     def largest_sample(self) -> tuple[int, int]:

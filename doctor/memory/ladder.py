@@ -74,7 +74,7 @@ def _samples_of_simpletuner(case: Case) -> Iterator[Step]:
 
 def _no_samples(case: Case) -> Iterator[Step]:
     validation = case.recipe.validation
-    if validation.prompts and not validation.disabled:
+    if validation.painted:
         yield _step(case, (("disable_sampling", True),), "none", validation=replace(validation, disabled=True))
 
 
@@ -177,5 +177,4 @@ def _may_offload(case: Case) -> bool:
     """Whether blocks can wait in host memory and do not yet. It takes time in every step, but no picture less."""
     offload = case.recipe.offload
     loads = case.run.by_runner or family_of(case.recipe.architecture).ai_toolkit.offloads
-    alone = offload.share is None and not offload.compile and offload.interval == 1
-    return loads and alone and offload.gradient_checkpointing
+    return loads and offload.share is None and not offload.compile and offload.every_block_again

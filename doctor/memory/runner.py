@@ -84,8 +84,7 @@ def phases_without_bfloat16(case: Case) -> Iterator[Phase]:
 def _keeps_matrices(case: Case) -> bool:
     """Whether the Linears of a block keep what they multiplied by for its backward (transformer_blocks.py)."""
     offload = case.recipe.offload
-    every = offload.gradient_checkpointing and offload.interval == 1
-    return every and not offload.compile and case.dtype != "float16"
+    return offload.every_block_again and not offload.compile and case.dtype != "float16"
 
 
 def runner_weights(case: Case) -> int:

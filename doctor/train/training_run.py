@@ -24,7 +24,7 @@ from .output.run_record import RunFolder, read_record, run_record
 from .output.trackers import Trackers
 from .runtime.allocator import empty_device_cache, keep_freed_memory, return_freed_memory
 from .runtime.gpu_failures import explain_gpu_failures
-from .sampling.preview_samples import PreviewSamples, wants_samples
+from .sampling.preview_samples import PreviewSamples
 from .settings.explain import explain
 from .step.flow_matching import FlowMatchingLoss
 from .step.trainer import Trainer, TrainingState
@@ -136,8 +136,8 @@ def _made(
     if place.precision.scaled_float16:
         use_float16(model)
     elif place.device.type == "cpu" and not place.compiled:
-        optimize_for_cpu(model, all_again=recipe.offload.gradient_checkpointing and recipe.offload.interval == 1)
-    removals = add_adapter_removal(model, base.adapter, place.dtype) if wants_samples(recipe) else []
+        optimize_for_cpu(model, all_again=recipe.offload.every_block_again)
+    removals = add_adapter_removal(model, base.adapter, place.dtype) if recipe.validation.painted else []
     network = add_network(model, covered, recipe.network, seed)
     parameters = trainable_parameters(network, base.family.RECORD.lora_prefix)
     with torch.no_grad():

@@ -41,17 +41,12 @@ class PreviewSamples:
     name: str
     files: list[str] = field(default_factory=list)
 
-    @property
-    def prompts(self) -> Sequence[SamplePrompt]:
-        """The prompts of the run, none where it paints nothing."""
-        recipe = self.trainer.recipe
-        return recipe.validation.prompts if wants_samples(recipe) else ()
-
     def paint(self, stop: Stop) -> None:
         """Paints all samples of this step, or those before `stop`."""
-        if not self.prompts:
-            return
         trainer, objective = self.trainer, self.trainer.objective
+        prompts = trainer.recipe.validation.painted
+        if not prompts:
+            return
         latents: list[Tensor] = []
         model = objective.model
         scheduler = scheduler_of(objective.family.RECORD, self.model, model)
@@ -59,7 +54,7 @@ class PreviewSamples:
             part.active = True
         try:
             with trainer.averaged():
-                for prompt, edited in zip(self.prompts, self.controls, strict=True):
+                for prompt, edited in zip(prompts, self.controls, strict=True):
                     latent = denoise(
                         model,
                         scheduler,
@@ -83,7 +78,7 @@ class PreviewSamples:
 
     def lacks(self) -> bool:
         """Tells whether a sample of this step is still to be painted."""
-        return not all(self._file(number).is_file() for number in range(len(self.prompts)))
+        return not all(self._file(number).is_file() for number in range(len(self.trainer.recipe.validation.painted)))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{self.name}_{self.trainer.step:09d}_{number}.png"
@@ -100,8 +95,8 @@ class PreviewSamples:
 
 def sample_control_images(recipe: Recipe, divisor: int) -> list[TrainingItem | None]:
     """Returns for each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
-    edits = wants_samples(recipe) and family_of(recipe.architecture).edits
-    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in recipe.validation.prompts]
+    edits = family_of(recipe.architecture).edits
+    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in recipe.validation.painted]
 
 
 def _control(prompt: SamplePrompt, divisor: int) -> TrainingItem:
@@ -124,10 +119,8 @@ def prompts_to_encode(recipe: Recipe, items: Sequence[TrainingItem]) -> list[str
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]
     if (blank := recipe.loss.guidance) is not None:
         texts.append(blank.prompt)
-    if wants_samples(recipe):
-        texts += [sample_text(recipe, prompt.prompt) for prompt in recipe.validation.prompts]
-        texts += [prompt.negative for prompt in recipe.validation.prompts]
-    return texts
+    texts += [sample_text(recipe, prompt.prompt) for prompt in recipe.validation.painted]
+    return texts + [prompt.negative for prompt in recipe.validation.painted]
 
 
 def sample_text(recipe: Recipe, text: str) -> str:
@@ -135,7 +128,3 @@ def sample_text(recipe: Recipe, text: str) -> str:
     if recipe.literal_captions:
         return text
     return with_trigger(text, recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text
-
-
-def wants_samples(recipe: Recipe) -> bool:
-    return not recipe.validation.disabled and bool(recipe.validation.prompts)

@@ -168,7 +168,7 @@ def _limits(run: Run) -> Rows:
         yield f"{dataset.key}/caption_dropout", not 0 <= dropout <= 1, told
         told = f"The resolution {least} is below {CELL} pixels, the smallest picture"
         yield f"{dataset.key}/resolutions", least is not None, told
-    for sample in () if recipe.validation.disabled else recipe.validation.prompts:
+    for sample in recipe.validation.painted:
         told = f"A sample of {sample.width} x {sample.height} pixels is smaller than {CELL} x {CELL}"
         yield "samples", min(sample.width, sample.height) < CELL, told
 
