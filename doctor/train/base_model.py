@@ -61,7 +61,7 @@ def open_base_model(job: Job) -> BaseModel:
         name: job.components.get(name) or component_folder(name, job.model, job.extras) for name in ("vae", *texts)
     }
     check_components(parts, texts)
-    kind: Any = KINDS[job.run.recipe.precision.quantization]
+    kind: Any = KINDS[job.recipe.precision.quantization]
     return BaseModel(model, config, weights, parts, adapter, kind)
 
 
@@ -69,7 +69,7 @@ def state_identity(job: Job, base: BaseModel) -> dict[str, str]:
     """Returns what must be the same for a saved state of the run to fit."""
     described_by = [] if base.config.is_file() else [base.config / "config.json"]
     return {
-        "rank": described(job.run.recipe.network),
+        "rank": described(job.recipe.network),
         "base model": fingerprints.of_ends([*described_by, *weight_files(base.weights)]),
         "adapter": "none" if job.adapter is None else fingerprints.of_file(job.adapter)[:16],
         "quantization": base.kind,

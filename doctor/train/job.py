@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ..model.recipe import Recipe
+from ..model.remains import own_state
 from ..model.run import Run
 from .distributed.ranks import Ranks
 from .encode.text_encoder_process import TextEncoderProcess
@@ -44,6 +46,19 @@ class Job:
     text_process: TextEncoderProcess | None = None
     progress: Progress = field(default_factory=Progress)
     stop: Stop = field(default_factory=Stop)
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.run.recipe
+
+    @property
+    def state_file(self) -> Path:
+        return self.output / own_state(self.run.name)
+
+    def lora_file(self, step: int, *, at_end: bool = True) -> Path:
+        """Returns the LoRA of `step`: one of many or, `at_end` of the run and when all steps are done, the last."""
+        number = "" if at_end and step >= self.recipe.steps else f"_{step:09d}"
+        return self.output / f"{self.run.name}{number}.safetensors"
 
 
 @dataclass(frozen=True)

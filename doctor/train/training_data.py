@@ -53,7 +53,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
     sized = sizes.read()
     known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
-    items = read_training_items(job.run.recipe, job.datasets, divisor, known, skip, job.progress.note)
+    items = read_training_items(job.recipe, job.datasets, divisor, known, skip, job.progress.note)
     for note in uncaptioned(items):
         job.progress.note(note)
     if known != sized:
@@ -76,7 +76,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
         and (note := dataset_changes(state.captions, dataset_fingerprint([*items, *held]), state.step))
     ):
         job.progress.note(note)
-    return TrainingData(items, held, sample_control_images(job.run.recipe, divisor))
+    return TrainingData(items, held, sample_control_images(job.recipe, divisor))
 
 
 def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, examples: TrainingData) -> EncodedData:

@@ -15,11 +15,8 @@ from .dataset.training_items import TrainingItem
 from .distributed.ranks import RankLost
 from .job import Job
 from .output.checkpoint_files import (
-    final_file,
     lora_metadata,
     prune_checkpoints,
-    state_file,
-    step_file,
     write_lora,
     write_state,
 )
@@ -63,17 +60,13 @@ class RankLoop:
     identity: dict[str, str]
     held: list[TrainingItem]
 
-    @property
-    def recipe(self) -> Recipe:
-        return self.job.run.recipe
-
     def follow(self) -> None:
         """Makes another rank's share of every step, until the last or until one is stopped.
 
         Where the base is shared out it also takes part in what the first evaluates and paints. What is trained is the
         same in all processes: when the first is gone, as its lock shows, another one saves in its place.
         """
-        recipe, trainer, sharded = self.recipe, self.trainer, self.trainer.ranks.sharded
+        recipe, trainer, sharded = self.job.recipe, self.trainer, self.trainer.ranks.sharded
         try:
             if sharded and trainer.step == 0:
                 self.validated()
@@ -92,13 +85,13 @@ class RankLoop:
             for _ in range(LOOKS):
                 time.sleep(LOOK_SECONDS)
                 with suppress(TrainError), lock_run(self.job.output, self.job.run.name):
-                    self.checkpoint(self.last_file(trainer.step))
+                    self.checkpoint(self.job.lora_file(trainer.step))
                     break
             else:
                 if not error.silent or trainer.ranks.rank != 1:
                     raise  # the first is there, and saves
                 # It holds the lock and does nothing. Should it wake up, it writes the same, each file whole.
-                self.checkpoint(self.last_file(trainer.step))
+                self.checkpoint(self.job.lora_file(trainer.step))
             raise TrainError(f"{error} {self.saved_words(trainer.step)}") from error
 
     def validated(self) -> float | None:
@@ -116,30 +109,25 @@ class RankLoop:
     def checkpoint(self, file: Path) -> None:
         if self.trainer.step == 0:  # a LoRA of zeros, or of the numbers that it was to begin with
             return
-        dtype = getattr(torch, DTYPES[self.recipe.checkpoints.dtype])
+        dtype = getattr(torch, DTYPES[self.job.recipe.checkpoints.dtype])
         metadata = lora_metadata(self.job.run, self.trainer.step, self.trainer.epoch)
         write_lora(file, self.trainer.weights(), dtype, metadata)
         self.write_state()
 
     def write_state(self) -> None:
-        write_state(state_file(self.job.output, self.job.run.name), self.trainer.state(self.identity, self.held))
-
-    def last_file(self, step: int) -> Path:
-        """Returns the LoRA that is written when a run ends after `step` steps."""
-        output, name = self.job.output, self.job.run.name
-        return final_file(output, name) if step >= self.recipe.steps else step_file(output, name, step)
+        write_state(self.job.state_file, self.trainer.state(self.identity, self.held))
 
     def saved_words(self, kept: int) -> str:
         """Returns what is there of a run that has ended, of which `kept` steps are saved."""
         step = self.trainer.step
         if kept == 0:
             return "No step was done, so nothing is saved." if step == 0 else "No earlier step is saved."
-        lora = self.last_file(kept)
-        if kept >= self.recipe.steps:
-            return f"All {self.recipe.steps} steps are done and saved in {lora}."
+        lora = self.job.lora_file(kept)
+        if kept >= self.job.recipe.steps:
+            return f"All {self.job.recipe.steps} steps are done and saved in {lora}."
         if kept == step:
             return f"The run is saved at step {step}; the same command goes on from there."
-        file = lora if lora.is_file() else state_file(self.job.output, self.job.run.name)
+        file = lora if lora.is_file() else self.job.state_file
         return f"The last good save is of step {kept} ({file}); the same command goes on from there."
 
 
@@ -181,7 +169,7 @@ class TrainingLoop(RankLoop):
         raise TrainError(f"{told} {after}".rstrip()) from failed
 
     def _train_and_save(self) -> Literal["finished", "interrupted"]:
-        recipe, trainer, stop = self.recipe, self.trainer, self.job.stop
+        recipe, trainer, stop = self.job.recipe, self.trainer, self.job.stop
         self.folder.keep_peak("loading", peak_memory(trainer.device))
         reset_peak_memory(trainer.device)
         self.job.progress.phase(f"Training {recipe.steps} steps")
@@ -199,7 +187,7 @@ class TrainingLoop(RankLoop):
                 if stop.step
                 else "The limit of --max-minutes was over before a step of this start began; give it more minutes."
             )
-        self._save(self.last_file(trainer.step))
+        self._save(self.job.lora_file(trainer.step))
         if trainer.step >= recipe.steps:
             self._tell("Finished")  # the next start trains nothing, and would not write it
             self.paint()
@@ -207,7 +195,7 @@ class TrainingLoop(RankLoop):
         return "interrupted" if self.halted or stop.is_set() else "finished"
 
     def _train_steps(self) -> None:
-        recipe, trainer, stop = self.recipe, self.trainer, self.job.stop
+        recipe, trainer, stop = self.job.recipe, self.trainer, self.job.stop
         rate = 0.0
         while trainer.step < recipe.steps:
             self.halted = trainer.ranks.any_rank(stop.is_set())
@@ -227,7 +215,7 @@ class TrainingLoop(RankLoop):
             if evaluates:
                 self._evaluate()
             if saves:
-                self._save(step_file(self.job.output, self.job.run.name, trainer.step))
+                self._save(self.job.lora_file(trainer.step, at_end=False))
                 prune_checkpoints(self.job.output, self.job.run.name, recipe.checkpoints.keep)
                 self._tell("Saved")
             if samples:
@@ -251,7 +239,7 @@ class TrainingLoop(RankLoop):
             try:
                 trainer.optimizer.zero_grad(set_to_none=True)
                 empty_device_cache()
-                self._save(self.last_file(trainer.step))
+                self._save(self.job.lora_file(trainer.step))
             except Exception as error:
                 same = isinstance(failed, TrainError) and str(error) == str(failed)
                 why = f"Step {trainer.step} could not be saved{'.' if same else f': {error}'}"
@@ -259,7 +247,7 @@ class TrainingLoop(RankLoop):
 
     def _tell(self, status: str) -> None:
         trainer = self.trainer
-        status = f"{status} at step {trainer.step} of {self.recipe.steps}"
+        status = f"{status} at step {trainer.step} of {self.job.recipe.steps}"
         self.folder.keep_peak("training", peak_memory(trainer.device))
         self.folder.write(status, trainer.losses, self.journal.evaluations)
 

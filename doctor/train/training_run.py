@@ -18,7 +18,7 @@ from .device_placement import DevicePlacement, choose_placement
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
 from .network.lora import add_adapter_removal, add_network, lora_targets, read_initial_weights, trainable_parameters
-from .output.checkpoint_files import check_owner, final_file, read_state, remove_leftovers, state_file
+from .output.checkpoint_files import check_owner, read_state, remove_leftovers
 from .output.loss_log import LossLog
 from .output.run_record import RunFolder, read_record, run_record
 from .output.trackers import Trackers
@@ -52,16 +52,16 @@ def run_training(job: Job) -> TrainResult:
     identity = state_identity(job, base)
     job.ranks.check_same(identity)
     state, there = job.ranks.broadcast(_earlier(job, identity))
-    if state and there and job.run.recipe.steps and (done := _finished(job, state, began)):
+    if state and there and job.recipe.steps and (done := _finished(job, state, began)):
         return done
     for note in explain(job.run):
         job.progress.note(note)
-    how = job.run.recipe.network
+    how = job.recipe.network
     covered = lora_targets(base.model, how.excluded, refiners=how.refiners)
     start = {} if state else read_initial_weights(how, covered, base.family.RECORD)
     job.progress.phase("Reading the dataset")
     examples = read_training_data(job, base.divisor, state)
-    job = replace(job, run=replace(job.run, recipe=epochs_to_steps(job.run.recipe, examples.items)))
+    job = replace(job, run=replace(job.run, recipe=epochs_to_steps(job.recipe, examples.items)))
     if state and there and (done := _finished(job, state, began)):
         return done
     with explain_gpu_failures():
@@ -91,17 +91,17 @@ def _earlier(job: Job, identity: dict[str, str]) -> tuple[TrainingState | None, 
         return None, False
     check_owner(job.output, job.run)
     remove_leftovers(job.output, job.run.name)
-    state = read_state(state_file(job.output, job.run.name), identity)
-    return state, final_file(job.output, job.run.name).is_file()
+    state = read_state(job.state_file, identity)
+    return state, job.lora_file(job.recipe.steps).is_file()
 
 
 def _finished(job: Job, state: TrainingState, began: float) -> TrainResult | None:
     """The result of a run that has all its steps, None of any other."""
-    if state.step < job.run.recipe.steps:
+    if state.step < job.recipe.steps:
         return None
-    final = final_file(job.output, job.run.name)
+    final = job.lora_file(state.step)
     job.progress.note(
-        f"This run is finished: {state.step} steps of {job.run.recipe.steps} are done, and {final} is there. "
+        f"This run is finished: {state.step} steps of {job.recipe.steps} are done, and {final} is there. "
         "Nothing was trained. For more, raise steps; to start again, give the run another name."
     )
     return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
@@ -130,7 +130,7 @@ def _made(
     seed: int,
 ) -> tuple[Trainer, PreviewSamples]:
     """The loaded model with its network on the Linears that are `covered`, and what trains and paints with it."""
-    recipe, model, progress = job.run.recipe, base.model, job.progress
+    recipe, model, progress = job.recipe, base.model, job.progress
     if other := use_native_attention(model):
         progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
     if place.precision.scaled_float16:
@@ -196,7 +196,7 @@ def _trained(
         journal.close()
         trackers.close()
     return TrainResult(
-        lora=str(loop.last_file(trainer.step)) if trainer.step else "",
+        lora=str(job.lora_file(trainer.step)) if trainer.step else "",
         steps=trainer.step,
         losses=tuple(trainer.losses),
         evaluations=tuple(journal.evaluations),

@@ -15,7 +15,7 @@ from torch import Tensor
 from .... import __version__
 from ...families import family_of
 from ...families.network import lokr_rank
-from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, own_state, taken
+from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, taken
 from ...model.run import Run
 from ..runtime.atomic_files import atomic_file, write_atomic
 from ..runtime.train_error import TrainError
@@ -63,18 +63,6 @@ def lora_metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in fields.items()}
 
 
-def step_file(folder: Path, name: str, step: int) -> Path:
-    return folder / f"{name}_{step:09d}.safetensors"
-
-
-def final_file(folder: Path, name: str) -> Path:
-    return folder / f"{name}.safetensors"
-
-
-def state_file(folder: Path, name: str) -> Path:
-    return folder / own_state(name)
-
-
 def check_owner(folder: Path, run: Run) -> None:
     """Raises TrainError when a LoRA of this name is not zdoctor's, since the run would overwrite or prune it."""
     saves = (_save(file) for file in sorted(folder.iterdir()) if is_own_save(file.name, run.name))
@@ -108,8 +96,8 @@ def remove_leftovers(folder: Path, name: str) -> None:
 
 def prune_checkpoints(folder: Path, name: str, keep: int) -> None:
     """Removes all but the `keep` newest step files of this run (0 or less keeps all)."""
-    final = final_file(folder, name).name
-    saves = sorted(path for path in folder.iterdir() if is_own_save(path.name, name) and path.name != final)
+    final = folder / f"{name}.safetensors"
+    saves = sorted(path for path in folder.iterdir() if is_own_save(path.name, name) and path != final)
     if keep > 0:
         for path in saves[:-keep]:
             with suppress(OSError):  # Windows keeps what a program has open; it goes with the next save
