@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ntpath import basename, splitext
 
 from ..doctor.families import family_of
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, found
@@ -32,37 +33,24 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
     Signature: FileNotFoundError: [Errno 2] No such file or directory: '…', at a sample; ValueError: could not
     broadcast input array from shape (…,0) into shape (…,3), at a mask; else none.
     """
-    recipe = run.recipe
-    own = run.by_runner
-    edits = family_of(recipe.architecture).edits and run.kind == "lora"
-    for dataset in recipe.datasets if run.kind == "lora" else ():
-        aids = [("control_folders", folder) for folder in dataset.control_folders[:1] if edits]
+    if run.kind != "lora":
+        return
+    edits = family_of(run.recipe.architecture).edits
+    by_key = {folder.key: folder for folder in datasets}
+    for dataset in run.recipe.datasets:
+        folder = by_key.get(dataset.key)
+        if edits and dataset.control_folders:
+            key, path = f"{dataset.key}/control_folders", dataset.control_folders[0]
+            entry = files.at(path)
+            yield from _no_folder(run, key, path, entry, _UNPAIRED)
+            if folder is not None and entry is not None and entry.kind == "folder":
+                yield from _unpaired(run, key, entry, folder)
         if dataset.alpha_mask:
-            yield from _without_alpha(run, dataset.key, datasets)
-        else:
-            aids.append(("mask_folder", dataset.mask_folder or ""))
-        for name, path in aids:
-            entry = files.at(path) if path else None
-            if entry is None:
-                continue
-            if entry.kind == "denied":
-                raise Unestablished(f"{entry.path} could not be looked at")
-            if entry.kind != "folder":
-                yield found(
-                    run.where(f"{dataset.key}/{name}"),
-                    "{path}, the folder of {key}, does not exist."
-                    if entry.kind in _GONE
-                    else "{path}, the folder of {key}, is no folder.",
-                    otherwise=_ENDS if own else _UNPAIRED if name == "control_folders" else _UNMASKED,
-                    evidence={"looked_at": entry.path},
-                    severity=None if own else "warning",
-                    path=path,
-                    key=run.keys.get(f"{dataset.key}/{name}", name).rpartition("/")[2],
-                )
-            elif name == "control_folders":
-                yield from _unpaired(run, dataset.key, entry, datasets)
-    samples = recipe.validation.painted if edits else ()
-    edited = [sample.control for sample in samples if sample.control is not None]
+            yield from _without_alpha(run, f"{dataset.key}/alpha_mask", folder)
+        elif dataset.mask_folder:
+            entry = files.at(dataset.mask_folder)
+            yield from _no_folder(run, f"{dataset.key}/mask_folder", dataset.mask_folder, entry, _UNMASKED)
+    edited = [sample.control for sample in run.recipe.validation.painted if edits]
     gone = [path for path in edited if (entry := files.at(path)) is not None and entry.kind in (*_GONE, "folder")]
     if gone:
         yield found(
@@ -70,46 +58,57 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
             "{path}, the control image of a sample, does not exist or is a folder."
             if len(gone) == 1
             else "The control images of {count} samples do not exist; the first is {path}.",
-            otherwise=_ENDS if own else "The run ends when it paints this sample: FileNotFoundError.",
+            otherwise=_ENDS if run.by_runner else "The run ends when it paints this sample: FileNotFoundError.",
             evidence={"images": gone},
             path=gone[0],
             count=len(gone),
         )
 
 
-def _unpaired(run: Run, key: str, entry: Entry, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
+def _no_folder(run: Run, key: str, path: str, entry: Entry | None, otherwise: str) -> Iterator[Finding]:
+    if entry is not None and entry.kind == "denied":
+        raise Unestablished(f"{entry.path} could not be looked at")
+    if entry is not None and entry.kind != "folder":
+        yield found(
+            run.where(key),
+            "{path}, the folder of {key}, " + ("does not exist." if entry.kind in _GONE else "is no folder."),
+            otherwise=_ENDS if run.by_runner else otherwise,
+            evidence={"looked_at": entry.path},
+            severity=None if run.by_runner else "warning",
+            path=path,
+            key=run.keys.get(key, key).rpartition("/")[2],
+        )
+
+
+def _unpaired(run: Run, key: str, entry: Entry, folder: DatasetFolder) -> Iterator[Finding]:
     if not 0 < len(entry.children) < _MOST:
         return  # not listed, or not all of it
     stems = {name.rpartition(".")[0] for name in entry.children if name.endswith(_SUFFIXES)}
-    for folder in datasets:
-        if folder.key != key:
-            continue
-        alone = [image.path for image in folder.images if _stem(image.path) not in stems]
-        if alone:
-            yield found(
-                run.where(f"{key}/control_folders"),
-                "{count} of {total} pictures in {folder} have no control image in {path}; the first is {first}."
-                if len(alone) > 1
-                else "{first} has no control image in {path}.",
-                otherwise=_ENDS if run.by_runner else _UNPAIRED,
-                evidence={"pictures": alone},
-                severity=None if run.by_runner else "warning",
-                count=len(alone),
-                total=len(folder.images) + folder.more,
-                folder=folder.path,
-                path=entry.path,
-                first=alone[0],
-            )
+    alone = [image.path for image in folder.images if splitext(basename(image.path))[0] not in stems]
+    if alone:
+        yield found(
+            run.where(key),
+            "{count} of {total} pictures in {folder} have no control image in {path}; the first is {first}."
+            if len(alone) > 1
+            else "{first} has no control image in {path}.",
+            otherwise=_ENDS if run.by_runner else _UNPAIRED,
+            evidence={"pictures": alone},
+            severity=None if run.by_runner else "warning",
+            count=len(alone),
+            total=len(folder.images) + folder.more,
+            folder=folder.path,
+            path=entry.path,
+            first=alone[0],
+        )
 
 
-def _without_alpha(run: Run, key: str, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
-    if not run.recipe.loss.balanced_masks:  # as in sd-scripts, where a picture without one counts whole
-        return
-    images = (image.path for folder in datasets if folder.key == key for image in folder.images)
-    jpegs = [path for path in images if path.lower().endswith((".jpg", ".jpeg"))]
+def _without_alpha(run: Run, key: str, folder: DatasetFolder | None) -> Iterator[Finding]:
+    if folder is None or not run.recipe.loss.balanced_masks:
+        return  # as in sd-scripts, where a picture without one counts whole
+    jpegs = [image.path for image in folder.images if image.path.lower().endswith((".jpg", ".jpeg"))]
     if jpegs:
         yield found(
-            run.where(f"{key}/alpha_mask"),
+            run.where(key),
             "alpha_mask is on, and {path} is a JPEG, which has no alpha channel. Save it as PNG or WebP with one."
             if len(jpegs) == 1
             else "alpha_mask is on, and {count} pictures are JPEGs, without an alpha channel; the first is {path}.",
@@ -120,7 +119,3 @@ def _without_alpha(run: Run, key: str, datasets: tuple[DatasetFolder, ...]) -> I
             path=jpegs[0],
             count=len(jpegs),
         )
-
-
-def _stem(path: str) -> str:
-    return path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]

@@ -31,7 +31,7 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     Could not read caption file
     """
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         written = run.written(f"{folder.key}/metadata_file")  # sd-scripts takes the captions from there
         if not folder.garbled or dataset is None or dataset.captions != "files" or written is not None:
             continue
@@ -49,16 +49,16 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             line=first.line,
             position=first.position,
             count=len(folder.garbled),
-            folder=folder.path,
         )
 
 
 def _ends(run: Run) -> str:
+    trainer = trainer_of(run.trainer)
     if run.by_runner:
         return "The run ends before anything is loaded."
-    if trainer_of(run.trainer).skips_garbled:
+    if trainer.skips_garbled:
         return "The trainer logs 'Could not read caption file' and goes on without the caption."
-    if not trainer_of(run.trainer).garbled_late:
+    if not trainer.garbled_late:
         return "The run ends with UnicodeDecodeError when it reads the captions."
     if run.recipe.cache_text_embeddings:
         return "The run ends with UnicodeDecodeError while it encodes the captions, after the model was loaded."
@@ -79,41 +79,36 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     Upstream: toolkit/dataloader_mixins.py load_caption (27a03a91)
     Signature: None; the run trains, and the captions have no say.
     """
-    if run.kind not in ("lora", "finetune") or run.recipe.unload_text_encoder:
-        return  # TRN006 says of the latter that captions are not read
+    if run.recipe.unload_text_encoder:
+        return  # TRN006 says that captions are not read
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         if dataset is None or dataset.default_caption or dataset.is_regularisation or dataset.caption_dropout >= 1:
             continue
         if dataset.captions != "files":
             continue
         missing = [image for image in folder.images if not image.caption]
-        total = len(folder.images)
-        extension = dataset.caption_extension
-        instead = [
-            one for one in _TEXTS if one != extension.lower() and 2 * folder.captions.get(one, 0) > max(total, 1)
-        ]
+        total, extension = len(folder.images), dataset.caption_extension
+        others = (one for one in _TEXTS if one != extension.lower())
+        instead = next((one for one in others if 2 * folder.captions.get(one, 0) > max(total, 1)), None)
         alone = not (run.recipe.trigger_word or run.written(f"{folder.key}/trigger_word"))
-        message = _uncaptioned(folder, len(missing), bool(instead), alone)
+        message = _uncaptioned(folder, len(missing), instead is not None, alone)
         if message is None:
             continue
-        new = instead[0] if instead and len(missing) == total else None
+        left_out = bool(missing) and not dataset.captionless
+        new = instead if len(missing) == total else None
         yield found(
             run.where(f"{folder.key}/caption_ext"),
             message,
             otherwise="They are left out, without a message."
-            if missing and not dataset.captionless
-            else "They are trained with an empty caption, without a message."
-            if alone
-            else "They are trained with the trigger word alone, without a message.",
+            if left_out
+            else "They are trained with {caption}, without a message.",
             evidence={"missing": len(missing), "blank": folder.blank, "new": new, "pointer": _ending(run, folder)},
             folder=folder.path,
             extension=extension,
-            instead=new,
-            count=len(missing),
             total=total,
             first=missing[0].path if missing else None,
-            blank=folder.blank,
+            caption="an empty caption" if alone else "the trigger word alone",
         )
 
 
@@ -121,13 +116,15 @@ def _uncaptioned(folder: DatasetFolder, missing: int, is_elsewhere: bool, alone:
     """What is said of `missing` pictures without a caption; None where that is a way to train."""
     total = len(folder.images)
     if total and missing == total and is_elsewhere:
-        return "No picture in {folder} has a caption that ends in {extension}, but there are {instead} files."
+        return "No picture in {folder} has a caption that ends in {extension}, but there are {new} files."
     if total and missing + folder.blank == total:
         words = "No picture in {folder} has a caption, and there is no trigger_word and no default_caption."
         return words if alone else None
     if missing:
-        few = "One of {total} pictures in {folder} has no caption: {first}."
-        return "{count} of {total} pictures in {folder} have no caption, {first} among them." if missing > 1 else few
+        one = "One of {total} pictures in {folder} has no caption: {first}."
+        return (
+            one if missing == 1 else "{missing} of {total} pictures in {folder} have no caption, {first} among them."
+        )
     if folder.blank:
         many = "{blank} captions in {folder} are empty files."
         return many if folder.blank > 1 else "One caption in {folder} is an empty file."
@@ -155,24 +152,22 @@ def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Ch
     library/train_util.py read_caption (48d368fa); musubi-tuner dataset/datasources.py get_caption
     Signature: None; the run trains, and prompts in plain words are not what it was trained on.
     """
-    if (run.recipe.architecture or "").startswith(_PROMPTS_IN_JSON):
-        return
-    if not run.by_runner and checkout is not None and checkout.json_captions:
+    reads_json = not run.by_runner and checkout is not None and checkout.json_captions
+    if reads_json or (run.recipe.architecture or "").startswith(_PROMPTS_IN_JSON):
         return
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         if dataset is None or dataset.captions != "files" or dataset.caption_extension.lower() != ".json":
             continue
-        if dataset.caption_dropout >= 1:
-            continue
         described = sum(image.caption for image in folder.images)
-        if not described or run.written(f"{folder.key}/metadata_file") is not None:
+        other_file = run.written(f"{folder.key}/metadata_file") is not None
+        if dataset.caption_dropout >= 1 or not described or other_file:
             continue
         new = ".txt" if 2 * folder.captions.get(".txt", 0) > len(folder.images) else None
         written = [f"{folder.key}/{name}" for name in ("caption_type", "caption_ext", "caption_extension")]
         yield found(
             run.where(next((key for key in written if run.written(key) is not None), written[-1])),
-            "{count} captions in {folder} end in .json; the trainer takes each of them as plain text."
+            "{captions} captions in {folder} end in .json; the trainer takes each of them as plain text."
             if described > 1
             else "The caption in {folder} ends in .json; the trainer takes it as plain text.",
             otherwise="Its first line is trained, often a brace alone, without a message."
@@ -180,5 +175,4 @@ def captions_in_json(run: Run, datasets: tuple[DatasetFolder, ...], checkout: Ch
             else "Braces, quotes and key names are trained as words of the caption, without a message.",
             evidence={"captions": described, "new": new, "pointer": _ending(run, folder)},
             folder=folder.path,
-            count=described,
         )

@@ -14,6 +14,10 @@ CONVERTIBLE = (".heic", ".heif", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".jxl
 LARGEST = 178_956_970  # pixels: twice PIL.Image.MAX_IMAGE_PIXELS
 ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
 
+_ENDS = "The run ends before anything is loaded."
+
+_AS_JSON = "The trainer opens it as JSON: JSONDecodeError or UnicodeDecodeError, after the model was loaded."
+
 
 @rule("DAT001", "error", "no-images", trainers=("ai-toolkit", RUNNER))
 @prevents("AssertionError", r"no images found in")
@@ -33,42 +37,43 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
     """
     unsure = ""
     for folder in _of_pictures(run, datasets):
+        where = run.where(f"{folder.key}/folder_path")
         if folder.images and not folder.more and not folder.unlisted and not _taken(run, folder):
             yield _all_too_small(run, folder)
         if folder.images or folder.more:
             continue
         if folder.is_file:
-            yield _in_place_of_a_folder(run, folder)
-            continue
-        if folder.denied:
             yield found(
-                run.where(f"{folder.key}/folder_path"),
-                "{folder} may not be read by this user: permission denied.",
-                otherwise=_ends(run),
-                evidence={"folder": folder.path},
+                where,
+                "{file} is a file and no JSON list of pictures; folder_path names the folder that the pictures are "
+                "in.",
+                otherwise=_ENDS if run.by_runner else _AS_JSON,
+                evidence={"file": folder.path},
                 folder=folder.path,
             )
-            continue
-        if folder.unlisted:
+        elif folder.denied:
+            message, evidence = "{folder} may not be read by this user: permission denied.", {"folder": folder.path}
+            yield found(where, message, otherwise=_ends(run), evidence=evidence, folder=folder.path)
+        elif folder.unlisted:
             unsure = unsure or f"{folder.path} holds folders that could not be listed"
-            continue
-        count = len(folder.unreadable)
-        first, why = next(iter(folder.unreadable.items()), ("", ""))
-        # by number, then by name: the same folder gives the same words
-        kind, number = min(folder.others.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
-        yield found(
-            run.where(f"{folder.key}/folder_path"),
-            _message(count, kind, number),
-            otherwise=_ends(run),
-            evidence={"unreadable": dict(folder.unreadable), "others": dict(folder.others)},
-            folder=folder.path,
-            suffixes=SUFFIXES,
-            count=count,
-            first=first,
-            why=why,
-            kind=kind,
-            number=number,
-        )
+        else:
+            count = len(folder.unreadable)
+            first, why = next(iter(folder.unreadable.items()), ("", ""))
+            # by number, then by name: the same folder gives the same words
+            kind, number = min(folder.others.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
+            yield found(
+                where,
+                _message(count, kind, number),
+                otherwise=_ends(run),
+                evidence={"unreadable": dict(folder.unreadable), "others": dict(folder.others)},
+                folder=folder.path,
+                suffixes=SUFFIXES,
+                count=count,
+                first=first,
+                why=why,
+                kind=kind,
+                number=number,
+            )
     if unsure:
         raise Unestablished(unsure)
 
@@ -119,7 +124,7 @@ def some_unreadable(run: Run, folders: Iterable[DatasetFolder], otherwise: str) 
 
 def _of_pictures(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[DatasetFolder]:
     """The folders that pictures are read from: video datasets and audio models look for other files."""
-    if run.kind not in ("lora", "finetune") or (run.recipe.architecture or "").startswith("ace_step"):
+    if (run.recipe.architecture or "").startswith("ace_step"):
         return
     for folder in datasets:
         several = run.setting(f"{folder.key}/num_frames") not in (0, 1, None)
@@ -142,7 +147,7 @@ def _openable(folder: DatasetFolder) -> DatasetFolder:
 
 def _taken(run: Run, folder: DatasetFolder) -> bool:
     """Whether a picture is large enough for its dataset, or may be: a size of 0 was not read."""
-    dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+    dataset = run.recipe.dataset(folder.key)
     return dataset is None or any(dataset.takes(i.width, i.height) or not i.width for i in folder.images)
 
 
@@ -157,28 +162,14 @@ def _all_too_small(run: Run, folder: DatasetFolder) -> Finding:
         otherwise=_ends(run),
         evidence={"count": len(folder.images)},
         folder=folder.path,
-        count=len(folder.images),
         width=largest.width,
         height=largest.height,
     )
 
 
-def _in_place_of_a_folder(run: Run, folder: DatasetFolder) -> Finding:
-    """A file where the folder should be: a picture, an archive, a list of captions."""
-    return found(
-        run.where(f"{folder.key}/folder_path"),
-        "{folder} is a file and no JSON list of pictures; folder_path names the folder that the pictures are in.",
-        otherwise="The run ends before anything is loaded."
-        if run.by_runner
-        else "The trainer opens it as JSON: JSONDecodeError or UnicodeDecodeError, after the model was loaded.",
-        evidence={"file": folder.path},
-        folder=folder.path,
-    )
-
-
 def _ends(run: Run) -> str:
     if run.by_runner:
-        return "The run ends before anything is loaded."
+        return _ENDS
     return "The run ends with AssertionError: no images found in {folder}, after the model was loaded."
 
 

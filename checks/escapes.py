@@ -55,7 +55,6 @@ def windows_path_escape(config: Config) -> Iterator[Finding]:
                 "absolute": sick.absolute,
                 "rejected": sick.rejected,
             },
-            path=sick.path,
             reads=sick.reads,
             key=sick.key,
         )

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from ..doctor.model import Config, Finding, MicroStep, Where, found
+from ..doctor.model.amounts import few
 from ..doctor.model.script import SCRIPT
 from ..doctor.rules import rule
 
 _CHECKPOINT = " torch also warned that a re-entrant checkpoint had no input that requires a gradient."
 _SHOWN = 3
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 @rule("SRC020", "error", "micro-step-failed", trainers=(SCRIPT,))
@@ -35,7 +31,6 @@ def micro_step_failed(config: Config, microstep: MicroStep) -> Iterator[Finding]
         "The step failed at {stage}: {error}",
         otherwise="The likely cause: {problem}" if microstep.why else "The training ends at this place, too.",
         evidence={"stage": microstep.stage},
-        stage=microstep.stage,
         error=microstep.failed,
         problem=" ".join(filter(None, (microstep.why, microstep.do, microstep.avoid))),
     )
@@ -103,7 +98,7 @@ def parameters_without_gradient(config: Config, microstep: MicroStep) -> Iterato
             severity=severity,
             lost=lost,
             count=len(microstep.trainable),
-            names=_some(microstep.missing),
+            names=few(microstep.missing, _SHOWN),
         )
 
 
@@ -143,9 +138,8 @@ def step_not_finite(config: Config, microstep: MicroStep) -> Iterator[Finding]:
         message,
         otherwise="Every later step is not finite either, and what is saved is garbage.",
         evidence={"infinite": list(microstep.infinite), "broken": list(microstep.broken), "loss": loss},
-        loss=loss,
         count=len(names),
-        names=_some(names),
+        names=few(names, _SHOWN),
         optimizer=microstep.optimizer,
     )
 
@@ -183,5 +177,5 @@ def parameters_unmoved(config: Config, microstep: MicroStep) -> Iterator[Finding
                 count=len(names),
                 all=len(microstep.trainable),
                 optimizer=microstep.optimizer,
-                names=_some(names),
+                names=few(names, _SHOWN),
             )

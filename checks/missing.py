@@ -10,6 +10,8 @@ from ..doctor.model.environment import Environment
 from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
 
+_WHEN = "The trainer stops when it builds the optimizer, after the model was loaded."
+
 
 @rule("PKG005", "error", "package-not-installed", trainers=("ai-toolkit", "sd-scripts", "musubi-tuner", "zdoctor"))
 @prevents("ModuleNotFoundError", r"No module named '(bitsandbytes|prodigyopt|dadaptation|lion_pytorch|wandb)'")
@@ -33,7 +35,7 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
     if run.by_runner:
         yield from _of_runner(environment)
         return
-    if run.kind == "other" or not environment.has("torch"):
+    if not environment.has("torch"):
         return
     needed = [("optimizer", package) for package in _of_optimizer(run)]
     if run.recipe.logging.wandb:
@@ -45,12 +47,10 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
         yield found(
             run.where(field),
             "{key}: {value} needs the package {package}, and {python} does not have it.",
-            otherwise=_when(run, field),
+            otherwise=trainer_of(run.trainer).missing_package.get(field, _WHEN),
             evidence={"package": package, "python": environment.python},
             key=run.keys.get(field, field).rpartition("/")[2],
             value=run.recipe.optimizer.name if written is None else written.value,
-            package=package,
-            python=environment.python,
         )
 
 
@@ -65,13 +65,12 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
             otherwise="The run ends at its start: training needs packages that are not here.",
             evidence={"package": '"zdoctor[train]"', "python": environment.python},
             packages=" and ".join(filter(None, (", ".join(missing[:-1]), missing[-1]))),
-            python=environment.python,
         )
 
 
 def _of_optimizer(run: Run) -> Iterator[str]:
     name, trainer = run.recipe.optimizer.name.lower(), trainer_of(run.trainer)
-    prodigy = name == "prodigy" or (trainer.optimizers_by_prefix and re.match(r"prodigy(?!8bit)", name))
+    prodigy = r"prodigy(?!8bit)" if trainer.optimizers_by_prefix else "prodigy$"
     if name in ("adam8bit", "adamw8bit", "ademamix8bit", "lion8bit", "pagedadamw8bit", "pagedlion8bit"):
         yield "bitsandbytes"
     elif trainer.optimizers_by_path:
@@ -80,13 +79,5 @@ def _of_optimizer(run: Run) -> Iterator[str]:
         yield "lion_pytorch"
     elif name.startswith("dadapt"):
         yield "dadaptation"
-    elif prodigy:
+    elif re.match(prodigy, name):
         yield "prodigyopt"
-
-
-def _when(run: Run, field: str) -> str:
-    if not trainer_of(run.trainer).encodes_beside:
-        return "The trainer stops when it builds the optimizer, after the model was loaded."
-    if field == "optimizer":
-        return "The trainer stops when it builds the optimizer, after the model was loaded and quantized."
-    return "The trainer stops before the first step, after all latents and captions were encoded."

@@ -172,12 +172,8 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
                 "minimum": _dotted(minimum),
                 "python": environment.python,
             },
-            python=environment.python,
-            package=package,
-            version=version,
             name=name,
             architecture=run.recipe.architecture,
-            minimum=_dotted(minimum),
         )
 
 

@@ -52,7 +52,6 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
             trainer=run.trainer,
             what=" and ".join(place.what for place in places),
             folder=folder,
-            refusal=refusal,
             phase=places[0].phase,
             key=key,
         )

@@ -10,14 +10,8 @@ from ..doctor.model import DatasetFolder, Finding, Run, System, found
 from ..doctor.rules import rule
 
 _AIDS = (
-    "mask_path",
-    "inpaint_path",
-    "unconditional_path",
-    "clip_image_path",
-    "control_path",
-    "control_path_1",
-    "control_path_2",
-    "control_path_3",
+    *("mask_path", "inpaint_path", "unconditional_path", "clip_image_path"),
+    *("control_path", "control_path_1", "control_path_2", "control_path_3"),
 )
 
 
@@ -34,9 +28,8 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
     Signature: None; the LoRA draws masks, or what the samples showed.
     """
     recipe = run.recipe
+    samples = not recipe.validation.disabled and recipe.validation.prompts
     for folder in datasets:
-        if run.kind not in ("lora", "finetune"):
-            return
         yield from _aids_in(folder, run, system)
         for other in recipe.datasets:
             count = _pictures_in(folder, other.folder, system)
@@ -50,16 +43,11 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                     path=other.folder,
                     folder=folder.path,
                 )
-        if (
-            not recipe.validation.disabled
-            and recipe.validation.prompts
-            and _inside(folder, run.output_folder, system)
-        ):
+        if samples and _inside(folder, run.output_folder, system):
             yield found(
                 run.where("output_folder"),
                 "The run writes to {path}, inside the dataset folder {folder}.",
                 otherwise="When the run is started again, it trains its own samples.",
-                evidence={},
                 severity="warning",
                 path=run.output_folder,
                 folder=folder.path,
@@ -72,19 +60,17 @@ def _aids_in(folder: DatasetFolder, run: Run, system: System) -> Iterator[Findin
         if not parent.startswith("datasets/") or name not in _AIDS:
             continue
         for path in written.value if isinstance(written.value, list) else [written.value]:
-            count = _pictures_in(folder, path, system)
-            if count:
+            if count := _pictures_in(folder, path, system):
+                message = "{name} is {path}, inside the dataset folder {folder}: "
+                message += "its {count} pictures are trained, too." if count > 1 else "its picture is trained, too."
                 yield found(
                     written.where,
-                    "{key} is {path}, inside the dataset folder {folder}: its {count} pictures are trained, too."
-                    if count > 1
-                    else "{key} is {path}, inside the dataset folder {folder}: its picture is trained, too.",
+                    message,
                     otherwise="They are learned as if they were pictures of the dataset, without a message.",
                     evidence={"key": key, "count": count},
-                    key=name,
+                    name=name,
                     path=path,
                     folder=folder.path,
-                    count=count,
                 )
 
 
@@ -120,28 +106,24 @@ def resolution_never_reached(run: Run, datasets: tuple[DatasetFolder, ...]) -> I
     Upstream: toolkit/buckets.py, toolkit/config_modules.py (preprocess_dataset_raw_config), 27a03a91
     Signature: Bucket sizes for …: the same lines for every resolution
     """
-    if run.kind not in ("lora", "finetune"):
-        return
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
-        special = any(
-            run.written(f"{folder.key}/{key}") for key in ("square_crop", "scale", "buckets", "random_scale")
-        )
+        dataset = run.recipe.dataset(folder.key)
+        other_ways = ("square_crop", "scale", "buckets", "random_scale")
+        special = any(run.written(f"{folder.key}/{key}") for key in other_ways)
         if dataset is None or special or folder.more or not folder.images:
             continue
         sizes = sorted(set(dataset.resolutions))
         largest = max(image.width * image.height for image in folder.images)
         above = [size for before, size in pairwise(sizes) if largest <= before * before]
         if above:
+            before = sizes[-len(above) - 1]
+            message = "No picture in {folder} has more than {before}×{before} pixels: {sizes} "
             yield found(
                 run.where(f"{folder.key}/resolution"),
-                "No picture in {folder} has more than {most} pixels: {sizes} makes none larger than {before}."
-                if len(above) == 1
-                else "No picture in {folder} has more than {most} pixels: {sizes} make none larger than {before}.",
+                message + ("makes" if len(above) == 1 else "make") + " none larger than {before}.",
                 otherwise="Each picture is taken once for every size in the list, always in about its own size.",
                 evidence={"largest": largest, "resolutions": sizes},
                 folder=folder.path,
-                most=f"{sizes[-len(above) - 1]}×{sizes[-len(above) - 1]}",
                 sizes=" and ".join(map(str, above)),
-                before=sizes[-len(above) - 1],
+                before=before,
             )

@@ -48,7 +48,6 @@ def state_of_another_run(run: Run, remains: Remains) -> Iterator[Finding]:
             "step 0.",
             otherwise=_NOTHING,
             evidence={"path": remains.state},
-            path=remains.state,
         )
     elif reason := of_another_run(remains.state, remains.theirs, remains.ours):
         template, values = reason
@@ -70,5 +69,4 @@ def run_in_progress(run: Run, remains: Remains) -> Iterator[Finding]:
             "Another zdoctor train is writing to {folder}. Wait for it, or stop it.",
             otherwise=_NOTHING,
             evidence={"folder": remains.folder},
-            folder=remains.folder,
         )

@@ -62,7 +62,6 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
         slowest=slowest,
         low=_rate(speed.low),
         high=_rate(speed.high),
-        source=speed.source,
     )
 
 

@@ -13,11 +13,12 @@ from ..doctor.trainers import NAMES, trainer_of
 
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
+UNDISTILLED = "The distillation breaks down within some thousand steps; short runs may still be fine."
 
 
 def _turbo(run: Run) -> bool:
-    """Whether the base model is the distilled Z-Image-Turbo, by the words of the config."""
-    distilled = family_of(run.recipe.architecture).distilled
+    """Whether a LoRA of the distilled Z-Image-Turbo is trained, by the words of the config."""
+    distilled = family_of(run.recipe.architecture).distilled if run.kind == "lora" else None
     return distilled is not None and distilled.is_meant(run.recipe.base_model or "", run.recipe.variant)
 
 
@@ -32,14 +33,12 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
     drawn once and not at every step, so the result is not the same to the bit.
     Signature: None; the run is slower and needs more memory.
     """
-    if run.kind not in ("lora", "finetune"):
-        return
     for dataset in run.recipe.datasets:
-        if dataset.cache_latents or dataset.cache_latents_to_disk:
-            continue
         key = f"{dataset.key}/cache_latents_to_disk"
-        if run.written(f"{dataset.key}/augments") or run.written(f"{dataset.key}/augmentations"):
-            continue  # the trainer cannot cache augmented images
+        # the trainer cannot cache augmented images
+        augmented = run.written(f"{dataset.key}/augments") or run.written(f"{dataset.key}/augmentations")
+        if dataset.cache_latents or dataset.cache_latents_to_disk or augmented:
+            continue
         yield found(
             run.where(key),
             "No latents are cached for {folder}: the VAE encodes every image again at each of the {steps} steps.",
@@ -61,7 +60,7 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> It
     Repair: A newer card, or fewer pixels (512 or 768) and patience.
     Signature: None; steps that take several times as long as expected.
     """
-    if run.kind not in ("lora", "finetune") or run.recipe.precision.dtype not in _BRAIN:
+    if run.recipe.precision.dtype not in _BRAIN:
         return
     candidates = taken(run, gpus, system.environment)
     if isinstance(candidates, Unknown):
@@ -69,18 +68,15 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> It
     if not candidates or any((gpu.capability or (8, 0)) >= (8, 0) for gpu in candidates):
         return
     card, capability = candidates[0], candidates[0].capability or ()
+    sizes = {size for dataset in run.recipe.datasets for size in dataset.resolutions}
     yield found(
         run.where("dtype"),
         "{card} (compute capability {capability}) has no bf16 arithmetic, so PyTorch emulates it.",
         otherwise="The run works, but every step takes several times as long, and attention needs more memory.",
-        evidence={"capability": list(capability), "source": card.source, "resolutions": _sizes(run)},
+        evidence={"capability": list(capability), "source": card.source, "resolutions": sorted(sizes)},
         card=card.name,
         capability=".".join(map(str, capability)),
     )
-
-
-def _sizes(run: Run) -> list[int]:
-    return sorted({size for dataset in run.recipe.datasets for size in dataset.resolutions})
 
 
 @rule("TRN003", "error", "fp16-overflow", trainers=NAMES)
@@ -95,22 +91,14 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
     Signature: loss is nan
     """
-    recipe = run.recipe
-    if (
-        run.kind in ("lora", "finetune")
-        and family_of(recipe.architecture).overflows
-        and recipe.precision.dtype in _HALF
-    ):
+    recipe, trainer = run.recipe, trainer_of(run.trainer)
+    if family_of(recipe.architecture).overflows and recipe.precision.dtype in _HALF:
         yield found(
             run.where("dtype"),
             "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",
-            otherwise="The loss becomes nan, the trainer counts it as 0 and goes on: the LoRA makes black images."
-            if trainer_of(run.trainer).has_processes
-            else "The loss may become nan; musubi-tuner's documentation leaves open which of the two is better."
-            if trainer_of(run.trainer).own_classes
-            else "The loss becomes nan, and nothing is learnt.",
+            otherwise=trainer.overflow,
             evidence={"pointer": run.pointer("dtype")},
-            severity="warning" if trainer_of(run.trainer).own_classes else None,
+            severity=None if trainer.overflow_is_certain else "warning",
             dtype=recipe.precision.dtype,
         )
 
@@ -126,17 +114,14 @@ def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     Upstream: https://huggingface.co/ostris/zimage_turbo_training_adapter
     Signature: None; samples at 8 steps become blurred as the training goes on.
     """
-    if run.kind != "lora" or not _turbo(run) or run.recipe.adapter is not None:
-        return
-    if run.written("recovery_adapter") is not None:
-        return
-    yield found(
-        run.where("adapter"),
-        "{model} is a distilled model, and it is trained without its training adapter (assistant_lora_path).",
-        otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
-        evidence={"pointer": run.pointer("adapter")},
-        model=run.recipe.base_model,
-    )
+    if _turbo(run) and run.recipe.adapter is None and run.written("recovery_adapter") is None:
+        yield found(
+            run.where("adapter"),
+            "{model} is a distilled model, and it is trained without its training adapter (assistant_lora_path).",
+            otherwise=UNDISTILLED,
+            evidence={"pointer": run.pointer("adapter")},
+            model=run.recipe.base_model,
+        )
 
 
 @rule("TRN005", "warning", "turbo-sampling")
@@ -149,11 +134,11 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Repair: guidance_scale: 1 and sample_steps: 8. It changes the samples only, not the training.
     Signature: None; burnt samples from the first one on.
     """
-    recipe = run.recipe
-    if run.kind != "lora" or not _turbo(run) or not recipe.validation.painted:
+    validation = run.recipe.validation
+    if not _turbo(run) or validation.disabled:
         return
-    guidance = max(prompt.guidance for prompt in recipe.validation.prompts)
-    steps = max(prompt.steps for prompt in recipe.validation.prompts)
+    guidance = max((prompt.guidance for prompt in validation.prompts), default=1)
+    steps = max((prompt.steps for prompt in validation.prompts), default=8)
     if guidance > 1:
         yield found(
             run.where("validation.guidance"),
@@ -183,16 +168,12 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
     Signature: This will train only with a blank prompt or trigger word, if set
     """
     recipe = run.recipe
-    if run.kind not in ("lora", "finetune") or recipe.cache_text_embeddings:
-        return
-    if recipe.unload_text_encoder:
+    if recipe.unload_text_encoder and not recipe.cache_text_embeddings:
+        message = "unload_text_encoder is on without cache_text_embeddings: every image is trained with "
+        message += "the prompt {prompt!r}" if recipe.trigger_word else "an empty prompt"
         yield found(
             run.where("unload_text_encoder"),
-            "unload_text_encoder is on without cache_text_embeddings: every image is trained with the prompt "
-            "{prompt!r}, and the captions are ignored."
-            if recipe.trigger_word
-            else "unload_text_encoder is on without cache_text_embeddings: every image is trained with an empty "
-            "prompt, and the captions are ignored.",
+            message + ", and the captions are ignored.",
             otherwise="The LoRA learns nothing from the captions.",
             evidence={"pointer": run.pointer("unload_text_encoder")},
             prompt=recipe.trigger_word,

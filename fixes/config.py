@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
-from ..doctor.model import Config, Finding, Fix, ReplaceText, SetValue, System, WriteText
+from ..doctor.model import Config, Finding, Fix, ReplaceText, System, WriteText
 from ..doctor.model.shell import setting
 from ..doctor.rules import repair
+from .edits import text_at
 
 
 @repair("CFG001")
@@ -40,13 +42,11 @@ def _json(finding: Finding, config: Config) -> Iterator[Fix]:
     if config.byte_order_mark and "BOM" in str(finding.evidence["message"]):
         yield Fix("remove the byte-order mark", (ReplaceText(config.path, 0, 1, "\ufeff", ""),))
         return
-    start, end = _line(config.text, finding)
-    before = config.text[:end]
-    trailing = [match for match in re.finditer(r",(?=\s*[}\]])", config.text) if not _in_string(config.text, match)]
-    if "property name" in str(finding.evidence["message"]) or "trailing comma" in str(finding.evidence["message"]):
-        near = [match for match in trailing if match.start() <= len(before) and match.end() >= start - 400]
-        if near:
-            place = near[0].start()
+    if re.search("property name|trailing comma", str(finding.evidence["message"])):
+        start, end = _line(config.text, finding)
+        commas = [match for match in re.finditer(r",(?=\s*[}\]])", config.text) if not _in_string(config.text, match)]
+        place = next((match.start() for match in commas if start - 401 <= match.start() <= end), None)
+        if place is not None:
             yield Fix("remove the comma after the last entry", (ReplaceText(config.path, place, place + 1, ",", ""),))
 
 
@@ -69,7 +69,8 @@ def _yaml(finding: Finding, config: Config) -> Iterator[Fix]:
             last = config.text[place - 1]
             # an empty ReplaceText cannot say where it belongs, so the last character is written again
             step = ReplaceText(config.path, place - 1, place, last, last + quote)
-            yield Fix(f"close the quote at the end of line {_number(config.text, start)}", (step,))
+            number = len(re.findall(r"\r\n|\r|\n", config.text[:start])) + 1
+            yield Fix(f"close the quote at the end of line {number}", (step,))
     elif "\\t" in str(finding.evidence["message"]) and "\t" in line[: len(line) - len(line.lstrip())]:
         steps = tuple(
             ReplaceText(config.path, match.start(), match.end(), match.group(), match.group().replace("\t", "  "))
@@ -83,40 +84,25 @@ def _line(text: str, finding: Finding) -> tuple[int, int]:
     number = finding.where.line if finding.where is not None and finding.where.line else 1
     starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
     start = starts[min(number, len(starts)) - 1]
-    found = re.compile(r"[^\r\n]*").match(text, start)
-    return start, found.end() if found else start
-
-
-def _number(text: str, start: int) -> int:
-    return len(re.findall(r"\r\n|\r|\n", text[:start])) + 1
+    end = re.compile(r"[\r\n]|$").search(text, start)
+    return start, end.start() if end else start
 
 
 @repair("CFG002")
-def rename_the_key(finding: Finding, config: Config) -> Iterator[Fix]:
+def rename_the_key(finding: Finding) -> Iterator[Fix]:
     """The nearest key of the same section. What it then does is another training, so it is asked."""
+    if (step := text_at(finding)) is not None:
+        yield Fix(f"rename {step.old} to {step.new}", (step,), safety="ask", training_effect="changes-result")
+
+
+@repair("PTH002")
+def quote_the_path(finding: Finding, config: Config, system: System) -> Iterator[Fix]:
+    """Single quotes keep every backslash; JSON doubles them; away from Windows a relative path gets slashes."""
     seen = finding.evidence
-    if "start" not in seen:
-        return
-    start, end, old, new = int(seen["start"]), int(seen["end"]), str(seen["old"]), str(seen["new"])
-    step = ReplaceText(file_of(finding, config), start, end, old, new)
-    yield Fix(f"rename {seen['old']} to {seen['new']}", (step,), safety="ask", training_effect="changes-result")
-
-
-@repair("CFG004")
-def write_what_was_meant(finding: Finding, config: Config) -> Iterator[Fix]:
-    """The one spelling that is near, or the number without its quotes; the trainer would refuse the present one."""
-    seen = finding.evidence
-    if "/TRAINER_EXTRA_ARGS/" in str(seen.get("pointer")):  # one word among others in a variable
-        return
-    if "new" in seen:
-        new = seen["new"]
-        yield Fix(f"set {seen['key']} to {new}", (SetValue(file_of(finding, config), str(seen["pointer"]), new),))
-    elif "likely" in seen:
-        new = seen["likely"]
-        step = SetValue(file_of(finding, config), str(seen["pointer"]), new)
-        yield Fix(f"set {seen['key']} to {new}", (step,), safety="ask", training_effect="changes-result")
-
-
-def file_of(finding: Finding, config: Config) -> str:
-    """The file that the finding is about: the config, or one beside it."""
-    return finding.where.path if finding.where is not None else config.path
+    path = str(seen["path"])
+    if not seen["absolute"] and system.os != "windows":
+        path = path.replace("\\", "/")
+    doubled = config.format == "json" or (config.format == "toml" and "'" in path)
+    new = json.dumps(path, ensure_ascii=False) if doubled else "'" + path.replace("'", "''") + "'"
+    step = ReplaceText(config.path, seen["start"], seen["end"], seen["old"], new)
+    yield Fix(f"write the path as {new}", (step,))

@@ -16,7 +16,6 @@ from ..doctor.model import (
     PlaceCopy,
     Quarantine,
     Run,
-    SetValue,
     Step,
     Storage,
     WriteText,
@@ -24,6 +23,7 @@ from ..doctor.model import (
 from ..doctor.model.amounts import amount
 from ..doctor.model.record import replace
 from ..doctor.rules import repair
+from .edits import value_of
 from .model import extract_from_the_cache
 
 
@@ -102,11 +102,10 @@ def _steps(repo: HubRepo, file: HubFile) -> Iterator[FetchFile | PlaceCopy | Mak
     place = file.blob or file.path
     if _is_away(file):
         prefix, have = file.prefix or (None, 0)
-        yield FetchFile(
-            repo.hub_id or repo.repo, repo.commit or "main", file.name, place, file.size, file.digest, prefix, have
-        )
-        if any(prefix == path for path, _, _ in repo.partials):
-            yield Quarantine(prefix or "")
+        source = repo.hub_id or repo.repo, repo.commit or "main", file.name
+        yield FetchFile(*source, place, file.size, file.digest, prefix, have)
+        if prefix is not None and any(prefix == path for path, _, _ in repo.partials):
+            yield Quarantine(prefix)
     elif file.good_copy is not None and file.good_copy != place:
         yield PlaceCopy(place, file.good_copy, file.size or 0, file.digest, link=_shares_snapshots(repo, file))
     if file.blob is not None and file.state in ("missing", "wrong-link"):
@@ -145,23 +144,15 @@ def complete_update(finding: Finding, hub: Hub) -> Iterator[Fix]:
             yield _one_fix(_update_title(repo, here, []), here)
         else:
             older = repo.update_of or ""
-            yield Fix(
-                f"point refs/main of {repo.repo} back at {older[:8]}, which is complete, 0 bytes downloaded",
-                (WriteText(repo.ref_path, older),),
-                safety="ask",
-                order=0,
-                command=_command(repo.ref_path, older),
-            )
+            title = f"point refs/main of {repo.repo} back at {older[:8]}, which is complete, 0 bytes downloaded"
+            yield _ref(title, repo, older, sure=False)
 
 
-def _update_title(
-    repo: HubRepo, here: Sequence[tuple[HubRepo, HubFile]], away: Sequence[tuple[HubRepo, HubFile]]
-) -> str:
+def _update_title(repo: HubRepo, here: Sequence[object], away: Sequence[tuple[HubRepo, HubFile]]) -> str:
     sizes = [(file.size or 0) - (file.prefix[1] if file.prefix else 0) for _, file in away]
-    return (
-        f"complete the update of {repo.repo}: hard links for what is unchanged ({len(here)} of "
-        f"{len(here) + len(away)} files), {amount(sum(sizes))} downloaded"
-    )
+    of = f"{len(here)} of {len(here) + len(away)} files"
+    unchanged = f"complete the update of {repo.repo}: hard links for what is unchanged ({of})"
+    return f"{unchanged}, {amount(sum(sizes))} downloaded"
 
 
 @repair("HUB003")
@@ -171,50 +162,35 @@ def point_ref(finding: Finding, hub: Hub) -> Iterator[Fix]:
         if repo.ref_path != finding.evidence.get("ref"):
             continue
         meant = repo.ref_content.strip()
-        if meant in repo.snapshots:
-            candidates: tuple[str, ...] = (meant,)
-        else:
-            candidates = repo.complete or repo.snapshots
-        sure = len(candidates) == 1
+        candidates = [meant] if meant in repo.snapshots else repo.complete or repo.snapshots
         for commit in candidates:
-            yield Fix(
-                f"point refs/main of {repo.repo} at {commit[:8]}, 0 bytes downloaded",
-                (WriteText(repo.ref_path, commit),),
-                safety="safe" if sure else "ask",
-                order=0,
-                command="" if sure else _command(repo.ref_path, commit),
-            )
+            title = f"point refs/main of {repo.repo} at {commit[:8]}, 0 bytes downloaded"
+            yield _ref(title, repo, commit, sure=len(candidates) == 1)
 
 
-def _command(path: str, text: str) -> str:
-    """How to write a text without a newline by hand."""
+def _ref(title: str, repo: HubRepo, commit: str, *, sure: bool) -> Fix:
+    """The ref of a repository written anew; where it is to be asked, with what to type for it."""
+    path, steps = repo.ref_path, (WriteText(repo.ref_path, commit),)
+    if sure:
+        return Fix(title, steps, order=0)
+    command = f"printf %s {commit} > '{path}'"
     if "\\" in path:
-        return f"powershell -Command \"Set-Content -NoNewline -Path '{path}' -Value {text}\""
-    return f"printf %s {text} > '{path}'"
+        command = f"powershell -Command \"Set-Content -NoNewline -Path '{path}' -Value {commit}\""
+    return Fix(title, steps, safety="ask", order=0, command=command)
 
 
 @repair("HUB004")
 def quarantine_partials(finding: Finding) -> Iterator[Fix]:
     """Move left-over downloads aside."""
     paths = finding.evidence["paths"]
-    yield Fix(
-        "move the left-over download into quarantine"
-        if len(paths) == 1
-        else f"move {len(paths)} left-over downloads into quarantine",
-        tuple(Quarantine(path) for path in paths),
-        order=0,
-    )
+    what = "the left-over download" if len(paths) == 1 else f"{len(paths)} left-over downloads"
+    yield Fix(f"move {what} into quarantine", tuple(Quarantine(path) for path in paths), order=0)
 
 
 @repair("HUB005")
 def install_hf_xet(finding: Finding) -> Iterator[Fix]:
     """hf_xet is installed by the user: we do not change their environment."""
-    yield Fix(
-        "install a current hf_xet",
-        (),
-        safety="show",
-        command='python -m pip install -U "hf-xet>=1.5.2"',
-    )
+    yield Fix("install a current hf_xet", (), "show", command='python -m pip install -U "hf-xet>=1.5.2"')
 
 
 @repair("HUB007")
@@ -227,4 +203,4 @@ def load_from_a_folder(finding: Finding, run: Run, model: ModelFolder, hub: Hub,
 def name_the_other_cache(finding: Finding, run: Run) -> Iterator[Fix]:
     """The path of what is there already."""
     key, path = finding.args["key"], finding.args["path"]
-    yield Fix(f"set {run.keys.get(key, key)} to {path}", (SetValue(run.where(key).path, run.pointer(key), path),))
+    yield Fix(f"set {run.keys.get(key, key)} to {path}", (value_of(run, key, path),))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Fix, Memory, Run, SetValue, System, TrainingEffect
+from ..doctor.model import Finding, Fix, Memory, Run, System, TrainingEffect
 from ..doctor.model.shell import setting
 from ..doctor.rules import repair
+from .edits import value_of
 
 _ORDER: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
@@ -32,7 +33,7 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
         lowest, high = step.peak, step.high
         if high <= memory.free:
             settings = ", ".join(f"{key} to {_shown(value)}" for key, value in chosen.items())
-            steps = tuple(SetValue(run.where(key).path, run.pointer(key), value) for key, value in chosen.items())
+            steps = tuple(value_of(run, key, value) for key, value in chosen.items())
             yield Fix(f"set {settings} (peak {lowest / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
             return
     if lowest > memory.free:

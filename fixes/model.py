@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..doctor.families import family_of, loader_of
+from ..doctor.families.part_files import part_files
 from ..doctor.model import (
     CopyItem,
     ExtractFiles,
@@ -24,8 +25,9 @@ from ..doctor.model import (
 from ..doctor.model.amounts import amount
 from ..doctor.model.plans import note_of
 from ..doctor.rules import repair
+from .edits import value_of
 
-_SHARED = ("text_encoder/", "tokenizer/", "vae/")
+_SHARED = {"text_encoder", "tokenizer", "vae"}
 
 
 @repair("DSK001", "HUB006")
@@ -57,12 +59,8 @@ def take_parts_from_the_family(finding: Finding, run: Run, hub: Hub) -> Iterator
     if "text_encoder" not in absent:
         return  # a folder with a text encoder is the source of the other parts, whatever extras_model says
     for repo in hub.repos:
-        names = {file.name for file in repo.files if file.needed}
-        if (
-            not repo.is_folder
-            and repo.usable
-            and all(any(name.startswith(part) for name in names) for part in _SHARED)
-        ):
+        parts = {file.name.partition("/")[0] for file in repo.files if file.needed}
+        if not repo.is_folder and repo.usable and parts >= _SHARED:
             title = f"take text encoder, tokenizer and VAE from the cached {repo.repo}"
             safety: Safety = "safe" if repo.repo in family.repos.values() else "ask"
             yield Fix(title, (_use(run, "extras_model", repo.repo),), safety, order=2)
@@ -140,34 +138,60 @@ def name_the_snapshot(finding: Finding, run: Run) -> Iterator[Fix]:
         yield Fix("name the snapshot inside the cache entry", (_use(run, "base_model", snapshot),), order=2)
 
 
-def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety) -> Iterator[Fix]:
-    items = _items(run, repo)
-    if not items:
+@repair("KOH001", "MDL001", "MDL002", "MDL004")
+def fetch_the_published_file(finding: Finding, run: Run) -> Iterator[Fix]:
+    """The command that fetches the file which was published for this part; its path is for the config."""
+    named = (finding.evidence.get("component"), finding.evidence.get("option"))
+    part = next((part for part in part_files(run) if part.name in named or part.option in named), None)
+    if part is None:
         return
+    text = str(run.setting(part.option, "")).lower()
+    published = family_of(run.recipe.architecture).files.get(part.class_name, ())
+    file = next((file for word, file in published if word in text), "")
+    if file:
+        title = f"download the file that was published for --{part.option}, then put the path it prints there"
+        yield Fix(title, (), "show", command=f"hf download {file}")
+
+
+@repair("MDL002")
+def convert_to_a_folder(finding: Finding) -> Iterator[Fix]:
+    """The command that makes a diffusers folder of the file, with the other parts where they must lie beside it."""
+    seen = finding.evidence
+    source = str(seen.get("file", "")).replace("\\", "/")
+    if "convert" not in seen or re.search(r"[\"'`$!]", source):
+        return  # no one command suits every shell then
+    folder = re.sub(r"\.\w+$", "", source) + "-diffusers"
+    class_name, repo = seen["convert"], seen["config"]
+    command = (
+        f'python -c "import torch, diffusers; diffusers.{class_name}.from_single_file({source!r}, config={repo!r}, '
+        f"subfolder='transformer', torch_dtype=torch.bfloat16).save_pretrained({folder + '/transformer'!r})\""
+    )
+    if not seen["alone"]:
+        parts = " ".join(f'--include "{part}/*"' for part in ("text_encoder*", "tokenizer*", "vae", "scheduler"))
+        command = f'hf download {repo} {parts} --local-dir "{folder}" && {command}'
+    title = f"let diffusers convert the file into the folder {folder}, then name that folder in the config"
+    yield Fix(title, (), "show", command=command)
+
+
+def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety) -> Iterator[Fix]:
+    items, name = _items(run, repo), repo.repo.rpartition("/")[2]
     total = sum(item.size for item in items)
-    name = repo.repo.rpartition("/")[2]
     room = ((p, p.free + dict(p.parts).get(name, 0)) for p in places if p.refusal is None)
     place = next((p for p, free in room if free >= total * 1.01), None)
-    if place is None:
-        return
-    target = _join(place.folder, name)
-    yield Fix(
-        f"copy {repo.repo} from the cache to {target} ({amount(total)}, verified) and use that folder",
-        (ExtractFiles(target, items), _use(run, "base_model", target)),
-        safety,
-        order=1,
-    )
+    if items and place is not None:
+        target = _join(place.folder, name)
+        title = f"copy {repo.repo} from the cache to {target} ({amount(total)}, verified) and use that folder"
+        yield Fix(title, (ExtractFiles(target, items), _use(run, "base_model", target)), safety, order=1)
 
 
 def _items(run: Run, repo: HubRepo) -> tuple[CopyItem, ...]:
     """Every needed file with a sound source. Parts that the run takes from elsewhere stay out: a local
     text_encoder/ would override `extras_model`."""
     loader = loader_of(run)
-    extras = loader is None or loader.extras
-    elsewhere = extras and run.recipe.extras_model is not None and run.recipe.extras_model != run.recipe.base_model
+    elsewhere = (loader is None or loader.extras) and run.recipe.extras_model not in (None, run.recipe.base_model)
     items: list[CopyItem] = []
     for file in repo.files:
-        if not file.needed or (elsewhere and file.name.startswith(_SHARED)):
+        if not file.needed or (elsewhere and file.name.partition("/")[0] in _SHARED):
             continue
         size = file.size if file.size is not None else file.actual_size
         source = file.blob or file.path if file.state == "ok" else file.good_copy
@@ -230,7 +254,7 @@ def _copying(folder: str, target: str) -> str:
 def _use(run: Run, field: str, value: str) -> SetValue:
     """Windows paths are written with forward slashes, which every reader takes and no quoting can spoil."""
     written = value.replace("\\", "/") if re.match(r"[A-Za-z]:", value) else value
-    return SetValue(run.where(field).path, run.pointer(field), written)
+    return value_of(run, field, written)
 
 
 def _join(folder: str, name: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import DatasetFolder, Finding, Fix, MirrorFolder, Run, SetValue, System, Writes
+from ..doctor.model import DatasetFolder, Finding, Fix, MirrorFolder, Quarantine, Run, System, Writes
 from ..doctor.model.shell import quoted
 from ..doctor.rules import repair
+from .edits import value_of
 
 
 @repair("PTH001")
@@ -24,26 +25,14 @@ def mirror_dataset(
     if writes.mirror_root is None:
         return
     if not key.startswith("datasets/"):
-        yield Fix(
-            f"write the run below {writes.mirror_root}",
-            (
-                SetValue(
-                    run.where("output_folder").path,
-                    run.pointer("output_folder"),
-                    system.join(writes.mirror_root, "output"),
-                ),
-            ),
-            safety="ask",
-        )
+        step = value_of(run, "output_folder", system.join(writes.mirror_root, "output"))
+        yield Fix(f"write the run below {writes.mirror_root}", (step,), safety="ask")
         return
     number = key.split("/")[1]
     name = system.base(folder) if number == "0" else f"{system.base(folder)}-{number}"
     target = system.join(writes.mirror_root, "zdoctor-mirror", name)
-    yield Fix(
-        f"make a writable mirror of links at {target}",
-        (MirrorFolder(folder, target), SetValue(run.where(key).path, run.pointer(key), target)),
-        order=1,
-    )
+    steps = MirrorFolder(folder, target), value_of(run, key, target)
+    yield Fix(f"make a writable mirror of links at {target}", steps, order=1)
 
 
 @repair("DAT001")
@@ -66,16 +55,14 @@ def name_the_file(finding: Finding, run: Run) -> Iterator[Fix]:
     separator = "\\" if "\\" in adapter and "/" not in adapter else "/"
     for name in candidates:
         path = adapter.rstrip("/\\") + separator + name
-        yield Fix(
-            f"set assistant_lora_path to {path}",
-            (SetValue(run.where("adapter").path, run.pointer("adapter"), path),),
-            safety="safe" if len(candidates) == 1 else "ask",
-        )
-    suggestion = finding.args.get("suggestion")
-    if suggestion:
-        yield Fix(
-            f"set assistant_lora_path to {suggestion}",
-            (SetValue(run.where("adapter").path, run.pointer("adapter"), suggestion),),
-            safety="ask",
-            training_effect="changes-result",
-        )
+        step = value_of(run, "adapter", path)
+        yield Fix(f"set assistant_lora_path to {path}", (step,), "safe" if len(candidates) == 1 else "ask")
+    if suggestion := finding.args.get("suggestion"):
+        step = value_of(run, "adapter", suggestion)
+        yield Fix(f"set assistant_lora_path to {suggestion}", (step,), "ask", "changes-result")
+
+
+@repair("TRN010")
+def set_the_save_aside(finding: Finding) -> Iterator[Fix]:
+    """Nothing can be read of it; the save before it is then the newest."""
+    yield Fix("move the damaged save out of the way", (Quarantine(str(finding.evidence["path"])),), safety="ask")

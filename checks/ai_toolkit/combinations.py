@@ -25,19 +25,14 @@ def missing(run: Run) -> Iterator[Finding]:
             yield bad(run, f"{dataset.key}/folder_path", why, CACHE)
         if run.setting(f"{dataset.key}/poi") is not None:
             yield bad(run, f"{dataset.key}/poi", "{key} is set, but the trainer no longer supports it.", START)
-    rank = next((k for k in ("network/rank", "network/linear") if run.setting(k) is not None), None)
-    number = run.setting(rank) if rank else None
-    if rank and isinstance(number, int | float) and number <= 0 and recipe.network.type != "lokr":
+    rank = next((k for k in ("network/rank", "network/linear") if run.setting(k) is not None), "")
+    number = run.setting(rank)
+    if isinstance(number, int | float) and number <= 0 and recipe.network.type != "lokr":
         yield bad(run, rank, "{key} is {value}: a LoRA of this rank has no weights.", LORA)
     steps = run.setting("train/steps")
     if isinstance(steps, int | float) and not isinstance(steps, bool) and steps < 1:
-        yield bad(
-            run,
-            "train/steps",
-            "{key} is {value}: the run trains nothing.",
-            "the run ends at once",
-            severity="warning",
-        )
+        why = "{key} is {value}: the run trains nothing."
+        yield bad(run, "train/steps", why, "the run ends at once", severity="warning")
     elif isinstance(steps, float):
         yield bad(run, "train/steps", _COUNTED, STEP, new=whole(steps))
     for key, when in (("train/batch_size", LORA), ("train/gradient_accumulation", STEP)):
@@ -45,96 +40,62 @@ def missing(run: Run) -> Iterator[Finding]:
         if isinstance(number, float) and not (run.by_runner and number.is_integer()):
             yield bad(run, key, _COUNTED, when, new=whole(number))
     if run.setting("save/push_to_hub") and run.setting("save/hf_repo_id") is None:
-        yield bad(
-            run, "save/push_to_hub", "{key} is on, but save/hf_repo_id does not name the repository to push to.", END
-        )
+        why = "{key} is on, but save/hf_repo_id does not name the repository to push to."
+        yield bad(run, "save/push_to_hub", why, END)
 
 
 def exclusive(run: Run) -> Iterator[Finding]:
     """Settings that the trainer refuses together."""
-
     recipe = run.recipe
 
     def on(key: str) -> bool:
         return bool(run.setting(key))
 
-    accumulation, steps = (
-        run.setting("train/gradient_accumulation"),
-        run.setting("train/gradient_accumulation_steps"),
-    )
+    accumulation, steps = (run.setting(f"train/gradient_accumulation{end}") for end in ("", "_steps"))
     if isinstance(accumulation, int) and accumulation > 1 and isinstance(steps, int) and steps != 1:
-        yield bad(
-            run,
-            "train/gradient_accumulation_steps",
-            "gradient_accumulation and gradient_accumulation_steps exclude each other. Keep gradient_accumulation.",
-            START,
-        )
+        why = "gradient_accumulation and gradient_accumulation_steps exclude each other. Keep gradient_accumulation."
+        yield bad(run, "train/gradient_accumulation_steps", why, START)
     qtype = run.setting("model/qtype")
     recovery = on("model/accuracy_recovery_adapter") or (isinstance(qtype, str) and "|" in qtype)
     if recipe.adapter is not None and recovery:
-        yield bad(
-            run,
-            "model/assistant_lora_path",
-            "An assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' in "
-            "qtype) exclude each other.",
-            START,
-        )
+        why = "An assistant LoRA and an accuracy-recovery adapter (accuracy_recovery_adapter, or the part after '|' "
+        why += "in qtype) exclude each other."
+        yield bad(run, "model/assistant_lora_path", why, START)
     if on("train/train_text_encoder") and (recipe.cache_text_embeddings or on("train/unload_text_encoder")):
-        yield bad(
-            run,
-            "train/train_text_encoder",
-            "{key} is on, but a text encoder cannot be trained once it is unloaded (by cache_text_embeddings or "
-            "unload_text_encoder).",
-            CACHE,
-        )
+        why = "{key} is on, but a text encoder cannot be trained once it is unloaded (by cache_text_embeddings or "
+        yield bad(run, "train/train_text_encoder", why + "unload_text_encoder).", CACHE)
     cached = [on(f"{dataset.key}/cache_text_embeddings") for dataset in recipe.datasets]
     if any(cached) and not all(cached) and not on("train/cache_text_embeddings"):
-        number = cached.index(False)
-        yield bad(
-            run,
-            f"datasets/{number}/cache_text_embeddings",
-            "All datasets must cache text embeddings, or none: set train/cache_text_embeddings.",
-            START,
-        )
-    if on("train/diff_output_preservation"):
-        if on("train/blank_prompt_preservation"):
-            why = "diff_output_preservation and blank_prompt_preservation exclude each other."
-            yield bad(run, "train/blank_prompt_preservation", why, START)
-        if recipe.trigger_word is None:
-            yield bad(run, "train/diff_output_preservation", "{key} is on, but it needs a trigger_word.", START)
+        why = "All datasets must cache text embeddings, or none: set train/cache_text_embeddings."
+        yield bad(run, f"datasets/{cached.index(False)}/cache_text_embeddings", why, START)
+    if on("train/diff_output_preservation") and on("train/blank_prompt_preservation"):
+        why = "diff_output_preservation and blank_prompt_preservation exclude each other."
+        yield bad(run, "train/blank_prompt_preservation", why, START)
+    if on("train/diff_output_preservation") and recipe.trigger_word is None:
+        yield bad(run, "train/diff_output_preservation", "{key} is on, but it needs a trigger_word.", START)
     if on("train/bypass_guidance_embedding") and on("train/do_guidance_loss"):
         why = "bypass_guidance_embedding and do_guidance_loss exclude each other."
         yield bad(run, "train/bypass_guidance_embedding", why, START)
-    yield from _of_other_models(run)
-
-
-def _of_other_models(run: Run) -> Iterator[Finding]:
-    """Settings that this architecture has no place for, or cannot sample with."""
-    recipe = run.recipe
-
-    def on(key: str) -> bool:
-        return bool(run.setting(key))
-
     for key in ("model/attn_masking", "model/split_model_over_gpus"):
         # asked before arch is looked at, so arch: flux does not help
         if on(key) and not on("model/is_flux"):
             yield bad(run, key, "{key} is for Flux models only, and only where is_flux: true is written.", START)
-    if recipe.architecture in ("flux_kontext", "flex2") and not recipe.validation.disabled:
-        for key in ("model/assistant_lora_path", "model/inference_lora_path"):
-            if on(key):
-                yield bad(run, key, "{key} is set, but this architecture has no place for such a LoRA.", SAMPLE)
-    if recipe.architecture == "flux_kontext" and not recipe.validation.disabled:
-        bare = [sample.prompt for sample in recipe.validation.prompts if not sample.control]
-        if bare:
-            yield bad(
-                run,
-                run.keys.get("samples", "sample/samples"),
-                "Samples of Kontext edit an image, and '{prompt}' names none: give it ctrl_img (or --ctrl_img FILE "
-                "in the prompt).",
-                SAMPLE,
-                prompt=bare[0],
-            )
     if on("model/inference_lora_path") and recipe.architecture in ("zimage", "zimage_l2p"):
-        yield bad(
-            run, "model/inference_lora_path", "{key} is set, but Z-Image has no place for an inference LoRA.", SAMPLE
-        )
+        why = "{key} is set, but Z-Image has no place for an inference LoRA."
+        yield bad(run, "model/inference_lora_path", why, SAMPLE)
+    if not recipe.validation.disabled:
+        yield from _while_sampling(run)
+
+
+def _while_sampling(run: Run) -> Iterator[Finding]:
+    """What this architecture cannot sample with."""
+    recipe = run.recipe
+    if recipe.architecture in ("flux_kontext", "flex2"):
+        for key in ("model/assistant_lora_path", "model/inference_lora_path"):
+            if run.setting(key):
+                yield bad(run, key, "{key} is set, but this architecture has no place for such a LoRA.", SAMPLE)
+    bare = [sample.prompt for sample in recipe.validation.prompts if not sample.control]
+    if recipe.architecture == "flux_kontext" and bare:
+        why = "Samples of Kontext edit an image, and '{prompt}' names none: give it ctrl_img (or --ctrl_img FILE "
+        key = run.keys.get("samples", "sample/samples")
+        yield bad(run, key, why + "in the prompt).", SAMPLE, prompt=bare[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -28,6 +29,9 @@ _UNREAD_BY_ZIMAGE = (
     "model/quantize_kwargs",
     "model/in_context",
 )
+_OF_LOKR = ("lokr_full_rank", "lokr_factor", "old_lokr_format")
+_OFFLOADED = ("text_encoder", "transformer")
+_PRESERVATION = "train/diff_output_preservation"
 
 
 @rule("CFG003", "warning", "inert-setting", trainers=("ai-toolkit",))
@@ -44,9 +48,7 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/pull/974 https://github.com/ostris/ai-toolkit/issues/157
     Signature: None; the run trains as if the key were absent.
     """
-    if run.kind not in ("lora", "finetune"):
-        return
-    counted_on = list(_counted_on(config, run))
+    counted_on = [*_in_training(config, run), *_in_model(config, run)]
     yield from counted_on
     if counted_on:  # these only help someone who is looking for a setting that acts
         yield from _explained(config, run)
@@ -54,116 +56,82 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     if left_over and left_over != ["device"]:
         yield found(
             key_where(config, run.settings[left_over[0]]),
-            "These settings do nothing in this run ({architecture}): {keys}.",
+            "These settings do nothing in this run ({architecture}): {named}.",
             otherwise="Nothing happens: they can stay or go.",
             evidence={"keys": left_over, "lines": [run.settings[key].where.line for key in left_over]},
             severity="note",
             architecture=run.recipe.architecture,
-            keys=", ".join(left_over),
+            named=", ".join(left_over),
         )
 
 
-def _counted_on(config: Config, run: Run) -> Iterator[Finding]:
-    """Settings with an effect that somebody expects and does not get."""
-    yield from _counted_on_in_training(config, run)
-    yield from _counted_on_in_model(config, run)
-
-
-def _counted_on_in_training(config: Config, run: Run) -> Iterator[Finding]:
+def _in_training(config: Config, run: Run) -> Iterator[Finding]:
+    """Settings of the training with an effect that somebody expects and does not get."""
     recipe = run.recipe
     inert = partial(without_effect, config, run)
-    architecture = recipe.architecture or ""
+    transformer = recipe.architecture in TRANSFORMERS
     if run.setting("train/do_differential_guidance") and not run.setting("train/do_guidance_loss"):
-        yield inert(
-            "train/do_differential_guidance",
-            "the trainer looks at it only when do_guidance_loss is true (a slip upstream, pull request 974), "
-            "so this run trains with the plain loss",
-        )
-    alpha = next((k for k in ("network/linear_alpha", "network/alpha") if run.setting(k) is not None), None)
-    if (
-        alpha is not None
-        and architecture in TRANSFORMERS
-        and recipe.network.type in ("lora", "dora", "locon")
-        and isinstance(run.setting(alpha), int | float)
-        and run.setting(alpha) != recipe.network.rank
-    ):
-        yield inert(
-            alpha,
-            "for transformer models the trainer sets alpha to the rank ({rank}), because the saved format has no "
-            "alpha; the LoRA works at full strength, not at {alpha}/{rank}. To train weaker, lower the learning rate",
-            rank=recipe.network.rank,
-            alpha=run.setting(alpha),
-        )
-    if architecture in TRANSFORMERS and recipe.timestep_sampling.noise_scheduler != "flowmatch":
-        key = next((k for k in ("train/timestep_type", "train/noise_scheduler") if k in run.settings), None)
-        if key == "train/timestep_type":
-            yield inert(
-                key,
-                "it counts only with noise_scheduler: flowmatch, and this run has {scheduler}; the model is trained "
-                "with its own static timesteps, mostly at high noise",
-                scheduler=recipe.timestep_sampling.noise_scheduler,
-            )
-    yield from _unread(config, run)
-
-
-def _unread(config: Config, run: Run) -> Iterator[Finding]:
-    """Settings that the trainer, or the loader of this architecture, passes over."""
-    recipe = run.recipe
-    inert = partial(without_effect, config, run)
-    for key in ("train/unet_lr", "train/text_encoder_lr"):
-        if run.setting(key) is not None and run.setting(key) != run.setting("train/lr"):
-            yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=recipe.learning_rate)
+        why = "the trainer looks at it only when do_guidance_loss is true (a slip upstream, pull request 974), so "
+        why += "this run trains with the plain loss"
+        yield inert("train/do_differential_guidance", why)
+    key = next((k for k in ("network/linear_alpha", "network/alpha") if run.setting(k) is not None), "")
+    alpha, rank = run.setting(key), recipe.network.rank
+    is_lora = transformer and recipe.network.type in ("lora", "dora", "locon")
+    if is_lora and isinstance(alpha, int | float) and alpha != rank:
+        why = "for transformer models the trainer sets alpha to the rank ({rank}), because the saved format has no "
+        why += "alpha; the LoRA works at full strength, not at {alpha}/{rank}. To train weaker, lower the "
+        why += "learning rate"
+        yield inert(key, why, rank=rank, alpha=alpha)
+    scheduler = recipe.timestep_sampling.noise_scheduler
+    if transformer and scheduler != "flowmatch" and "train/timestep_type" in run.settings:
+        why = "it counts only with noise_scheduler: flowmatch, and this run has {scheduler}; the model is trained "
+        why += "with its own static timesteps, mostly at high noise"
+        yield inert("train/timestep_type", why, scheduler=scheduler)
     lr = run.setting("train/lr")
+    for key in ("train/unet_lr", "train/text_encoder_lr"):
+        if run.setting(key) not in (None, lr):
+            yield inert(key, "the trainer reads it and then uses lr ({lr}) for everything", lr=recipe.learning_rate)
     if recipe.optimizer.name.startswith(("prodigy", "dadaptation")) and isinstance(lr, int | float) and 0 < lr < 0.1:
-        yield inert(
-            "train/lr",
-            "{optimizer} finds the rate by itself, and the trainer replaces an lr below 0.1 by 1",
-            optimizer=run.setting("train/optimizer"),
-        )
+        why = "{optimizer} finds the rate by itself, and the trainer replaces an lr below 0.1 by 1"
+        yield inert("train/lr", why, optimizer=run.setting("train/optimizer"))
 
 
-def _counted_on_in_model(config: Config, run: Run) -> Iterator[Finding]:
+def _in_model(config: Config, run: Run) -> Iterator[Finding]:
+    """Settings of the model with an effect that somebody expects and does not get."""
     inert = partial(without_effect, config, run)
     architecture = run.recipe.architecture or ""
-    kwargs = run.setting("model/model_kwargs")
-    if isinstance(kwargs, dict) and kwargs and architecture in _ZIMAGE:
-        why = "the Z-Image loader never reads model_kwargs ({names})"
-        if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
-            why += (
-                ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors are "
-                "missing from the checkpoint files"
-            )
-        yield inert("model/model_kwargs", why, names=", ".join(map(str, kwargs)))
     if architecture in _ZIMAGE:
+        kwargs = run.setting("model/model_kwargs")
+        if isinstance(kwargs, dict) and kwargs:
+            why = "the Z-Image loader never reads model_kwargs ({names})"
+            if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
+                why += ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors "
+                why += "are missing from the checkpoint files"
+            yield inert("model/model_kwargs", why, names=", ".join(map(str, kwargs)))
         if run.setting("train/train_text_encoder"):
             why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"
             yield inert("train/train_text_encoder", why)
         for key in _UNREAD_BY_ZIMAGE:
-            value = run.setting(key)
-            if value not in (None, "", False, {}, 16):
+            if run.setting(key) not in (None, "", False, {}, 16):
                 yield inert(key, "the Z-Image loader never reads it")
     if run.setting("model/layer_offloading") and not family_of(architecture).ai_toolkit.offloads:
-        yield inert(
-            "model/layer_offloading",
-            "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "
-            "quantize, low_vram while it loads, and a smaller resolution",
-        )
+        why = "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "
+        yield inert("model/layer_offloading", why + "quantize, low_vram while it loads, and a smaller resolution")
     device = run.setting("device")
     if isinstance(device, str) and ":" in device and device != "cuda:0":
-        yield inert(
-            "device",
-            "the trainer always takes the first visible card; to train on {device} set CUDA_VISIBLE_DEVICES={number}",
-            device=device,
-            number=device.rpartition(":")[2],
-        )
+        why = "the trainer always takes the first visible card; to train on {device} set "
+        why += "CUDA_VISIBLE_DEVICES={number}"
+        yield inert("device", why, device=device, number=device.rpartition(":")[2])
 
 
 def _explained(config: Config, run: Run) -> Iterator[Finding]:
     """Notes on settings that work, but not as the field notes say."""
     recipe = run.recipe
+    if recipe.architecture not in _ZIMAGE:
+        return
     low_vram = run.settings.get("model/low_vram")
     kwargs = run.setting("model/model_kwargs")
-    if low_vram is not None and recipe.architecture in _ZIMAGE and isinstance(kwargs, dict) and kwargs:
+    if low_vram is not None and isinstance(kwargs, dict) and kwargs:
         yield found(
             key_where(config, low_vram),
             "low_vram has nothing to do with meta tensors: it only keeps the transformer in RAM while the text "
@@ -171,10 +139,9 @@ def _explained(config: Config, run: Run) -> Iterator[Finding]:
             otherwise="Nothing happens; true is the better choice on a small card.",
             severity="note",
         )
-    if recipe.architecture in _ZIMAGE and recipe.adapter is not None and recipe.precision.quantization == "qfloat8":
-        value = run.settings.get("model/qtype") or run.settings["model/assistant_lora_path"]
+    if recipe.adapter is not None and recipe.precision.quantization == "qfloat8":
         yield found(
-            key_where(config, value),
+            key_where(config, run.settings.get("model/qtype") or run.settings["model/assistant_lora_path"]),
             "With an assistant LoRA the trainer replaces qtype qfloat8 by float8 for Z-Image.",
             otherwise="Nothing happens; both are eight bits wide.",
             severity="note",
@@ -185,53 +152,39 @@ def _left_over(run: Run) -> Iterator[str]:
     """Written keys that do nothing here and that nobody counts on."""
     recipe = run.recipe
     architecture = recipe.architecture or ""
-
-    def written(*keys: str) -> Iterator[str]:
-        return (key for key in keys if run.setting(key) is not None)
-
-    if run.setting("device") in ("cuda", "cuda:0", "mps", "cpu"):
-        yield "device"
-    yield from written("sqlite_db_path")
-    if architecture not in ("flux", "flux_kontext", "flex2", "chroma"):
-        yield from written("train/bypass_guidance_embedding")
-    if not architecture.startswith("wan22_14b"):
-        yield from written("train/switch_boundary_every")
-    if recipe.network.type != "lokr":
-        yield from written("network/lokr_full_rank", "network/lokr_factor", "network/old_lokr_format")
-    if architecture in _ZIMAGE:
-        yield from written("network/conv", "network/conv_alpha")
-    if not recipe.ema.use:
-        yield from written("train/ema_config/ema_decay")
-    if not run.setting("model/layer_offloading"):
-        yield from written(
-            "model/layer_offloading_text_encoder_percent", "model/layer_offloading_transformer_percent"
-        )
-    if not run.setting("train/diff_output_preservation"):
-        yield from written("train/diff_output_preservation_multiplier", "train/diff_output_preservation_class")
-    if not run.setting("train/do_differential_guidance") or not run.setting("train/do_guidance_loss"):
-        yield from written("train/differential_guidance_scale")
-    yield from written("model/dtype")
-    if recipe.precision.quantization is None:
-        yield from written("model/qtype")
-    if recipe.precision.text_encoder_quantization is None:
-        yield from written("model/qtype_te")
+    guided = run.setting("train/do_differential_guidance") and run.setting("train/do_guidance_loss")
+    for acts, *keys in (
+        (run.setting("device") not in ("cuda", "cuda:0", "mps", "cpu"), "device"),
+        (False, "sqlite_db_path", "model/dtype"),
+        (architecture in ("flux", "flux_kontext", "flex2", "chroma"), "train/bypass_guidance_embedding"),
+        (architecture.startswith("wan22_14b"), "train/switch_boundary_every"),
+        (recipe.network.type == "lokr", *(f"network/{key}" for key in _OF_LOKR)),
+        (architecture not in _ZIMAGE, "network/conv", "network/conv_alpha"),
+        (recipe.ema.use, "train/ema_config/ema_decay"),
+        (run.setting("model/layer_offloading"), *(f"model/layer_offloading_{part}_percent" for part in _OFFLOADED)),
+        (run.setting(_PRESERVATION), f"{_PRESERVATION}_multiplier", f"{_PRESERVATION}_class"),
+        (guided, "train/differential_guidance_scale"),
+        (recipe.precision.quantization, "model/qtype"),
+        (recipe.precision.text_encoder_quantization, "model/qtype_te"),
+        *(
+            (
+                run.setting(f"{dataset.key}/mask_path") is not None or run.setting(f"{dataset.key}/alpha_mask"),
+                f"{dataset.key}/mask_min_value",
+                f"{dataset.key}/invert_mask",
+            )
+            for dataset in recipe.datasets
+        ),
+    ):
+        yield from () if acts else (key for key in keys if run.setting(key) is not None)
     if architecture and not architecture.startswith(_VIDEO):
-        yield from _of_videos(run)
-    for dataset in recipe.datasets:
-        if run.setting(f"{dataset.key}/mask_path") is None and not run.setting(f"{dataset.key}/alpha_mask"):
-            yield from written(f"{dataset.key}/mask_min_value", f"{dataset.key}/invert_mask")
+        yield from filter(partial(_is_of_videos, run), run.settings)
 
 
-def _of_videos(run: Run) -> Iterator[str]:
-    """Written keys that only say something of videos."""
-    for key, value in run.settings.items():
-        parent, _, name = key.rpartition("/")
-        if value.value is None:
-            continue
-        if parent.startswith("datasets/") and parent.count("/") == 1:
-            if name in ("shrink_video_to_frames", "do_i2v", "do_audio", "fps"):
-                yield key
-            if name == "num_frames" and value.value == 1:
-                yield key
-        if parent == "sample" and (name == "fps" or (name == "num_frames" and value.value == 1)):
-            yield key
+def _is_of_videos(run: Run, key: str) -> bool:
+    """Whether a written key only says something of videos."""
+    section, _, name = re.sub(r"/\d+", "", key).rpartition("/")
+    value = run.setting(key)
+    if value is None or section not in ("datasets", "sample"):
+        return False
+    words = ("shrink_video_to_frames", "do_i2v", "do_audio", "fps") if section == "datasets" else ("fps",)
+    return name in words or (name == "num_frames" and value == 1)

@@ -5,11 +5,7 @@ The keys themselves, their defaults and choices are in its Schema, which is mine
 
 from __future__ import annotations
 
-
-def words(text: str) -> frozenset[str]:
-    """The words of a text."""
-    return frozenset(text.split())
-
+from ..keys.misspelled import words
 
 # chosen by the end of a name, so no comparison in the source names them
 OPTIMIZERS = words("dadaptation dadaptationadam dadaptationlion prodigy prodigy8bit")

@@ -37,8 +37,6 @@ def resumed_with_another_rank(run: Run, earlier: EarlierSave | None) -> Iterator
         if rank < recipe.network.rank
         else "The ranks above {wanted} are cut off, and the optimizer starts anew.",
         evidence={"path": earlier.weights.path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
-        path=earlier.weights.path,
-        rank=rank,
         wanted=recipe.network.rank,
     )
 
@@ -63,9 +61,6 @@ def no_step_left(run: Run, earlier: EarlierSave | None) -> Iterator[Finding]:
         "The run goes on from {path}, which was saved at step {step}, and it has {steps} steps: none is left.",
         otherwise="The model is loaded and the dataset encoded, and nothing is trained.",
         evidence={"path": earlier.weights.path, "step": earlier.step, "steps": recipe.steps},
-        path=earlier.weights.path,
-        step=earlier.step,
-        steps=recipe.steps,
     )
 
 
@@ -97,7 +92,6 @@ def saves_not_found_again(run: Run, earlier: EarlierSave | None) -> Iterator[Fin
         evidence={"hidden": hidden},
         severity="note" if earlier is None else None,
         path=run.output_folder,
-        hidden=hidden,
     )
 
 
@@ -120,7 +114,6 @@ def earlier_save_damaged(run: Run, earlier: EarlierSave | None) -> Iterator[Find
         "The run goes on from {path}, which is {problem}: {detail}.",
         otherwise="The run ends when it opens the file, after the model was loaded and quantized.",
         evidence={"path": earlier.weights.path},
-        path=earlier.weights.path,
         problem=PROBLEMS[earlier.weights.problem or ""],
         detail=earlier.weights.detail,
     )

@@ -129,8 +129,6 @@ def starting_lora_of_another_size(
             if rank < recipe.network.rank
             else "The ranks above {wanted} are cut off: the training starts from a part of it.",
             evidence={"path": path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
-            path=path,
-            rank=rank,
             wanted=recipe.network.rank,
         )
     elif taken and not widths:

@@ -22,6 +22,7 @@ _NEVER_EMPTY = {
     "datasets/*/caption_dropout_rate": START,
 }
 _WHOLE = "{key} is {value!r}; a list of pictures is repeated by a whole number, written without a point."
+_OFF = ("false", "no", "off", "0", "none")
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
 
@@ -35,53 +36,67 @@ def kinds(run: Run, schema: Schema) -> Iterator[Finding]:
     if datasets is not None and not isinstance(datasets, list):
         yield bad(run, "datasets", "{key} must be a list: start each entry with '- '.", START)
     for key, written in run.settings.items():
-        parent, _, name = key.rpartition("/")
-        section = re.sub(r"/\d+(?=/|$)", "/*", parent)
-        value = written.value
-        when = _NEVER_EMPTY.get(f"{section}/{name}")
-        if value is None and when is not None and _is_reached(run, key):
-            yield bad(run, key, "{key} is left empty, and the trainer computes with it. Write a number.", when)
-        if not isinstance(value, str):
-            numeric = name in keys.NUMBERS.get(section, frozenset()) and name != "guidance_loss_target"
-            if numeric and isinstance(value, list | dict):
-                yield bad(run, key, "{key} must be one number.", STEP)
-            continue
-        if name in keys.NUMBERS.get(section, frozenset()):
-            number = number_of(value)
-            if name == "num_repeats" and number is not None and whole(number) is None:
-                yield bad(run, key, _WHOLE, LORA)
-            elif number is not None:
-                why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
-                if _kind(schema, section, name) != "float" and (counted := whole(number)) is not None:
-                    number = counted
-                yield bad(run, key, why, OPTIMIZER if name == "lr" else STEP, new=number)
-            else:
-                yield bad(run, key, "{key} is {value!r}, which is no number.", OPTIMIZER if name == "lr" else STEP)
-        elif _is_flag(schema, section, name) and value.strip().lower() in (
-            "false",
-            "no",
-            "off",
-            "0",
-            "none",
-        ):
-            why = "{key} is {value!r}, and any text counts as true. Write false without quotes."
-            yield bad(run, key, why, "the setting is on", severity="warning")
+        yield from _kind(run, schema, key, written.value)
     for dataset in run.recipe.datasets:
-        key = f"{dataset.key}/resolution"
-        written_resolution = run.setting(key)
-        entries = written_resolution if isinstance(written_resolution, list) else [written_resolution]
-        if any(isinstance(entry, str) for entry in entries):
-            sizes = [number_of(entry) if isinstance(entry, str) else entry for entry in entries]
-            good = all(isinstance(entry, int) for entry in sizes)
-            new = (sizes if isinstance(written_resolution, list) else sizes[0]) if good else None
-            yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
-        elif written_resolution == []:
-            others = any(run.setting(f"{other.key}/resolution") != [] for other in run.recipe.datasets)
-            why = "{key} is an empty list, and the trainer takes each picture once for every size in it. Name one."
-            when = "the pictures of this dataset are not trained" if others else STEP
-            yield bad(run, key, why, when, severity="warning" if others and not run.by_runner else None)
+        yield from _resolution(run, f"{dataset.key}/resolution")
+        yield from _repeats(run, f"{dataset.key}/num_repeats")
 
-    yield from _repeats(run)
+
+def _kind(run: Run, schema: Schema, key: str, value: object) -> Iterator[Finding]:
+    """A number that is empty, text or a list, or a switch that is text."""
+    place = re.sub(r"/\d+(?=/|$)", "/*", key)
+    section, _, name = place.rpartition("/")
+    known = (schema.section(section) or {}).get(name)
+    kind = "" if known is None else known.kind
+    counts = name in keys.NUMBERS.get(section, ())
+    late = OPTIMIZER if name == "lr" else STEP
+    if value is None:
+        if place in _NEVER_EMPTY and _is_reached(run, key):
+            why = "{key} is left empty, and the trainer computes with it. Write a number."
+            yield bad(run, key, why, _NEVER_EMPTY[place])
+    elif counts and isinstance(value, list | dict) and name != "guidance_loss_target":
+        yield bad(run, key, "{key} must be one number.", STEP)
+    elif counts and isinstance(value, str):
+        number = number_of(value)
+        if number is None:
+            yield bad(run, key, "{key} is {value!r}, which is no number.", late)
+        elif name == "num_repeats" and whole(number) is None:
+            yield bad(run, key, _WHOLE, LORA)
+        else:
+            why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
+            counted = None if kind == "float" else whole(number)
+            yield bad(run, key, why, late, new=number if counted is None else counted)
+    # "no" is a negative prompt like any other
+    elif isinstance(value, str) and kind == "bool" and name != "neg" and value.strip().lower() in _OFF:
+        why = "{key} is {value!r}, and any text counts as true. Write false without quotes."
+        yield bad(run, key, why, "the setting is on", severity="warning")
+
+
+def _resolution(run: Run, key: str) -> Iterator[Finding]:
+    written = run.setting(key)
+    entries = written if isinstance(written, list) else [written]
+    if any(isinstance(entry, str) for entry in entries):
+        sizes = [number_of(entry) if isinstance(entry, str) else entry for entry in entries]
+        good = all(isinstance(entry, int) for entry in sizes)
+        new = (sizes if isinstance(written, list) else sizes[0]) if good else None
+        yield bad(run, key, "{key} is {value!r}, which is text; the trainer needs whole numbers.", CACHE, new=new)
+    elif written == []:
+        others = any(run.setting(f"{other.key}/resolution") != [] for other in run.recipe.datasets)
+        why = "{key} is an empty list, and the trainer takes each picture once for every size in it. Name one."
+        when = "the pictures of this dataset are not trained" if others else STEP
+        yield bad(run, key, why, when, severity="warning" if others and not run.by_runner else None)
+
+
+def _repeats(run: Run, key: str) -> Iterator[Finding]:
+    """The trainer multiplies the list of pictures where num_repeats is above 1, and leaves it as it is below."""
+    value = run.setting(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if value < 1:
+        why = "{key} is {value!r}, but every picture is taken once all the same."
+        yield bad(run, key, why, "its pictures are trained until the dataset is taken out", severity="warning")
+    elif isinstance(value, float) and value > 1 and not (run.by_runner and value.is_integer()):
+        yield bad(run, key, _WHOLE, LORA, new=whole(value))
 
 
 def _is_reached(run: Run, key: str) -> bool:
@@ -93,26 +108,3 @@ def _is_reached(run: Run, key: str) -> bool:
         every = run.written("save_every")
         return (every is None or every.value is not None) and 0 < recipe.checkpoints.every < recipe.steps
     return True
-
-
-def _repeats(run: Run) -> Iterator[Finding]:
-    """The trainer multiplies the list of pictures where num_repeats is above 1, and leaves it as it is below."""
-    for dataset in run.recipe.datasets:
-        key = f"{dataset.key}/num_repeats"
-        value = run.setting(key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if value < 1:
-            why = "{key} is {value!r}, but every picture is taken once all the same."
-            yield bad(run, key, why, "its pictures are trained until the dataset is taken out", severity="warning")
-        elif isinstance(value, float) and value > 1 and not (run.by_runner and value.is_integer()):
-            yield bad(run, key, _WHOLE, LORA, new=whole(value))
-
-
-def _is_flag(schema: Schema, section: str, name: str) -> bool:
-    return _kind(schema, section, name) == "bool" and name != "neg"  # "no" is a negative prompt like any other
-
-
-def _kind(schema: Schema, section: str, name: str) -> str:
-    known = (schema.section(section) or {}).get(name)
-    return "" if known is None else known.kind

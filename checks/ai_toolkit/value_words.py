@@ -7,18 +7,19 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
-from ..keys.misspelled import likeness, meant
+from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from . import known_keys as keys
 from .combinations import exclusive, missing
 from .value_kinds import kinds
 
 # what has a look of its own here
-_LOOKED_AT = keys.words("""
+_LOOKED_AT = words("""
     train/dtype save/dtype save/save_format train/content_or_style train/timestep_type train/loss_type network/type
     train/optimizer train/lr_scheduler train/noise_scheduler sample/sampler model/qtype model/qtype_te model/arch
     model/dtype type
     """)
+_UNKNOWN = "{key} is {value!r}, which the trainer does not know."
 
 
 def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
@@ -26,16 +27,14 @@ def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
     if f"{run.process_type}:" not in schema.sections:
         return  # it trains nothing, or what it reads is not known
     yield from _spellings(run, schema)
-    yield from _samplers(run, schema)
     yield from _slips(run, schema)
     yield from _schedules(run, schema)
     yield from _quantization(run, schema)
     yield from _architecture(run, schema)
-    if run.kind not in ("lora", "finetune"):
-        return
-    yield from kinds(run, schema)
-    yield from missing(run)
-    yield from exclusive(run)
+    if run.kind != "other":
+        yield from kinds(run, schema)
+        yield from missing(run)
+        yield from exclusive(run)
 
 
 def unread_by_runner(run: Run, schema: Schema) -> Iterator[Finding]:
@@ -57,7 +56,7 @@ def _spelling(
     if value is None or not known or (isinstance(value, str) and value in known):
         return
     certain, likely = meant(value, known)
-    why = "{key} is {value!r}, which the trainer does not know."
+    why = _UNKNOWN
     if severity is not None:  # it would be taken, in its way: to change it is another training
         certain, likely = None, certain or likely
     elif certain is None:
@@ -70,56 +69,43 @@ def _list(known: frozenset[str]) -> str:
 
 
 def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
+    flow = run.recipe.timestep_sampling.noise_scheduler == "flowmatch"
     for key, when in (
         ("train/dtype", LOAD),
         ("save/dtype", FIRST_SAVE),
         ("save/save_format", START),
         ("train/content_or_style", STEP),
-        *((("train/timestep_type", STEP),) if run.recipe.timestep_sampling.noise_scheduler == "flowmatch" else ()),
+        *([("train/timestep_type", STEP)] if flow else []),
     ):
         yield from _spelling(run, key, schema.choices(key), when)
-    for key, known, when in (
-        ("train/loss_type", schema.choices("train/loss_type"), "the loss is plain mse"),
-        ("network/type", schema.choices("network/type") | keys.NETWORKS, "the network is a plain LoRA"),
-    ):
-        yield from _spelling(run, key, known, when, severity="warning")
-    optimizer = run.setting("train/optimizer")
-    listed = schema.choices("train/optimizer")
-    optimizers = listed | keys.OPTIMIZERS if listed else listed
-    if not (isinstance(optimizer, str) and optimizer.lower().startswith(("prodigy", "dadaptation"))) and not (
-        isinstance(optimizer, str) and optimizer.lower() in optimizers
-    ):
-        yield from _spelling(run, "train/optimizer", optimizers, OPTIMIZER)
+    losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | keys.NETWORKS
+    yield from _spelling(run, "train/loss_type", losses, "the loss is plain mse", severity="warning")
+    yield from _spelling(run, "network/type", networks, "the network is a plain LoRA", severity="warning")
+    name, listed = str(run.setting("train/optimizer")).lower(), schema.choices("train/optimizer")
+    if not name.startswith(("prodigy", "dadaptation")) and name not in listed | keys.OPTIMIZERS:
+        yield from _spelling(run, "train/optimizer", listed | keys.OPTIMIZERS if listed else listed, OPTIMIZER)
+    # the trainer's first models look up the noise scheduler and the sampler, newer ones have their own
+    looks_up = run.recipe.architecture in keys.LOOKING_UP
+    for key, when in (("train/noise_scheduler", LOAD), ("sample/sampler", SAMPLE)) if looks_up else ():
+        yield from _spelling(run, key, schema.choices(key), when)
+    if not looks_up:
+        yield from _of_their_own(run, schema)
 
 
-def _samplers(run: Run, schema: Schema) -> Iterator[Finding]:
-    """The noise scheduler and the sampler: the trainer's first models look them up, newer ones have their own."""
-    plain = run.recipe.architecture in keys.LOOKING_UP
-    for key, when in (("train/noise_scheduler", LOAD), ("sample/sampler", SAMPLE)):
-        value = run.setting(key)
-        if plain:
-            yield from _spelling(run, key, schema.choices(key), when)
-        elif key == "sample/sampler" and isinstance(value, str) and value not in schema.choices(key):
-            likely = meant(value, schema.choices(key))[1]
-            why = "{key} is {value!r}, which the trainer does not know; this model samples in its own way."
-            yield bad(run, key, why, "the setting has no effect", severity="note", likely=likely)
-    scheduler = run.setting("train/noise_scheduler")
-    if plain:
+def _of_their_own(run: Run, schema: Schema) -> Iterator[Finding]:
+    """The noise scheduler and the sampler of a model that looks up neither."""
+    sampler, scheduler = run.setting("sample/sampler"), run.setting("train/noise_scheduler")
+    known = schema.choices("sample/sampler")
+    if isinstance(sampler, str) and sampler not in known:
+        why = "{key} is {value!r}, which the trainer does not know; this model samples in its own way."
+        when, likely = "the setting has no effect", meant(sampler, known)[1]
+        yield bad(run, "sample/sampler", why, when, severity="note", likely=likely)
+    if run.recipe.architecture not in keys.TRANSFORMERS or not isinstance(scheduler, str):
         return
-    if (
-        run.recipe.architecture in keys.TRANSFORMERS
-        and isinstance(scheduler, str)
-        and scheduler not in schema.choices("train/noise_scheduler")
-        and likeness(scheduler, "flowmatch") > 0.8
-    ):
-        yield bad(
-            run,
-            "train/noise_scheduler",
-            "{key} is {value!r}, but the trainer compares it with 'flowmatch' letter by letter.",
-            "timestep_type is ignored and mostly high noise is trained",
-            severity="warning",
-            likely="flowmatch",
-        )
+    if scheduler not in schema.choices("train/noise_scheduler") and likeness(scheduler, "flowmatch") > 0.8:
+        why = "{key} is {value!r}, but the trainer compares it with 'flowmatch' letter by letter."
+        when = "timestep_type is ignored and mostly high noise is trained"
+        yield bad(run, "train/noise_scheduler", why, when, severity="warning", likely="flowmatch")
 
 
 def _slips(run: Run, schema: Schema) -> Iterator[Finding]:
@@ -127,67 +113,41 @@ def _slips(run: Run, schema: Schema) -> Iterator[Finding]:
     for key, written in run.settings.items():
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
         value = written.value
-        if (
-            known is None
-            or not known.choices
-            or key in _LOOKED_AT
-            or not isinstance(value, str)
-            or value in known.choices
-        ):
+        if known is None or key in _LOOKED_AT or not isinstance(value, str) or value in known.choices:
             continue
         certain, _ = meant(value, (choice for choice in known.choices if len(choice) >= 5))
         if certain is not None:
             why = "{key} is {value!r}, which the trainer compares with {meant} and others, letter by letter."
-            yield bad(
-                run, key, why, "the trainer goes on as if it were none of them", severity="warning", likely=certain
-            )
+            when = "the trainer goes on as if it were none of them"
+            yield bad(run, key, why, when, severity="warning", likely=certain)
 
 
 def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
     key = "train/lr_scheduler"
     name = run.setting(key)
-    if name is None:
-        return
     schedulers = schema.choices(key) - keys.BROKEN_SCHEDULERS
-    if not isinstance(name, str):
-        yield from _spelling(run, key, schedulers, OPTIMIZER)
-    elif name in keys.BROKEN_SCHEDULERS:
-        yield bad(
-            run,
-            key,
-            "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
-            "one does not take it. What works: {known}.",
-            OPTIMIZER,
-            known=_list(schedulers),
-        )
-    elif name not in schedulers:
+    if isinstance(name, str) and name in keys.BROKEN_SCHEDULERS:
+        why = "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
+        yield bad(run, key, why + "one does not take it. What works: {known}.", OPTIMIZER, known=_list(schedulers))
+    elif not isinstance(name, str) or name not in schedulers:
         yield from _spelling(run, key, schedulers, OPTIMIZER)
     elif name == "linear":
-        yield bad(
-            run,
-            key,
-            "{key} is linear, which is a warm-up here: the rate rises from a third of lr to lr and never falls. The "
-            "one that decays is cosine.",
-            "the learning rate rises all through the training",
-            severity="warning",
-        )
+        why = "{key} is linear, which is a warm-up here: the rate rises from a third of lr to lr and never falls. "
+        why += "The "
+        when = "the learning rate rises all through the training"
+        yield bad(run, key, why + "one that decays is cosine.", when, severity="warning")
     elif name == "constant_with_warmup" and "num_warmup_steps" not in run.recipe.lr_scheduler.settings:
-        yield bad(
-            run,
-            key,
-            "{key} is {value} without lr_scheduler_params: {{num_warmup_steps: …}}, so the warm-up takes 1000 steps; "
-            "the run has {steps}.",
-            "the full learning rate is reached at step 1000",
-            severity="warning",
-            steps=run.recipe.steps,
-        )
+        why = "{key} is {value} without lr_scheduler_params: {{num_warmup_steps: …}}, so the warm-up takes 1000 "
+        why += "steps; "
+        when = "the full learning rate is reached at step 1000"
+        yield bad(run, key, why + "the run has {steps}.", when, severity="warning", steps=run.recipe.steps)
 
 
 def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:
-    known = schema.choices("model/qtype")
+    known, precision = schema.choices("model/qtype"), run.recipe.precision
     for key, active in (
-        ("model/qtype", run.recipe.precision.quantization),
-        ("model/qtype_te", run.recipe.precision.text_encoder_quantization),
+        ("model/qtype", precision.quantization),
+        ("model/qtype_te", precision.text_encoder_quantization),
     ):
         value = run.setting(key)
         if active is None or value is None or not known:
@@ -198,25 +158,19 @@ def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:
             why = "{key} is {name!r}, which the trainer does not know. It knows {known}."
             new = None if certain is None else certain + bar + adapter
             yield bad(run, key, why, LOAD, new=new, likely=likely, name=name, known=_list(known))
-        if bar and adapter.count("/") == 0 and "\\" not in adapter:
-            yield bad(
-                run,
-                key,
-                "The accuracy-recovery adapter {adapter} has no folder: the trainer finds it only as a file in the "
-                "working directory, or as owner/repository/file on the hub.",
-                "where no such file lies, the trainer stops after the model files were read",
-                severity="warning",
-                adapter=adapter,
-            )
+        if bar and "/" not in adapter and "\\" not in adapter:
+            why = "The accuracy-recovery adapter {adapter} has no folder: the trainer finds it only as a file in the "
+            why += "working directory, or as owner/repository/file on the hub."
+            when = "where no such file lies, the trainer stops after the model files were read"
+            yield bad(run, key, why, when, severity="warning", adapter=adapter)
 
 
 def _architecture(run: Run, schema: Schema) -> Iterator[Finding]:
-    written = run.setting("model/arch")
-    if not isinstance(written, str) or not written:
+    written, known = run.setting("model/arch"), schema.choices("model/arch")
+    if not isinstance(written, str) or not written or not known:
         return
     name, colon, tag = written.partition(":")
-    known = schema.choices("model/arch")
-    if not known or name in known or name in keys.PLAIN_ARCHITECTURES:
+    if name in known or name in keys.PLAIN_ARCHITECTURES:
         return
     certain, likely = meant(name, known)
     match = re.fullmatch(r"(.+?)[\s_.\-]?(turbo|deturbo)", name, re.I)
@@ -225,8 +179,8 @@ def _architecture(run: Run, schema: Schema) -> Iterator[Finding]:
     yield bad(
         run,
         "model/arch",
-        "{key} is {name!r}, which the trainer does not know; without a word it takes the files for Stable "
-        "Diffusion 1.",
+        "{key} is {name!r}, which the trainer does not know; without a word it takes the files for Stable Diffusion "
+        "1.",
         LOAD + ", with a message about something else",
         severity=None if certain is not None else "warning",
         new=None if certain is None else f"{certain}{colon}{tag}",

@@ -45,7 +45,5 @@ def _finding(config: Config, first: Value, last: Value) -> Finding:
         otherwise="The trainer starts without a word and uses the later value.",
         evidence={"key": name, "line": line, "lost": lost, "same": first.value == last.value},
         severity="note" if first.value == last.value else None,
-        key=name,
-        line=line,
         lost=", ".join(lost[:8]) + (" and more" if len(lost) > 8 else ""),
     )

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, Where, found
+from ...doctor.model import Finding, Hub, HubFile, HubRepo, Run, Severity, found
 from ...doctor.model.amounts import amount
 from ...doctor.rules import prevents, rule
 
 SHOWN = 10
+STOPS = "The run stops while it loads the model."
 KINDS = {"sha256": "sha256", "git-sha1": "git sha1"}
 DAMAGE = {
-    "wrong-size": "it has {actual} bytes and should have {size} (from {source})",
+    "wrong-size": "it has {actual_size} bytes and should have {size} (from {source})",
     "wrong-content": "by its {kind} (measured) its content is not what was published (from {source})",
     "wrong-link": "its link leads to the content of another file",
     "broken-structure": "{detail}",
-    "disguised": "it has {actual} bytes and should have {size} (from {source}); it is {detail}",
+    "disguised": "it has {actual_size} bytes and should have {size} (from {source}); it is {detail}",
 }
 GAPS = {
-    "missing": "{file} of {repo} is missing from the cached snapshot {commit}.",
+    "missing": "{file} of {repo} is missing from the cached snapshot {short}.",
     "dangling": "{file} of {repo} is a link to nothing: the blob behind it is gone.",
 }
-FOLDER_GAP = "{file} is missing from {repo}, which was downloaded from the hub at commit {commit}."
+FOLDER_GAP = "{file} is missing from {repo}, which was downloaded from the hub at commit {short}."
 CHANGED = "{file} of {repo} was written anew after it was downloaded (by its time): "
 UPDATE = (
-    "The update of {repo} to commit {commit} was interrupted: {count} of its {total} files are missing, {same} of "
+    "The update of {repo} to commit {short} was interrupted: {count} of its {total} files are missing, {same} of "
     "them unchanged since {older}, which is complete here."
 )
+UPDATED = "Without symbolic links the hub client knows no file of an older commit: it downloads all of them again, "
+UPDATED += "{size}."
 HIDDEN = "{file} of {repo} is in the cache, but noted as non-existent (.no_exist), so loaders do not see it."
 
 
@@ -50,57 +54,51 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
     Signature: SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered
     """
     for repo in used(hub):
-        where = run.where(repo.used_by[0])
         bad = [f for f in repo.files if f.needed and f.state in DAMAGE]
         for file in bad[:SHOWN]:
-            yield found(
-                where,
+            yield of_repo(
+                run,
+                repo,
                 (CHANGED if file.changed else "{file} of {repo} is damaged: ") + DAMAGE[_damage(file)] + ".",
-                otherwise="The run trains on it as it is. If you changed it on purpose, all is well."
+                "The run trains on it as it is. If you changed it on purpose, all is well."
                 if file.changed
                 else "The hub client uses it as it is, and downloading the model again does not replace it: "
                 "the trainer stops while it loads the file, or trains on wrong weights.",
                 severity="note" if file.changed else None,
                 evidence=_evidence(repo, file),
                 file=file.name,
-                repo=repo.repo,
-                actual=file.actual_size,
-                size=file.size,
                 kind=KINDS.get((file.digest or "").partition(":")[0], "digest"),
                 source=_source(repo),
-                detail=file.detail,
             )
         yield from _rest(run, repo, bad[SHOWN:], "Other files of {repo} are damaged too, {count} in all: {names}.")
-        yield from _unverified(repo, where)
+        yield from _unverified(run, repo)
 
 
-def _unverified(repo: HubRepo, where: Where) -> Iterator[Finding]:
-    unread = [f for f in repo.files if f.unread]
-    if unread:
-        yield found(
-            where,
+def _unverified(run: Run, repo: HubRepo) -> Iterator[Finding]:
+    if unread := {file.path: file.unread for file in repo.files if file.unread}:
+        first = next(file for file in repo.files if file.unread)
+        yield of_repo(
+            run,
+            repo,
             "The content of {file} of {repo} could not be verified: {detail}."
             if len(unread) == 1
             else "The contents of {count} files of {repo} could not be verified; {file}: {detail}.",
-            otherwise="They may be damaged all the same; check again when nothing writes to them.",
-            evidence={"unread": {f.path: f.unread for f in unread}},
+            "They may be damaged all the same; check again when nothing writes to them.",
+            evidence={"unread": unread},
             severity="warning",
-            file=unread[0].name,
-            repo=repo.repo,
+            file=first.name,
             count=len(unread),
-            detail=unread[0].unread,
+            detail=first.unread,
         )
     for file in repo.files:
         if not file.needed and file.name == f"trees/{repo.commit}.json":
-            yield found(
-                where,
+            yield of_repo(
+                run,
+                repo,
                 "The hub client's list of files for {repo} cannot be used: it {detail}.",
-                otherwise="Missing files go unnoticed without it; once it is gone, the client fetches a new one.",
+                "Missing files go unnoticed without it; once it is gone, the client fetches a new one.",
                 evidence=_evidence(repo, file),
                 severity="warning",
-                file=file.name,
-                repo=repo.repo,
-                detail=file.detail,
             )
 
 
@@ -129,14 +127,10 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
         by_id = repo.ref_state != "pinned"
         if repo.commit is None:
             if by_id and hub.offline and not repo.snapshots:
-                yield found(
-                    run.where(repo.used_by[0]),
-                    "HF_HUB_OFFLINE is set, but nothing of {repo} is in the hub cache {cache}.",
-                    otherwise="The run stops when it loads the model: the hub client may not download it.",
-                    evidence={"cache": repo.cache, "caches": list(hub.caches)},
-                    repo=repo.repo,
-                    cache=repo.cache,
-                )
+                message = "HF_HUB_OFFLINE is set, but nothing of {repo} is in the hub cache {cache}."
+                otherwise = "The run stops when it loads the model: the hub client may not download it."
+                evidence = {"cache": repo.cache, "caches": list(hub.caches)}
+                yield of_repo(run, repo, message, otherwise, evidence=evidence)
             continue
         hides = not run.by_runner  # zdoctor's runner opens the snapshot by its path, where that note has no effect
         gaps = [f for f in repo.files if f.needed and (f.state in GAPS or (f.hidden and hides))]
@@ -155,23 +149,19 @@ def incomplete_snapshot(run: Run, hub: Hub) -> Iterator[Finding]:
 
 
 def _missing_files(run: Run, repo: HubRepo, gaps: Sequence[HubFile], heals: bool) -> Iterator[Finding]:
-    otherwise = (
-        "The run stops while it loads the model."
-        if not heals
-        else "Online, each start first downloads what is missing; with the hub out of reach the run stops."
-    )
+    otherwise = STOPS
+    if heals:
+        otherwise = "Online, each start first downloads what is missing; with the hub out of reach the run stops."
     for file in gaps[:SHOWN]:
-        yield found(
-            run.where(repo.used_by[0]),
+        is_gone = file.state in GAPS
+        yield of_repo(
+            run,
+            repo,
             FOLDER_GAP if repo.is_folder else GAPS.get(file.state, HIDDEN),
-            severity="warning" if heals and file.state in GAPS else None,
-            otherwise=otherwise
-            if file.state in GAPS
-            else "The trainer goes on without it, or stops while it loads the model.",
+            otherwise if is_gone else "The trainer goes on without it, or stops while it loads the model.",
+            severity="warning" if heals and is_gone else None,
             evidence=_evidence(repo, file),
             file=file.name,
-            repo=repo.repo,
-            commit=(repo.commit or "")[:8],
         )
     rest = gaps[SHOWN:]
     mild: Severity | None = "warning" if heals and all(file.state in GAPS for file in rest) else None
@@ -183,17 +173,13 @@ def _update(run: Run, repo: HubRepo, heals: bool) -> Iterator[Finding]:
     if heals and any(alive for _, _, alive in repo.partials):
         return
     lost = [f for f in repo.files if f.state == "missing"]
-    yield found(
-        run.where(repo.used_by[0]),
+    yield of_repo(
+        run,
+        repo,
         UPDATE,
+        UPDATED if heals else STOPS,
         severity="warning" if heals else None,
-        otherwise="Without symbolic links the hub client knows no file of an older commit: it downloads all of them "
-        "again, {size}."
-        if heals
-        else "The run stops while it loads the model.",
         evidence={"update_of": repo.update_of, "commit": repo.commit, "paths": [f.path for f in lost]},
-        repo=repo.repo,
-        commit=(repo.commit or "")[:8],
         older=(repo.update_of or "")[:8],
         count=len(lost),
         total=len(repo.files),
@@ -205,16 +191,15 @@ def _update(run: Run, repo: HubRepo, heals: bool) -> Iterator[Finding]:
 def _unlinked(run: Run, repo: HubRepo, heals: bool) -> Finding:
     """The snapshot's folder was deleted, the blobs were not."""
     there = [f for f in repo.files if f.good_copy is not None]
-    return found(
-        run.where(repo.used_by[0]),
-        "The snapshot {commit} of {repo} is gone; the contents of {count} of its files are still in the cache.",
-        severity="warning" if heals else None,
-        otherwise="Online the client links them again at the next start; with the hub out of reach the run stops."
+    return of_repo(
+        run,
+        repo,
+        "The snapshot {short} of {repo} is gone; the contents of {count} of its files are still in the cache.",
+        "Online the client links them again at the next start; with the hub out of reach the run stops."
         if heals
-        else "The run stops while it loads the model.",
+        else STOPS,
+        severity="warning" if heals else None,
         evidence={"commit": repo.commit, "paths": [f.path for f in there]},
-        repo=repo.repo,
-        commit=(repo.commit or "")[:8],
         count=len(there),
     )
 
@@ -224,18 +209,15 @@ def used(hub: Hub) -> list[HubRepo]:
     return [repo for repo in hub.repos if repo.used_by]
 
 
+def of_repo(run: Run, repo: HubRepo, message: str, otherwise: str, **args: Any) -> Finding:
+    """A finding about a repository that the run loads from, over its name, cache and commit, too."""
+    place, short = run.where(repo.used_by[0]), (repo.commit or "")[:8]
+    return found(place, message, otherwise=otherwise, repo=repo.repo, cache=repo.cache, short=short, **args)
+
+
 def _evidence(repo: HubRepo, file: HubFile) -> dict[str, object]:
-    return {
-        "path": file.path,
-        "blob": file.blob,
-        "size": file.size,
-        "actual_size": file.actual_size,
-        "digest": file.digest,
-        "detail": file.detail,
-        "commit": repo.commit,
-        "good_copy": file.good_copy,
-        "prefix": file.prefix,
-    }
+    names = ("path", "blob", "size", "actual_size", "digest", "detail", "good_copy", "prefix")
+    return {"commit": repo.commit, **{name: getattr(file, name) for name in names}}
 
 
 def _rest(
@@ -243,14 +225,14 @@ def _rest(
 ) -> Iterator[Finding]:
     if files:
         names = [file.name for file in files]
-        yield found(
-            run.where(repo.used_by[0]),
+        yield of_repo(
+            run,
+            repo,
             message,
-            otherwise="The same happens with them.",
+            "The same happens with them.",
             severity=severity,
             evidence={"paths": [file.path for file in files]},
             count=len(files),
-            repo=repo.repo,
             names=", ".join(names[:5]) + (", …" if len(names) > 5 else ""),
         )
 

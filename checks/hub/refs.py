@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.model import Finding, Hub, Run, found
+from ...doctor.model import Finding, Hub, Run
 from ...doctor.model.amounts import amount
 from ...doctor.rules import prevents, rule
-from .files import used
+from .files import of_repo, used
 
 
 @rule("HUB003", "error", "dangling-ref")
@@ -33,18 +33,16 @@ def dangling_ref(run: Run, hub: Hub) -> Iterator[Finding]:
             continue
         if repo.ref_state not in messages or not repo.snapshots or (repo.ref_state == "absent" and not hub.offline):
             continue
-        yield found(
-            run.where(repo.used_by[0]),
+        yield of_repo(
+            run,
+            repo,
             messages[repo.ref_state],
-            severity=None if hub.offline else "warning",
-            otherwise="The run stops when it loads the model, although its files are here."
+            "The run stops when it loads the model, although its files are here."
             if hub.offline
             else "It goes well as long as the hub answers: the client then moves the ref and downloads what changed. "
             "Offline, the run stops although the files are here.",
+            severity=None if hub.offline else "warning",
             evidence={"ref": repo.ref_path, "content": repo.ref_content, "snapshots": list(repo.snapshots)},
-            repo=repo.repo,
-            content=repo.ref_content,
-            cache=repo.cache,
         )
 
 
@@ -63,15 +61,14 @@ def partial_download(run: Run, hub: Hub) -> Iterator[Finding]:
         useful = {file.prefix[0] for file in repo.files if file.prefix is not None}
         stale = [(path, size) for path, size, alive in repo.partials if not alive and path not in useful]
         if stale:
-            yield found(
-                run.where(repo.used_by[0]),
+            yield of_repo(
+                run,
+                repo,
                 "An interrupted download of {repo} takes {size}; the hub client never resumes it."
                 if len(stale) == 1
                 else "Interrupted downloads of {repo} take {size}: {count} files that the hub client never resumes.",
-                otherwise="The space stays taken until somebody deletes what is left over.",
+                "The space stays taken until somebody deletes what is left over.",
                 evidence={"paths": [path for path, _ in stale], "bytes": sum(size for _, size in stale)},
-                repo=repo.repo,
-                cache=repo.cache,
                 count=len(stale),
                 size=amount(sum(size for _, size in stale)),
             )

@@ -12,7 +12,7 @@ from ...doctor.model.pattern import pattern
 from ...doctor.model.record import replace
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers import NAMES
-from .files import folder_of, used
+from .files import folder_of, of_repo, used
 
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 SHARDED = pattern(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
@@ -34,21 +34,14 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
         return
     if version is not None and not HANGS_FROM <= release(version) < HANGS_UNTIL:
         return
-    for repo in used(hub):
-        if repo.ref_state != "pinned" and not is_complete(repo, run):
-            yield found(
-                run.where(repo.used_by[0]),
-                "{repo} is still to be downloaded, and hf_xet is not installed."
-                if version is None
-                else "{repo} is still to be downloaded, and hf_xet {version} is known to stall.",
-                otherwise="The download is slow: one plain stream per file."
-                if version is None
-                else "The download can stop near its end without a message.",
-                evidence={"hf_xet": version},
-                repo=repo.repo,
-                version=version,
-            )
-            return
+    repo = next((one for one in used(hub) if one.ref_state != "pinned" and not is_complete(one, run)), None)
+    if repo is not None:
+        message, otherwise = "hf_xet is not installed.", "The download is slow: one plain stream per file."
+        if version is not None:
+            message = "hf_xet {hf_xet} is known to stall."
+            otherwise = "The download can stop near its end without a message."
+        message = "{repo} is still to be downloaded, and " + message
+        yield of_repo(run, repo, message, otherwise, evidence={"hf_xet": version})
 
 
 @rule("HUB006", "warning", "online-model-source", trainers=NAMES)
@@ -72,7 +65,6 @@ def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
         "the run stops.",
         evidence={"snapshot": repo.snapshot, "commit": repo.commit},
         repo=repo.repo,
-        snapshot=repo.snapshot,
     )
 
 
@@ -103,7 +95,6 @@ def offline_sharded_model(run: Run, hub: Hub) -> Iterator[Finding]:
         evidence={"index": index.path, "snapshot": repo.snapshot, "commit": repo.commit},
         repo=repo.repo,
         folder=folder_of(index),
-        snapshot=repo.snapshot,
     )
 
 
@@ -122,26 +113,25 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
     for repo in used(hub):
         if repo.snapshots or repo.ref_state == "pinned":
             continue
-        for other in hub.repos:
-            if other.used_by or other.repo != repo.repo or not is_complete(replace(other, used_by=repo.used_by), run):
-                continue
-            written = getattr(run.recipe, repo.used_by[0])
-            inside = written.removeprefix(repo.repo).strip("/")
-            yield found(
-                run.where(repo.used_by[0]),
-                "{repo} is complete in {other}, but the run uses the cache {cache}, where nothing of it is.",
-                otherwise="It is not found there, and zdoctor downloads nothing itself."
-                if run.by_runner
-                else "It is downloaded again: {size} (from the sizes of the cached files).",
-                evidence={"snapshot": other.snapshot, "caches": list(hub.caches)},
-                repo=repo.repo,
-                cache=repo.cache,
-                other=other.cache,
-                size=amount(sum(f.size or f.actual_size or 0 for f in other.files if f.needed)),
-                key=repo.used_by[0],
-                path=system.join(other.snapshot or "", *inside.split("/")) if inside else other.snapshot,
-            )
-            break
+        elsewhere = (one for one in hub.repos if not one.used_by and one.repo == repo.repo)
+        other = next((one for one in elsewhere if is_complete(replace(one, used_by=repo.used_by), run)), None)
+        if other is None:
+            continue
+        key = repo.used_by[0]
+        inside = getattr(run.recipe, key).removeprefix(repo.repo).strip("/")
+        yield of_repo(
+            run,
+            repo,
+            "{repo} is complete in {other}, but the run uses the cache {cache}, where nothing of it is.",
+            "It is not found there, and zdoctor downloads nothing itself."
+            if run.by_runner
+            else "It is downloaded again: {size} (from the sizes of the cached files).",
+            evidence={"snapshot": other.snapshot, "caches": list(hub.caches)},
+            other=other.cache,
+            size=amount(sum(f.size or f.actual_size or 0 for f in other.files if f.needed)),
+            key=key,
+            path=system.join(other.snapshot or "", *inside.split("/")) if inside else other.snapshot,
+        )
 
 
 def is_complete(repo: HubRepo, run: Run) -> bool:
@@ -156,10 +146,8 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     own = {"transformer"} if "base_model" in repo.used_by else set()
     loader = loader_of(run)
     shared = set(loader.others) if loader is not None else {"text_encoder", "tokenizer", "vae"}
-    extras = loader is None or loader.extras
-    elsewhere = (
-        extras and "extras_model" not in repo.used_by and run.recipe.extras_model not in (None, run.recipe.base_model)
-    )
+    written_apart = run.recipe.extras_model not in (None, run.recipe.base_model)
+    elsewhere = written_apart and "extras_model" not in repo.used_by and (loader is None or loader.extras)
     return (own if elsewhere else own | shared) <= folders
 
 

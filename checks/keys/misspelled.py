@@ -6,6 +6,11 @@ import re
 from collections.abc import Iterable
 
 
+def words(text: str) -> frozenset[str]:
+    """The names in a list of them."""
+    return frozenset(text.split())
+
+
 def plain(name: str) -> str:
     """A name without what people write in different ways: case, and the signs between words."""
     return re.sub(r"[\s_.\-]", "", name).lower()

@@ -45,4 +45,4 @@ def anywhere(run: Run, name: str) -> str | None:
 
 def trains(run: Run) -> bool:
     """Whether the run is a training, not a file of datasets alone."""
-    return run.process_type != "datasets" and run.kind in ("lora", "finetune")
+    return run.process_type != "datasets"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ...doctor.families import family_of
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
@@ -56,37 +55,38 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
 def _outside_numbered(run: Run, files: Files) -> Iterator[Finding]:
     """A folder without numbered folders, or with pictures beside them."""
     for dataset in run.recipe.datasets:
-        if not dataset.key.endswith("_data_dir"):
-            continue
-        entry = files.at(dataset.folder)
+        entry = files.at(dataset.folder) if dataset.key.endswith("_data_dir") else None
         if entry is None or entry.kind != "folder":
             continue
-        numbered = [name for name in entry.children if repeats_of(name) > 0]
+        numbered = any(repeats_of(name) > 0 for name in entry.children)
         pictures = [name for name in entry.children if name.lower().endswith(PICTURES)]
+        severity: Severity | None = None
         if not numbered and dataset.key == "train_data_dir":
-            yield found(
-                run.where(dataset.key),
+            message = (
                 "{folder} holds pictures itself; {trainer} looks for folders such as 10_cat in it."
                 if pictures
-                else "{folder} holds no folder whose name begins with a number, such as 10_cat.",
-                otherwise="The trainer prints 'No data found' and ends without an error, exit code 0.",
-                evidence={"pictures": len(pictures)},
-                folder=dataset.folder,
-                trainer=run.trainer,
+                else "{folder} holds no folder whose name begins with a number, such as 10_cat."
             )
+            otherwise = "The trainer prints 'No data found' and ends without an error, exit code 0."
         elif pictures:
-            yield found(
-                run.where(dataset.key),
-                "{folder} holds {count} pictures beside its numbered folders, such as {example}."
+            message = (
+                "{folder} holds {pictures} pictures beside its numbered folders, such as {example}."
                 if len(pictures) > 1
-                else "{folder} holds a picture beside its numbered folders, {example}.",
-                otherwise="The trainer passes over them without a word.",
-                evidence={"pictures": len(pictures)},
-                severity="warning",
-                folder=dataset.folder,
-                count=len(pictures),
-                example=pictures[0],
+                else "{folder} holds a picture beside its numbered folders, {example}."
             )
+            otherwise, severity = "The trainer passes over them without a word.", "warning"
+        else:
+            continue
+        yield found(
+            run.where(dataset.key),
+            message,
+            otherwise=otherwise,
+            evidence={"pictures": len(pictures)},
+            severity=severity,
+            folder=dataset.folder,
+            trainer=run.trainer,
+            example=next(iter(pictures), ""),
+        )
 
 
 @rule("KOH005", "warning", "captions-not-found", trainers=TRAINERS)
@@ -110,72 +110,39 @@ def captions_not_found(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterato
 
 
 def _captions_in(run: Run, folder: DatasetFolder) -> Iterator[Finding]:
-    dataset = next(one for one in run.recipe.datasets if one.key == folder.key)
-    key = f"{folder.key}/caption_extension"
-    extension = dataset.caption_extension
-    if run.trainer == "musubi-tuner" and not extension:
-        if run.setting(f"{folder.key}/image_jsonl_file") is None:
-            yield _captions(
-                run,
-                key,
-                folder,
-                "No caption_extension is given for {folder}, and {trainer} has no default.",
-                "Caching the text encoder outputs ends with FileNotFoundError: No such file or directory: ''.",
-                severity="error",
-            )
+    dataset = run.recipe.dataset(folder.key)
+    if dataset is None:
         return
-    if not extension.startswith("."):
-        musubi = run.trainer == "musubi-tuner"
-        yield _captions(
-            run,
-            key,
-            folder,
-            "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
-            "cat{extension}.",
-            "Caching ends with FileNotFoundError: No such file or directory." if musubi else "No caption is found.",
-            severity="error" if musubi else None,
-            new=f".{extension}" if musubi else None,
-            extension=extension,
+    extension, musubi = dataset.caption_extension, run.trainer == "musubi-tuner"
+    missing = sum(not image.caption for image in folder.images)
+    all_of_them = missing == len(folder.images)
+    new, instead = None, ""
+    severity: Severity | None = "error" if musubi else None
+    if musubi and not extension:
+        if run.setting(f"{folder.key}/image_jsonl_file") is not None:
+            return
+        message = "No caption_extension is given for {folder}, and {trainer} has no default."
+        otherwise = "Caching the text encoder outputs ends with FileNotFoundError: No such file or directory: ''."
+    elif not extension.startswith("."):
+        message = "caption_extension is {extension!r}, without a dot: the caption of cat.png is looked for in "
+        message += "cat{extension}."
+        otherwise = (
+            "Caching ends with FileNotFoundError: No such file or directory." if musubi else "No caption is found."
         )
-        return
-    missing = [image for image in folder.images if not image.caption]
-    instead = _other_ending(folder, extension)
-    named = bool(dataset.default_caption) or _class_of(folder) != ""
-    if not missing or (named and len(missing) == len(folder.images) and not instead):
-        return  # a folder of pictures with one caption for all of them is a way to train
-    all_of_them = len(missing) == len(folder.images)
-    musubi = run.trainer == "musubi-tuner"
-    yield _captions(
-        run,
-        key,
-        folder,
-        ("None of the {total}" if all_of_them else "{count} of the {total}")
-        + " pictures in {folder} "
-        + ("has" if all_of_them or len(missing) == 1 else "have")
-        + " a caption that ends in {extension}"
-        + (", but there are captions in {instead}." if instead else "."),
-        _WITHOUT if musubi else _BY_CLASS if named else _EMPTY,
-        severity="error" if musubi and all_of_them else "note" if named and not instead else None,
-        new=instead if all_of_them else None,
-        extension=extension,
-        instead=instead,
-        count=len(missing),
-        total=len(folder.images),
-    )
-
-
-def _captions(
-    run: Run,
-    key: str,
-    folder: DatasetFolder,
-    message: str,
-    otherwise: str,
-    *,
-    severity: Severity | None,
-    new: str | None = None,
-    **args: Any,
-) -> Finding:
-    return found(
+        new = f".{extension}" if musubi else None
+    else:
+        instead = _other_ending(folder, extension)
+        named = bool(dataset.default_caption) or _class_of(folder) != ""
+        if not missing or (named and all_of_them and not instead):
+            return  # a folder of pictures with one caption for all of them is a way to train
+        message = ("None of the {total}" if all_of_them else "{count} of the {total}") + " pictures in {folder} "
+        message += ("has" if all_of_them or missing == 1 else "have") + " a caption that ends in {extension}"
+        message += ", but there are captions in {instead}." if instead else "."
+        otherwise = _WITHOUT if musubi else _BY_CLASS if named else _EMPTY
+        severity = "error" if musubi and all_of_them else "note" if named and not instead else None
+        new = instead if all_of_them else None
+    key = f"{folder.key}/caption_extension"
+    yield found(
         run.where(key),
         message,
         otherwise=otherwise,
@@ -183,7 +150,10 @@ def _captions(
         severity=severity,
         folder=folder.path,
         trainer=run.trainer,
-        **args,
+        extension=extension,
+        instead=instead,
+        count=missing,
+        total=len(folder.images),
     )
 
 
@@ -221,22 +191,20 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
         f"{family}_cache_latents": (f"_{short}.safetensors", "latents"),
         f"{family}_cache_text_encoder_outputs": (f"_{short}_te.safetensors", "text encoder outputs"),
     }
+    folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in recipe.datasets]
+    entries = {folder: files.at(folder) for folder in folders}
     for script, (ending, what) in wanted.items():
         if config.format == "shell" and script in config.text:
             continue
-        folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in recipe.datasets]
-        entries = {folder: files.at(folder) for folder in folders}
-        hidden = [entry.path for entry in entries.values() if entry is not None and entry.kind == "denied"]
-        if hidden:
-            raise Unestablished(f"{hidden[0]} could not be looked at")
-        empty = [
-            folder
-            for folder, entry in entries.items()
-            if entry is not None
-            and len(entry.children) < _MOST
-            and not any(n.endswith(ending) for n in entry.children)
-        ]
-        if empty and len(empty) == len(entries):
+        empty = []
+        for folder, entry in entries.items():
+            if entry is None:
+                continue
+            if entry.kind == "denied":
+                raise Unestablished(f"{entry.path} could not be looked at")
+            if len(entry.children) < _MOST and not any(name.endswith(ending) for name in entry.children):
+                empty.append(folder)
+        if len(empty) == len(entries):
             yield found(
                 run.where("datasets/0/cache_directory"),
                 "{folder} holds no cached {what} (*{ending}); {script}.py makes them.",
@@ -245,5 +213,4 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
                 folder=empty[0],
                 what=what,
                 ending=ending,
-                script=script,
             )

@@ -8,29 +8,28 @@ from ...doctor.families.part_files import other_files
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
 from ...doctor.rules import prevents, rule
 from ..dataset import some_unreadable
+from ..keys.misspelled import words
 from ..paths import PLACEHOLDER, VARIABLE
 from . import TRAINERS, trains
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_TORCH = _words("""
+_TORCH = words("""
     ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam
     """)
 # in any case: sd-scripts library/train_util.py get_optimizer (48d368fa)
-_SD_SCRIPTS = _words("""
+_SD_SCRIPTS = words("""
     AdamW AdamW8bit Lion Lion8bit SGDNesterov SGDNesterov8bit PagedAdamW PagedAdamW8bit PagedAdamW32bit PagedLion8bit
     DAdaptation DAdaptAdamPreprint DAdaptAdaGrad DAdaptAdam DAdaptAdan DAdaptAdanIP DAdaptLion DAdaptSGD Prodigy
     Adafactor RAdamScheduleFree AdamWScheduleFree SGDScheduleFree
     """)
-_MUSUBI = _words("AdamW AdamW8bit Adafactor")
+_MUSUBI = words("AdamW AdamW8bit Adafactor")
 # transformers 4.54 to 5, diffusers' piecewise_constant
-_SCHEDULES = _words("""
+_SCHEDULES = words("""
     linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt reduce_lr_on_plateau
     cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay piecewise_constant greedy
     """)
+_LATE = "The run ends after the model was loaded and all was cached: "
+_NO_OPTIMIZER = _LATE + "AttributeError: module 'torch.optim' has no attribute '{name}'."
+_NO_SCHEDULE = _LATE + "ValueError: '{name}' is not a valid SchedulerType."
 
 
 @rule("KOH011", "error", "no-output-folder", trainers=TRAINERS)
@@ -76,22 +75,22 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
         if entry is None or VARIABLE.search(text) or entry.kind == "denied":
             continue
         missing = entry.kind in ("missing", "dangling") or option == "dataset_config"
-        unread = option == "sample_prompts" and not text.endswith((".txt", ".toml", ".json"))
-        if not missing and not unread:
+        if missing and PLACEHOLDER.search(text):
+            message = "{text} is a placeholder: put in the real path, or leave --{option} out."
+        elif missing:
+            message = "{text}, which --{option} names, does not exist."
+        elif option == "sample_prompts" and not text.endswith((".txt", ".toml", ".json")):
+            message = "{text} ends in none of .txt, .toml and .json, the files that prompts are read from."
+        else:
             continue
+        at_once = option == "dataset_config"
         yield found(
             run.where(option),
-            "{text} is a placeholder: put in the real path, or leave --{option} out."
-            if missing and PLACEHOLDER.search(text)
-            else "{text}, which --{option} names, does not exist."
-            if missing
-            else "{text} ends in none of .txt, .toml and .json, the files that prompts are read from.",
-            otherwise="The run ends when it opens it, after the model was loaded."
-            if option != "dataset_config"
-            else "The trainer stops at once.",
+            message,
+            otherwise="The trainer stops at once."
+            if at_once
+            else "The run ends when it opens it, after the model was loaded.",
             evidence={"option": option, "text": text},
-            text=text,
-            option=option,
         )
 
 
@@ -112,48 +111,45 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
     """
     if not trains(run):
         return
-    late = "The run ends after the model was loaded and all was cached: "
     own = _SD_SCRIPTS if run.trainer == "sd-scripts" else _MUSUBI
-    name = run.setting("optimizer_type")
+    name, schedule = run.setting("optimizer_type"), run.setting("lr_scheduler")
     if name is None and run.trainer == "musubi-tuner" and run.process_type and config.format != "toml":
         yield found(
             run.where("optimizer_type"),
             "--optimizer_type is not given, and musubi-tuner has no default.",
-            otherwise=late + "AttributeError: module 'torch.optim' has no attribute ''.",
+            otherwise=_NO_OPTIMIZER,
             evidence={"pointer": run.pointer("optimizer_type"), "new": "AdamW8bit"},
+            name="",
         )
-    elif isinstance(name, str) and name and "." not in name and not _known(name, own) and not VARIABLE.search(name):
-        yield _unknown(run, "optimizer_type", name, own | _TORCH, late + _NO_OPTIMIZER)
-    schedule = run.setting("lr_scheduler")
-    plain = run.setting("lr_scheduler_type") in (None, "") and not run.recipe.optimizer.name.endswith("schedulefree")
-    if not isinstance(schedule, str) or not plain or VARIABLE.search(schedule):
+    elif name and _is_judged(name) and "." not in name and not _known(name, own):
+        yield _unknown(run, "optimizer_type", name, own | _TORCH, _NO_OPTIMIZER)
+    if run.setting("lr_scheduler_type") not in (None, "") or run.recipe.optimizer.name.endswith("schedulefree"):
         return
-    if schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
-        yield _unknown(run, "lr_scheduler", schedule, _SCHEDULES, late + _NO_SCHEDULE)
+    if _is_judged(schedule) and schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
+        yield _unknown(run, "lr_scheduler", schedule, _SCHEDULES, _NO_SCHEDULE)
 
 
-_NO_OPTIMIZER = "AttributeError: module 'torch.optim' has no attribute '{name}'."
-_NO_SCHEDULE = "ValueError: '{name}' is not a valid SchedulerType."
+def _is_judged(name: object) -> bool:
+    return isinstance(name, str) and not VARIABLE.search(name)
 
 
 def _known(name: str, own: frozenset[str]) -> bool:
-    return name in _TORCH or name.lower() in {one.lower() for one in own}
+    return name in _TORCH or name.lower() in map(str.lower, own)
 
 
 def _unknown(run: Run, key: str, name: str, known: frozenset[str], otherwise: str) -> Finding:
-    plain = {one.lower(): one for one in known}
     from difflib import get_close_matches
 
+    plain = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), sorted(plain), 1, 0.6)
-    meant = plain[near[0]] if near else None
+    new = plain[near[0]] if near else None
     return found(
         run.where(key),
-        "{key} is {name}, which {trainer} does not know." + (" Did you mean {meant}?" if meant else ""),
+        "{key} is {name}, which {trainer} does not know." + (" Did you mean {new}?" if near else ""),
         otherwise=otherwise,
-        evidence={"pointer": run.pointer(key), "new": meant},
+        evidence={"pointer": run.pointer(key), "new": new},
         key=key,
         name=name,
-        meant=meant,
         trainer=run.trainer,
     )
 

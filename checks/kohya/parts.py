@@ -61,34 +61,43 @@ def missing_part_file(
         if part.loose or (part.when and run.setting(part.when) is None):
             continue
         if text is None:
-            yield found(
-                run.where(part.option),
-                "--{option} is not given; zdoctor train makes its caches itself, so it needs {part}."
-                if run.by_runner
-                else "--{option} is not given; {trainer} opens {part} from it"
-                + (" for the samples." if part.when else "."),
-                otherwise="Nothing is trained."
-                if run.by_runner
-                else "The run ends when it opens {part}: NoneType is no path.",
-                evidence={"option": part.option},
-                severity="warning" if config.format == "toml" and not run.by_runner else None,
-                option=part.option,
-                trainer=run.trainer,
-                part=_NAMES[part.name],
-            )
+            yield _unnamed(config, run, part)
             continue
-        entry = files.at(text)
+        entry, component = files.at(text), model.components.get(part.name)
         if entry is None or VARIABLE.search(text):
             continue
         if entry.kind == "denied":
             hidden = entry.path
         elif entry.kind in ("missing", "dangling", "folder"):
-            component = model.components.get(part.name)
             yield from _absent(run, part, text, entry.kind, component, system.os)
-        else:
-            yield from _shards(run, part, model.components.get(part.name))
+        elif component and (gone := [weight.name for weight in component.weights if weight.problem == "missing"]):
+            yield found(
+                run.where(part.option),
+                "{file} is not beside the first shard of {part}.",
+                otherwise="The run ends with FileNotFoundError when it opens {part}.",
+                evidence={"files": gone},
+                file=gone[0],
+                part=_NAMES[part.name],
+            )
     if hidden:
         raise Unestablished(f"{hidden} could not be looked at")
+
+
+def _unnamed(config: Config, run: Run, part: PartFile) -> Finding:
+    message = "--{option} is not given; {trainer} opens {part} from it" + (" for the samples." if part.when else ".")
+    otherwise = "The run ends when it opens {part}: NoneType is no path."
+    if run.by_runner:
+        message = "--{option} is not given; zdoctor train makes its caches itself, so it needs {part}."
+        otherwise = "Nothing is trained."
+    return found(
+        run.where(part.option),
+        message,
+        otherwise=otherwise,
+        evidence={"option": part.option},
+        severity="warning" if config.format == "toml" and not run.by_runner else None,
+        trainer=run.trainer,
+        part=_NAMES[part.name],
+    )
 
 
 def _absent(
@@ -99,13 +108,11 @@ def _absent(
         return
     if PLACEHOLDER.search(text) or re.match(r"put (the|your)\b", text):
         message = "{text} is a placeholder: put in the real path of {part}."
-    elif kind == "folder" and run.trainer == "sd-scripts" and part.name == "transformer":
-        message = (
-            "{text} is a folder; {trainer} opens {part} as one safetensors file, or a folder whose transformer/ "
-            "holds diffusion_pytorch_model in exactly three shards."
-        )
     elif kind == "folder":
-        message = "{text} is a folder; {trainer} opens {part} as one safetensors file."
+        message = "{text} is a folder; {trainer} opens {part} as one safetensors file"
+        if run.trainer == "sd-scripts" and part.name == "transformer":
+            message += ", or a folder whose transformer/ holds diffusion_pytorch_model in exactly three shards"
+        message += "."
     elif kind == "dangling":
         message = "{text} is a link to something that is gone; {part} cannot be opened."
     elif DRIVE.match(text) and os != "windows":
@@ -119,25 +126,10 @@ def _absent(
         message,
         otherwise="The run ends when it opens {part}.",
         evidence={"option": part.option, "text": text},
-        text=text,
         trainer=run.trainer,
         part=_NAMES[part.name],
         os=os,
     )
-
-
-def _shards(run: Run, part: PartFile, component: Component | None) -> Iterator[Finding]:
-    """A first shard whose others are not beside it."""
-    gone = [weight.name for weight in component.weights if weight.problem == "missing"] if component else []
-    if gone:
-        yield found(
-            run.where(part.option),
-            "{file} is not beside the first shard of {part}.",
-            otherwise="The run ends with FileNotFoundError when it opens {part}.",
-            evidence={"files": gone},
-            file=gone[0],
-            part=_NAMES[part.name],
-        )
 
 
 @rule("KOH002", "error", "wrong-network-module", trainers=TRAINERS)
@@ -217,7 +209,6 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
         otherwise="The run ends while the model is loaded.",
         evidence={"held": held},
         path=run.recipe.base_model,
-        held=held,
         script=run.process_type,
         trainer=run.trainer,
     )

@@ -7,9 +7,18 @@ from collections.abc import Iterator
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
 from ...doctor.rules import rule
+from ..training import UNDISTILLED
 from . import TRAINERS, number, trains
 
 _GUIDED = ("guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias")
+# option, the parser's default, what the documentation asks for, and what the default does
+_CLEAN = "The loss compares a clean picture with a direction: that of a perfect model is not 0."
+_FIXED = "Noise levels are drawn with one fixed shift, whatever the size of the pictures."
+_DEFAULTS = (
+    ("guidance_scale", "3.5", "1.0", "The LoRA learns the pictures as the model makes them at guidance 3.5."),
+    ("model_prediction_type", "sigma_scaled", "raw", _CLEAN),
+    ("timestep_sampling", "sigma", "flux_shift", _FIXED),
+)
 
 
 @rule("KOH007", "warning", "flux-defaults", trainers=("sd-scripts",))
@@ -29,30 +38,14 @@ def flux_defaults(config: Config, run: Run, model: ModelFolder) -> Iterator[Find
         return  # a command line may give them
     part = model.components.get("transformer")
     schnell = part is not None and bool(part.tensors) and not any(name.endswith(_GUIDED) for name in part.tensors)
-    for key, default, better, effect in (
-        ("guidance_scale", "3.5", "1.0", "The LoRA learns the pictures as the model makes them at guidance 3.5."),
-        (
-            "model_prediction_type",
-            "sigma_scaled",
-            "raw",
-            "The loss compares a clean picture with a direction: that of a perfect model is not 0.",
-        ),
-        (
-            "timestep_sampling",
-            "sigma",
-            "flux_shift",
-            "Noise levels are drawn with one fixed shift, whatever the size of the pictures.",
-        ),
-    ):
+    for key, default, better, effect in _DEFAULTS:
         if run.setting(key) is None and not (schnell and key == "guidance_scale"):
             yield found(
                 run.where(key),
-                "{key} is left out; its default is {default}, and the trainer's documentation asks for {better}.",
+                "{key} is left out; its default is {default}, and the trainer's documentation asks for {new}.",
                 otherwise=effect,
                 evidence={"key": key, "new": better, "pointer": run.pointer(key)},
-                key=key,
                 default=default,
-                better=better,
             )
 
 
@@ -106,7 +99,7 @@ def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
         yield found(
             run.where("base_model"),
             "{model} is a distilled model by its name, and it is trained without its adapter (--base_weights).",
-            otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
+            otherwise=UNDISTILLED,
             evidence={"pointer": run.pointer("adapter")},
             model=recipe.base_model,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ...doctor.families import family_of
@@ -18,6 +18,12 @@ _START = "at the start"
 _BUCKETS = {"flux_train_network": 32, "flux_train": 16, "sd3_train_network": 32, "train_network": 64, "train_db": 64}
 _BUCKETS |= {"sdxl_train_network": 32, "sdxl_train": 32, "lumina_train_network": 16}
 _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
+# the names of numbered blocks: Flux' double and single ones, those of Z-Image
+_STACKS = (
+    r"(?:.*\.)?(?:double_blocks|transformer_blocks)\.(\d+)\.",
+    r"(?:.*\.)?(?:single_blocks|single_transformer_blocks)\.(\d+)\.",
+    r"layers\.(\d+)\.",
+)
 
 
 @rule("KOH003", "error", "settings-that-exclude-each-other", trainers=TRAINERS)
@@ -54,72 +60,45 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
     yield from _shared(run)
     yield from _swap(run, model)
     if run.trainer == "sd-scripts":
+        yield from _changed_though_cached(run)
         yield from _sd_scripts(config, run, model)
     else:
         yield from _musubi(config, run)
 
 
 def _refused(run: Run, key: str, message: str, when: str, **args: Any) -> Finding:
-    return found(
-        run.where(key),
-        message,
-        otherwise="The trainer stops {when}.",
-        evidence={"key": key, "when": when},
-        when=when,
-        key=key,
-        trainer=run.trainer,
-        **args,
-    )
+    evidence = {"key": key, "when": when}
+    return found(run.where(key), message, otherwise="The trainer stops {when}.", evidence=evidence, **args)
 
 
 def _shared(run: Run) -> Iterator[Finding]:
-    recipe = run.recipe
-    warmup, schedule = run.setting("lr_warmup_steps"), recipe.lr_scheduler.name
-    if (
-        number(run, "lr_warmup_steps") > 0
-        and schedule == "constant"
-        and not recipe.optimizer.name.endswith("schedulefree")
-    ):
-        yield _refused(
-            run,
-            "lr_warmup_steps",
-            "lr_warmup_steps is {warmup}, and the schedule {schedule} takes none; constant_with_warmup does.",
-            _NETWORK,
-            warmup=warmup,
-            schedule=schedule,
-        )
-    if schedule.startswith("adafactor") and not recipe.optimizer.name.startswith("adafactor"):
-        yield _refused(
-            run,
-            "scheduler",
-            "The schedule {schedule} works with the optimizer Adafactor only, and this run has {optimizer}.",
-            _NETWORK,
-            schedule=schedule,
-            optimizer=recipe.optimizer.name,
-        )
+    schedule, optimizer = run.recipe.lr_scheduler.name, run.recipe.optimizer.name
+    if number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not optimizer.endswith("schedulefree"):
+        why = "{key} is {warmup}, and the schedule {schedule} takes none; constant_with_warmup does."
+        warmup = run.setting("lr_warmup_steps")
+        yield _refused(run, "lr_warmup_steps", why, _NETWORK, warmup=warmup, schedule=schedule)
+    if schedule.startswith("adafactor") and not optimizer.startswith("adafactor"):
+        why = "The schedule {schedule} works with the optimizer Adafactor only, and this run has {optimizer}."
+        yield _refused(run, "scheduler", why, _NETWORK, schedule=schedule, optimizer=optimizer)
     for name in ("network_args", "optimizer_args"):
-        listed = run.setting(name)
-        bad = (
-            [entry for entry in listed if isinstance(entry, str) and "=" not in entry]
-            if isinstance(listed, list)
-            else []
-        )
-        if bad:
-            yield _refused(run, name, "{bad} in {key} has no '='; each entry is key=value.", _NETWORK, bad=bad[0])
+        bad = next((entry for entry in _entries(run, name) if "=" not in entry), None)
+        if bad is not None:
+            yield _refused(run, name, "{bad} in {key} has no '='; each entry is key=value.", _NETWORK, bad=bad)
+
+
+def _entries(run: Run, name: str) -> list[str]:
+    listed = run.setting(name)
+    return [entry for entry in listed if isinstance(entry, str)] if isinstance(listed, list) else []
 
 
 def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """How many blocks may be swapped is computed from the blocks that the file holds."""
     swapped = int(number(run, "blocks_to_swap"))
     part = model.components.get("transformer")
-    if swapped <= 0 or part is None or not part.tensors:
-        return
-    doubles = _blocks(part.tensors, r"(?:.*\.)?(?:double_blocks|transformer_blocks)\.(\d+)\.")
-    singles = _blocks(part.tensors, r"(?:.*\.)?(?:single_blocks|single_transformer_blocks)\.(\d+)\.")
-    layers = _blocks(part.tensors, r"layers\.(\d+)\.")
     of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
-    if of_trainer is None or not of_trainer.blocks:
+    if swapped <= 0 or part is None or of_trainer is None or not of_trainer.blocks:
         return
+    doubles, singles, layers = (_blocks(part.tensors, pattern) for pattern in _STACKS)
     if doubles and singles:
         most = max(n for n in range(doubles + singles) if n // 2 <= doubles - 2 and 2 * (n - n // 2) <= singles - 2)
     elif layers:
@@ -127,91 +106,61 @@ def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
     else:
         return
     if swapped > most:
-        yield _refused(
-            run,
-            "blocks_to_swap",
-            "blocks_to_swap is {swapped}; of this model at most {most} can be swapped (computed from its file).",
-            _MODEL,
-            swapped=swapped,
-            most=most,
-        )
+        why = "{key} is {swapped}; of this model at most {most} can be swapped (computed from its file)."
+        yield _refused(run, "blocks_to_swap", why, _MODEL, swapped=swapped, most=most)
 
 
-def _blocks(names: object, pattern: str) -> int:
-    found_blocks = {match.group(1) for name in names if (match := re.match(pattern, str(name)))}  # type: ignore[attr-defined]
-    return len(found_blocks)
+def _blocks(names: Collection[str], pattern: str) -> int:
+    return len({match.group(1) for name in names if (match := re.match(pattern, name))})
 
 
 def _changed_though_cached(run: Run) -> Iterator[Finding]:
     """What would change pictures or captions in every epoch, and these are encoded once."""
-    if on(run, "cache_latents") or on(run, "cache_latents_to_disk"):
-        for name in ("color_aug", "random_crop"):
-            key = anywhere(run, name)
-            if key is not None:
-                yield _refused(run, key, f"{name} needs pictures, and cached latents are none.", _DATA)
-    if run.recipe.cache_text_embeddings:
-        for name in ("caption_dropout_rate", "shuffle_caption", "token_warmup_step", "caption_tag_dropout_rate"):
-            key = anywhere(run, name)
-            if key is not None:
-                yield _refused(
-                    run,
-                    key,
-                    "{name} changes captions, and with cache_text_encoder_outputs they are encoded once.",
-                    _DATA,
-                    name=name,
-                )
-        if "train_t5xxl=True" in _entries(run, "network_args"):
-            yield _refused(
-                run, "network_args", "train_t5xxl trains T5, whose outputs are cached.", "after the model was loaded"
-            )
+    pictures = on(run, "cache_latents") or on(run, "cache_latents_to_disk")
+    for name in ("color_aug", "random_crop") if pictures else ():
+        if (key := anywhere(run, name)) is not None:
+            yield _refused(run, key, "{name} needs pictures, and cached latents are none.", _DATA, name=name)
+    if not run.recipe.cache_text_embeddings:
+        return
+    for name in ("caption_dropout_rate", "shuffle_caption", "token_warmup_step", "caption_tag_dropout_rate"):
+        if (key := anywhere(run, name)) is not None:
+            why = "{name} changes captions, and with cache_text_encoder_outputs they are encoded once."
+            yield _refused(run, key, why, _DATA, name=name)
+    if "train_t5xxl=True" in _entries(run, "network_args"):
+        why = "train_t5xxl trains T5, whose outputs are cached."
+        yield _refused(run, "network_args", why, "after the model was loaded")
 
 
 def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
     recipe = run.recipe
-    yield from _changed_though_cached(run)
+    eight_bits, dtype = recipe.precision.quantization is not None, recipe.precision.dtype
     if number(run, "blocks_to_swap") > 0 and on(run, "cpu_offload_checkpointing"):
-        yield _refused(
-            run, "blocks_to_swap", "blocks_to_swap and cpu_offload_checkpointing exclude each other.", _DATA
-        )
+        why = "blocks_to_swap and cpu_offload_checkpointing exclude each other."
+        yield _refused(run, "blocks_to_swap", why, _DATA)
     whole = config.format != "toml"  # else a command line may give what is left out
     precise = whole or run.setting("mixed_precision") is not None
-    if recipe.precision.quantization is not None and recipe.precision.dtype == "fp32" and precise:
-        yield _refused(
-            run, "dtype", "fp8_base needs mixed_precision bf16 or fp16, and without that option it is no.", _NETWORK
-        )
-    for name, dtype in (("full_bf16", "bf16"), ("full_fp16", "fp16")):
-        if on(run, name) and recipe.precision.dtype != dtype and precise:
-            yield _refused(run, name, "{key} needs mixed_precision {dtype}.", _NETWORK, dtype=dtype)
+    if eight_bits and dtype == "fp32" and precise:
+        why = "fp8_base needs mixed_precision bf16 or fp16, and without that option it is no."
+        yield _refused(run, "dtype", why, _NETWORK)
+    for name, asked in (("full_bf16", "bf16"), ("full_fp16", "fp16")):
+        if on(run, name) and dtype != asked and precise:
+            yield _refused(run, name, "{key} needs mixed_precision {dtype}.", _NETWORK, dtype=asked)
     if recipe.architecture == "chroma" and whole and not on(run, "apply_t5_attn_mask"):
         yield _refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", _DATA)
-    steps = anywhere(run, "bucket_reso_steps")
-    least = _BUCKETS.get(run.process_type)
+    key, least = anywhere(run, "bucket_reso_steps"), _BUCKETS.get(run.process_type)
     # nobody looks at them where masks lie beside the pictures
     looked_at = anywhere(run, "enable_bucket") and not anywhere(run, "conditioning_data_dir")
-    if steps is not None and least and looked_at and number(run, steps) % least:
-        yield _refused(
-            run,
-            steps,
-            "bucket_reso_steps is {steps}; for this script it must be a multiple of {least}.",
-            _DATA,
-            steps=run.setting(steps),
-            least=least,
-        )
-    if recipe.optimizer.name not in ("adafactor",) and on(run, "fused_backward_pass"):
-        yield _refused(
-            run, "fused_backward_pass", "fused_backward_pass works with the optimizer Adafactor only.", _NETWORK
-        )
+    if key is not None and least and looked_at and number(run, key) % least:
+        why = "bucket_reso_steps is {steps}; for this script it must be a multiple of {least}."
+        yield _refused(run, key, why, _DATA, steps=run.setting(key), least=least)
+    if recipe.optimizer.name != "adafactor" and on(run, "fused_backward_pass"):
+        why = "{key} works with the optimizer Adafactor only."
+        yield _refused(run, "fused_backward_pass", why, _NETWORK)
     part = model.components.get("transformer")
-    widths = (
-        {tensor.dtype for tensor in part.tensors.values() if len(tensor.shape) == 2} if part is not None else set()
-    )
-    if recipe.architecture == "flux" and recipe.precision.quantization is not None and widths == {"F8_E5M2"}:
-        yield _refused(
-            run,
-            "base_model",
-            "The weights are float8 e5m2; with fp8_base only e4m3fn is taken.",
-            "after the transformer was read",
-        )
+    wide = {tensor.dtype for tensor in part.tensors.values() if len(tensor.shape) == 2} if part is not None else ()
+    if recipe.architecture == "flux" and eight_bits and wide == {"F8_E5M2"}:
+        why = "The weights are float8 e5m2; with fp8_base only e4m3fn is taken."
+        yield _refused(run, "base_model", why, "after the transformer was read")
 
 
 def _musubi(config: Config, run: Run) -> Iterator[Finding]:
@@ -220,21 +169,14 @@ def _musubi(config: Config, run: Run) -> Iterator[Finding]:
     if on(run, "sage_attn"):
         yield _refused(run, "sage_attn", "SageAttention cannot train; sdpa can.", _START)
     elif not any(on(run, name) for name in _ATTENTION) and config.format == "shell":
-        yield _refused(
-            run, "sdpa", "No attention is chosen; --sdpa needs nothing installed.", "when it loads the model"
-        )
-    folders: dict[str, str] = {}
+        why = "No attention is chosen; --sdpa needs nothing installed."
+        yield _refused(run, "sdpa", why, "when it loads the model")
+    folders = set()
     for dataset in run.recipe.datasets:
-        cache = run.setting(f"{dataset.key}/cache_directory")
+        key = f"{dataset.key}/cache_directory"
+        cache = run.setting(key)
         folder = cache if isinstance(cache, str) and cache else dataset.folder
         if folder is not None and folder in folders:
-            key = f"{dataset.key}/cache_directory"
-            yield _refused(
-                run, key, "{folder} is the cache of two datasets; each needs its own.", _START, folder=folder
-            )
-        folders[folder or dataset.key] = dataset.key
-
-
-def _entries(run: Run, name: str) -> list[str]:
-    listed = run.setting(name)
-    return [str(entry) for entry in listed] if isinstance(listed, list) else []
+            why = "{folder} is the cache of two datasets; each needs its own."
+            yield _refused(run, key, why, _START, folder=folder)
+        folders.add(folder)

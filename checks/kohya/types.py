@@ -10,6 +10,8 @@ from ...doctor.rules import prevents, rule
 from ..keys.values import number_of, whole
 from . import TRAINERS
 
+_QUOTED = "{name} is {value!r}, which is text because of its quotes."
+_AT_ONCE = "The trainer stops at the start, before it loads anything."
 _FALSE = frozenset(("false", "no", "off", "0", "none", ""))
 
 
@@ -37,37 +39,25 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
             continue
         value, inside = written.value, "/" in key
         name = key.rpartition("/")[2]
+        new: object = None
+        message, otherwise = "", _AT_ONCE if inside else "The trainer goes on with the text, until it counts with it."
         if isinstance(value, str) and known.kind in ("int", "float") and not known.choices:
             number = number_of(value)
             if number is None and known.kind == "float" and value.endswith("%"):
                 continue
+            message = _QUOTED
             new = whole(number) if number is not None and known.kind == "int" else number
-            yield _finding(run, key, "{name} is {value!r}, which is text because of its quotes.", new, inside)
-        elif isinstance(value, str) and known.kind == "bool":
-            off = value.strip().lower() in _FALSE
-            if off and not inside:
-                message = "{name} is {value!r}, and any text counts as true. Write false without quotes."
-                yield _finding(run, key, message, None, inside)
-            elif inside:
-                yield _finding(run, key, "{name} is {value!r}, which is text because of its quotes.", None, inside)
+        elif isinstance(value, str) and known.kind == "bool" and inside:
+            message = _QUOTED
+        elif isinstance(value, str) and known.kind == "bool" and value.strip().lower() in _FALSE:
+            message = "{name} is {value!r}, and any text counts as true. Write false without quotes."
+            otherwise = "The setting is on."
         elif isinstance(value, float) and known.kind == "int" and inside:
             message = "{name} is {value}; in this file it has to be a whole number, without a point."
-            yield _finding(run, key, message, whole(value), True)
+            new = whole(value)
         elif name == "resolution" and not inside and isinstance(value, int) and not isinstance(value, bool):
-            yield _finding(run, key, "{name} is {value}; in this file it has to be text.", str(value), True)
-
-
-def _finding(run: Run, key: str, message: str, new: object, at_once: bool) -> Finding:
-    written = run.settings[key]
-    return found(
-        written.where,
-        message,
-        otherwise="The trainer stops at the start, before it loads anything."
-        if at_once
-        else "The trainer goes on with the text, until it counts with it."
-        if "any text" not in message
-        else "The setting is on.",
-        evidence={"key": key, "pointer": run.pointer(key), "new": new},
-        name=key.rpartition("/")[2],
-        value=written.value,
-    )
+            message, new = "{name} is {value}; in this file it has to be text.", str(value)
+            otherwise = _AT_ONCE
+        if message:
+            evidence = {"key": key, "pointer": run.pointer(key), "new": new}
+            yield found(written.where, message, otherwise=otherwise, evidence=evidence, name=name, value=value)

@@ -12,6 +12,7 @@ from ...doctor.rules import Unestablished, prevents, rule
 from .contents import contents
 from .files import PROBLEMS
 
+_ENDS = "The run ends before anything is loaded."
 # How zdoctor's runner reads the names of an adapter: doctor/train/weights/training_adapter.py.
 _PREFIXES = ("diffusion_model.", "transformer.")
 _ENDINGS = {
@@ -41,23 +42,28 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
     Signature: KeyError: 'diffusion_model.layers.0.attention.to_k.lora_A.weight' or, for Flux,
     KeyError: 'transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight'
     """
-    if adapter is None or run.kind == "other":
+    if adapter is None:
         return
-    run.where("adapter")
     if adapter.problem in ("missing", "pickle", "unreadable"):
         raise Unestablished(f"the adapter {adapter.name} cannot be read: {adapter.detail or adapter.problem}")
     if adapter.problem:
-        yield _broken(run, adapter, adapter.problem)
-        return
-    if run.by_runner:
+        yield found(
+            run.where("adapter"),
+            "The adapter {path} is {words}: {detail}.",
+            otherwise=_ENDS if run.by_runner else "Opening it fails, after the whole transformer has been loaded.",
+            evidence={"problem": adapter.problem},
+            path=adapter.path,
+            words=PROBLEMS[adapter.problem],
+            detail=adapter.detail,
+        )
+    elif run.by_runner:
         yield from _merged_by_the_runner(run, adapter, model)
-        return
-    yield from _merged_by_ai_toolkit(run, adapter, model)
+    else:
+        yield from _merged_by_ai_toolkit(run, adapter, model)
 
 
 def _merged_by_ai_toolkit(run: Run, adapter: WeightFile, model: ModelFolder) -> Iterator[Finding]:
     """The first thing that keeps ai-toolkit from merging the adapter."""
-    place = run.where("adapter")
     family, loader = family_of(run.recipe.architecture), loader_of(run)
     if loader is None or loader.adapter_key is None:
         raise Unestablished(f"the layout that {run.recipe.architecture} expects of an adapter is not known")
@@ -71,7 +77,7 @@ def _merged_by_ai_toolkit(run: Run, adapter: WeightFile, model: ModelFolder) -> 
     needed = (transformer.needed or {}).get(base) if transformer is not None else None
     if needed is not None and (len(tensor.shape) != 2 or tensor.shape[1] != needed[1]):
         yield found(
-            place,
+            run.where("adapter"),
             "The adapter {path} was made for a model of width {theirs}; this transformer is {ours} wide (from the "
             "headers of both).",
             otherwise="Merging it fails with a size mismatch, after the whole transformer has been loaded.",
@@ -84,31 +90,19 @@ def _merged_by_ai_toolkit(run: Run, adapter: WeightFile, model: ModelFolder) -> 
     yield from _beyond_the_blocks(run, adapter, family)
 
 
-def _broken(run: Run, adapter: WeightFile, problem: str) -> Finding:
-    return found(
-        run.where("adapter"),
-        "The adapter {path} is {problem}: {detail}.",
-        otherwise="The run ends before anything is loaded."
-        if run.by_runner
-        else "Opening it fails, after the whole transformer has been loaded.",
-        evidence={"problem": problem},
-        path=adapter.path,
-        problem=PROBLEMS[problem],
-        detail=adapter.detail,
-    )
-
-
 def _without_its_key(run: Run, adapter: WeightFile, key: str, family: Family) -> Finding:
     """The tensor is not there by which the trainer asks for the adapter's rank."""
     held = contents(adapter.tensors)
+    if not adapter.tensors:
+        message = "The adapter {path} holds no tensor at all; the trainer asks for {key}."
+    elif held:
+        message = "The adapter {path} is {held}; it has no tensor {key}, the one the trainer asks for {family} by "
+        message += "(its first is {example})."
+    else:
+        message = "The adapter {path} has no tensor {key}, the one the trainer asks for; its first name is {example}."
     return found(
         run.where("adapter"),
-        "The adapter {path} holds no tensor at all; the trainer asks for {key}."
-        if not adapter.tensors
-        else "The adapter {path} is {held}; it has no tensor {key}, the one the trainer asks for {family} by "
-        "(its first is {example})."
-        if held
-        else "The adapter {path} has no tensor {key}, the one the trainer asks for; its first name is {example}.",
+        message,
         otherwise="The run ends with KeyError: '{key}', after the whole transformer has been loaded.",
         evidence={"names": list(adapter.tensors)[:5]},
         path=adapter.path,
@@ -169,7 +163,7 @@ def _merged_by_the_runner(run: Run, adapter: WeightFile, model: ModelFolder) -> 
         yield found(
             run.where("adapter"),
             message,
-            otherwise="The run ends before anything is loaded.",
+            otherwise=_ENDS,
             evidence={"names": list(adapter.tensors)[:5]},
             path=adapter.path,
             example=example,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ...doctor.families import loader_of
 from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.amounts import few
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import prevents, rule
 
@@ -25,6 +26,8 @@ _WORDLESS = (
     "older versions end with an OSError."
 )
 
+_NO_TOKENIZER = "ValueError: Couldn't instantiate the backend tokenizer from one of: …"
+_TEXT_WEIGHTS = "model.safetensors, or pytorch_model.bin,"
 _ENDS = "The run ends with its name, before it trains."  # zdoctor's own
 
 
@@ -48,10 +51,7 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
     directory …; Error no file named model.safetensors, or pytorch_model.bin, found in directory …; Couldn't
     instantiate the backend tokenizer from one of …; Error no file named config.json found in directory …
     """
-    if run.kind == "other":
-        return
-    mistaken = _mistaken(run, model)
-    if mistaken is not None:
+    if (mistaken := _mistaken(run, model)) is not None:
         yield mistaken
         return
     local = [part for part in model.components.values() if part.repo is None]
@@ -65,79 +65,60 @@ def incomplete_model_folder(run: Run, model: ModelFolder) -> Iterator[Finding]:
 
 def _mistaken(run: Run, model: ModelFolder) -> Finding | None:
     """A folder that is no model folder, but lies above or inside one."""
+    if (cache := model.components.get("cache")) is not None:
+        message = "{path} is the root of a hub cache entry; the files lie in a snapshot inside it, {snapshot}."
+        otherwise = "Loading the model fails: OSError: Error no file named config.json found in directory {path}"
+        evidence = {"snapshot": cache.folder, "root": model.folder}
+    elif (whole := model.components.get("whole")) is not None:
+        message = "{path} is the transformer's own folder; {trainer} opens the folder of the whole model, {whole}."
+        otherwise = "Loading fails: OSError: … is not the path to a directory containing a config.json file."
+        evidence = {"whole": whole.folder}
+    else:
+        return None
     place = run.where("base_model")
-    cache = model.components.get("cache")
-    if cache is not None:
-        return found(
-            place,
-            "{path} is the root of a hub cache entry; the files lie in a snapshot inside it, {snapshot}.",
-            otherwise="Loading the model fails: OSError: Error no file named config.json found in directory {path}",
-            evidence={"snapshot": cache.folder, "root": model.folder},
-            path=model.source,
-            snapshot=cache.folder,
-        )
-    whole = model.components.get("whole")
-    if whole is not None:
-        return found(
-            place,
-            "{path} is the transformer's own folder; {trainer} opens the folder of the whole model, {whole}.",
-            otherwise="Loading fails: OSError: … is not the path to a directory containing a config.json file.",
-            evidence={"whole": whole.folder},
-            path=model.source,
-            trainer=run.trainer,
-            whole=whole.folder,
-        )
-    return None
+    return found(place, message, otherwise=otherwise, evidence=evidence, path=model.source, trainer=run.trainer)
 
 
 def _without_parts(run: Run, absent: Sequence[Component]) -> Finding:
+    names = [part.name for part in absent]
     return found(
-        run.where("extras_model") if run.recipe.extras_model else run.where("base_model"),
+        run.where("extras_model" if run.recipe.extras_model else "base_model"),
         "The model folder {folder} has no {parts}.",
-        otherwise=_ENDS
-        if run.by_runner
-        else _WORDLESS
-        if all(_wordless(run, part) for part in absent)
-        else "Loading fails: {error}",
-        evidence={"components": [part.name for part in absent]},
+        otherwise=_fails(run, all(_wordless(run, part) for part in absent)),
+        evidence={"components": names},
         folder=_parent(absent[0].folder),
-        parts=", ".join(f"{part.name}/" for part in absent),
-        error=_absence(run, absent[0], [part.name for part in absent]),
+        parts=", ".join(f"{name}/" for name in names),
+        error=_absence(run, absent[0], names),
     )
 
 
 def _without_files(run: Run, part: Component) -> Iterator[Finding]:
-    place = run.where("base_model")
-    gone = [*part.missing_files, *(weight.name for weight in part.weights if weight.problem == "missing")]
-    if gone:
-        instead = next((weight.detail for weight in part.weights if weight.problem == "missing"), "")
+    lost = [weight for weight in part.weights if weight.problem == "missing"]
+    if gone := [*part.missing_files, *(weight.name for weight in lost)]:
+        instead = next((weight.detail for weight in lost), "")
         yield found(
-            place,
-            "{component} lacks {files} in {folder}."
-            if not instead
-            else "{component} lacks {files} in {folder}: {instead}.",
-            otherwise=_ENDS
-            if run.by_runner
-            else _WORDLESS
-            if _wordless(run, part) and gone[0] == "tokenizer.json"
-            else "Loading fails: {error}",
+            run.where("base_model"),
+            "{component} lacks {few} in {folder}" + (": {instead}." if instead else "."),
+            otherwise=_fails(run, _wordless(run, part) and gone[0] == "tokenizer.json"),
             evidence={"component": part.name, "files": gone[:50]},
-            component=part.name,
-            files=_few(gone),
+            few=few(gone),
             instead=instead,
             folder=part.folder,
             error=_absence_of(part, gone[0]),
         )
     elif part.problem:
         yield found(
-            run.where("vae") if part.name == "vae" and run.written("vae") else place,
+            run.where("vae" if part.name == "vae" and run.written("vae") else "base_model"),
             "{component} in {folder} cannot be opened: {problem}.",
             otherwise="Loading fails when {component} is opened.",
             evidence={"component": part.name},
-            component=part.name,
             problem=part.problem,
             folder=part.folder,
         )
+
+
+def _fails(run: Run, wordless: bool) -> str:
+    return _ENDS if run.by_runner else _WORDLESS if wordless else "Loading fails: {error}"
 
 
 def _wordless(run: Run, part: Component) -> bool:
@@ -151,36 +132,37 @@ def _parent(folder: str) -> str:
 
 
 def _absence(run: Run, part: Component, names: list[str]) -> str:
+    """What the loader says of a part that is not there."""
     loader = loader_of(run)
     if part.name == "transformer" and loader is not None and not loader.bare:
         return f"OSError: … {part.folder} is not the path to a directory containing a config.json file"
     if part.name == "scheduler":
-        return f"OSError: Error no file named scheduler_config.json found in directory {_parent(part.folder)}"
+        return _no_file("scheduler_config.json", _parent(part.folder))
     if "tokenizer" in names and "transformer" not in names:
-        return "ValueError: Couldn't instantiate the backend tokenizer from one of: …"
-    if part.name.startswith("text_encoder"):
-        return (
-            f"OSError: Error no file named model.safetensors, or pytorch_model.bin, found in directory {part.folder}"
-        )
-    return f"OSError: Error no file named config.json found in directory {part.folder}"
+        return _NO_TOKENIZER
+    return _no_file(_TEXT_WEIGHTS if part.name.startswith("text_encoder") else "config.json", part.folder)
 
 
 def _absence_of(part: Component, file: str) -> str:
+    """What the loader says of a file that a part lacks."""
+    text_encoder = part.name.startswith("text_encoder")
     if part.name == "scheduler":
-        return f"OSError: Error no file named scheduler_config.json found in directory {_parent(part.folder)}"
+        return _no_file("scheduler_config.json", _parent(part.folder))
     if part.name.startswith("tokenizer"):
-        return "ValueError: Couldn't instantiate the backend tokenizer from one of: …"
+        return _NO_TOKENIZER
     if file == "config.json":
-        return f"OSError: Error no file named config.json found in directory {part.folder}"
+        return _no_file(file, part.folder)
     if part.index_file is not None:
-        if part.name.startswith("text_encoder"):
+        if text_encoder:
             return f"FileNotFoundError: No such file or directory: …/{file}"
         return f"FileNotFoundError: … does not appear to have a file named {file}"
-    if part.name.startswith("text_encoder"):
-        return (
-            f"OSError: Error no file named model.safetensors, or pytorch_model.bin, found in directory {part.folder}"
-        )
-    return f"OSError: Error no file named diffusion_pytorch_model.bin found in directory {_parent(part.folder)}"
+    if text_encoder:
+        return _no_file(_TEXT_WEIGHTS, part.folder)
+    return _no_file("diffusion_pytorch_model.bin", _parent(part.folder))
+
+
+def _no_file(name: str, folder: str) -> str:
+    return f"OSError: Error no file named {name} found in directory {folder}"
 
 
 @rule("MDL004", "error", "unreadable-weight-file")
@@ -198,12 +180,9 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
     Signature: OSError: Unable to load weights from checkpoint file; SafetensorError: Error while deserializing
     header: incomplete metadata, file not fully covered; header too large
     """
-    if run.kind == "other":
-        return
-    for part in model.components.values():
-        for weight in part.weights:
-            if part.repo is not None or weight.problem in (None, "missing"):
-                continue
+    own = [(part, weight) for part in model.components.values() if part.repo is None for weight in part.weights]
+    for part, weight in own:
+        if weight.problem not in (None, "missing"):
             pickle = weight.problem == "pickle"
             yield found(
                 run.where(part.key),
@@ -221,7 +200,6 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
                     "size": weight.size,
                 },
                 path=weight.path,
-                component=part.name,
                 problem=PROBLEMS[weight.problem],
                 detail=weight.detail,
                 error="SafetensorError: Error while deserializing header"
@@ -249,11 +227,5 @@ def missing_tokenizer(run: Run, model: ModelFolder) -> Iterator[Finding]:
                 "The {component} of {repo} is in none of the hub caches; the files that the config names hold none.",
                 otherwise="Nothing is trained: zdoctor train downloads nothing.",
                 evidence={"component": name, "command": command},
-                component=name,
                 repo=part.repo,
             )
-
-
-def _few(names: list[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

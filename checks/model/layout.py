@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ...doctor.families import family_of, family_with, loader_of
 from ...doctor.families.record import Loader
@@ -14,6 +15,10 @@ from ...doctor.trainers import trainer_of
 from .contents import contents
 from .single_file import conversion, refused_file
 from .tensors import files, foreign, grouped
+
+Evidence = Mapping[str, object]
+NONE: Evidence = {}
+_UNEXPECTED = "Loading ends with a RuntimeError: unexpected keys in the state_dict."
 
 
 @rule("MDL002", "error", "checkpoint-layout-mismatch", trainers=("ai-toolkit", RUNNER, "sd-scripts", "musubi-tuner"))
@@ -39,65 +44,57 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     or RuntimeError: Error(s) in loading state_dict for ZImageTransformer2DModel; or is not the path to a directory
     containing a config.json file
     """
-    if run.kind == "other":
-        return
     loader = loader_of(run)
-    refused = refused_file(run, model, loader)
-    if refused is not None:
+    if (refused := refused_file(run, model, loader)) is not None:
         yield refused
         return
     for part in model.components.values():
-        expected = loader.components.get(part.name, ()) if loader is not None else ()
-        kind = _another_kind(run, model, part, loader, expected)
-        if kind is not None:
-            yield kind
-            if "arch" in kind.evidence:
-                return  # the other parts are of that other model too
-        else:
+        kind = _another_kind(run, model, part, loader)
+        if kind is None:
             yield from _shapes(run, model, part)
+            continue
+        yield kind
+        if "arch" in kind.evidence:
+            return  # the other parts are of that other model too
     yield from _fit_together(run, model, loader)
 
 
-def _another_kind(
-    run: Run, model: ModelFolder, part: Component, loader: Loader | None, expected: tuple[str, ...]
-) -> Finding | None:
+def _said(run: Run, part: Component, message: str, otherwise: str, *, more: Evidence = NONE, **args: Any) -> Finding:
+    """A finding about a component; its name and folder are evidence always."""
+    evidence = {"component": part.name, "folder": part.folder, **more}
+    return found(run.where(part.key), message, otherwise=otherwise, evidence=evidence, **args)
+
+
+def _another_kind(run: Run, model: ModelFolder, part: Component, loader: Loader | None) -> Finding | None:
     """Another class, other names, or scaled weights: the part is not what the loader takes it for."""
-    place, evidence = run.where(part.key), {"component": part.name, "folder": part.folder}
+    expected = loader.components.get(part.name, ()) if loader is not None else ()
     single = model.layout == "single-file" and part.name == "transformer"
     strict = single or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
     wrong_class = part.class_name is not None and part.class_name not in expected
-    if loader is not None and expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
-        other = family_with(part.class_name).name or None if part.name == "transformer" else None
-        return found(
-            place,
-            "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
-            if other is None
-            else "This is a model for arch {other}: its {component} is a {actual}, but {family} needs a {expected} "
-            "(config.json in {folder}).",
-            otherwise="Loading fails, or builds a model that these weights do not fill.",
-            evidence=evidence | ({"arch": other} if other else {}),
-            other=other,
-            component=part.name,
+    if expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
+        other = family_with(part.class_name).name if part.name == "transformer" else ""
+        needs = "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
+        return _said(
+            run,
+            part,
+            "This is a model for arch {arch}: its " + needs if other else needs,
+            "Loading fails, or builds a model that these weights do not fill.",
+            more={"arch": other} if other else {},
             actual=part.class_name,
             family=family_of(run.recipe.architecture).title,
             expected=expected[0],
-            folder=part.folder,
         )
     plain = not (part.config or {}).get("quantization_config")
     scales = [name for name in part.tensors if plain and name.endswith(SCALES)]
     if scales and (not single or not foreign(part)):
-        return found(
-            place,
-            "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader has no place for "
-            "the scales."
-            if strict
-            else "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader drops "
-            "the scales.",
-            otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict."
+        return _said(
+            run,
+            part,
+            "{component} holds scaled 8-bit weights ({count} scales such as {example}); the loader "
+            + ("has no place for the scales." if strict else "drops the scales."),
+            _UNEXPECTED
             if strict and not run.by_runner
             else "Every scaled weight is wrong by its factor; the run trains on garbage without an error.",
-            evidence=evidence,
-            component=part.name,
             count=len(scales),
             example=scales[0],
         )
@@ -107,135 +104,108 @@ def _another_kind(
 def _foreign(run: Run, model: ModelFolder, part: Component, strict: bool) -> Finding:
     held = contents(part.tensors)
     single = model.layout == "single-file" and part.name == "transformer"
-    needed = part.needed or {}
-    return found(
-        run.where(part.key),
-        "{files} of {component} holds {held}; its names are not those the trainer loads (such as {example})."
-        if held and len(part.weights) == 1
-        else "The files of {component} hold {held}; its names are not those the trainer loads (such as {example})."
-        if held
-        else "The tensors of {component} have another program's names, not those the trainer loads (such as "
-        "{example}).",
-        otherwise="The run ends with the names that are missing, when it looks at the headers of these files."
-        if run.by_runner
-        else "Loading ends with a RuntimeError: missing keys in the state_dict."
-        if strict
-        else "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
-        if part.name.startswith("text_encoder") and model.layout != "part-files"
-        else "The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!",
-        evidence={"component": part.name, "folder": part.folder} | (conversion(run, part) if single else {}),
-        component=part.name,
+    if held:
+        one = len(part.weights) == 1
+        what = "{files} of {component} holds {held}" if one else "The files of {component} hold {held}"
+        what += "; its names are not those the trainer loads"
+    else:
+        what = "The tensors of {component} have another program's names, not those the trainer loads"
+    if run.by_runner:
+        otherwise = "The run ends with the names that are missing, when it looks at the headers of these files."
+    elif strict:
+        otherwise = "Loading ends with a RuntimeError: missing keys in the state_dict."
+    elif part.name.startswith("text_encoder") and model.layout != "part-files":
+        otherwise = "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
+    else:
+        otherwise = "The run finds no weight and ends while it loads: Cannot copy out of meta tensor; no data!"
+    return _said(
+        run,
+        part,
+        what + " (such as {example}).",
+        otherwise,
+        more=conversion(run, part) if single else {},
         files=files(part),
         held=held,
-        example=next(name for name in part.tensors if name not in needed),
+        example=next(name for name in part.tensors if name not in (part.needed or {})),
     )
 
 
 def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
-    needed = part.needed or {}
-    tensors = part.tensors
-    evidence = {"component": part.name, "folder": part.folder}
+    needed, tensors = part.needed or {}, part.tensors
     wrong = [name for name, shape in needed.items() if name in tensors and tensors[name].shape != shape]
     if wrong:
-        yield found(
-            run.where(part.key),
+        yield _said(
+            run,
+            part,
             "The tensor {example} of {component} has shape {actual}, but {asker} asks for {expected} (from the "
             "file headers)."
             if len(wrong) == 1
             else "{component} has {count} tensors of another shape than {asker} asks for: {example} is {actual} "
             "and should be {expected} (from the file headers).",
-            otherwise="Loading fails with a shape mismatch, after the file has been read.",
-            evidence=evidence,
+            "Loading fails with a shape mismatch, after the file has been read.",
             count=len(wrong),
-            component=part.name,
             example=wrong[0],
             actual=list(tensors[wrong[0]].shape),
             expected=list(needed[wrong[0]]),
             asker="config.json" if model.layout != "part-files" else run.trainer,
         )
-    if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
-        yield from _strictly(run, part)
-        return
-    more = _blocks_beyond(needed, tensors)
     beyond = [name for name in tensors if needed and name not in needed]
-    if beyond and model.layout == "single-file" and part.name == "transformer" and not run.by_runner:
-        yield found(
-            run.where("base_model"),
-            "{component} holds {count} tensors that the model has no place for, such as {example}; {trainer} loads a "
-            "single file strictly."
-            if len(beyond) > 1
-            else "{component} holds a tensor that the model has no place for, {example}; {trainer} loads a single "
-            "file strictly.",
-            otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict.",
-            evidence={**evidence, "names": beyond[:20], **conversion(run, part)},
-            component=files(part),
-            count=len(beyond),
-            example=beyond[0],
-            trainer=run.trainer,
-        )
-        return
-    if not wrong:
-        yield from _passed_over(run, part, beyond, more)
+    if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
+        by_kohya = family_of(run.recipe.architecture).kohya.get(run.trainer)
+        head = part.name == "text_encoder" and beyond == ["lm_head.weight"]
+        if by_kohya is not None and by_kohya.strict and beyond and not foreign(part) and not head:
+            yield _too_many(run, part, beyond, "it", {"component": part.name})
+    elif beyond and model.layout == "single-file" and part.name == "transformer" and not run.by_runner:
+        more = {"component": part.name, "folder": part.folder, **conversion(run, part)}
+        yield _too_many(run, part, beyond, "a single file", more)
+    elif not wrong:
+        yield from _passed_over(run, part, beyond)
 
 
-def _passed_over(run: Run, part: Component, beyond: Sequence[str], more: Sequence[str]) -> Iterator[Finding]:
+def _too_many(run: Run, part: Component, beyond: Sequence[str], what: str, evidence: Evidence) -> Finding:
+    """A file that is loaded strictly holds more names than the model has."""
+    many = "{component} holds {count} tensors that the model has no place for, such as {example}"
+    one = "{component} holds a tensor that the model has no place for, {example}"
+    return found(
+        run.where(part.key),
+        (many if len(beyond) > 1 else one) + "; {trainer} loads {what} strictly.",
+        otherwise=_UNEXPECTED,
+        evidence={**evidence, "names": beyond[:20]},
+        component=files(part),
+        count=len(beyond),
+        example=beyond[0],
+        trainer=run.trainer,
+        what=what,
+    )
+
+
+def _passed_over(run: Run, part: Component, beyond: Sequence[str]) -> Iterator[Finding]:
     """A guidance embedder, or whole blocks, that the files hold and config.json leaves out."""
-    evidence = {"component": part.name, "folder": part.folder}
-    guidance = [name for name in beyond if ".guidance_embedder." in name or name.startswith("guidance_in.")]
-    if guidance:
-        yield found(
-            run.where("base_model"),
+    if any(".guidance_embedder." in name or name.startswith("guidance_in.") for name in beyond):
+        yield _said(
+            run,
+            part,
             "The files of {component} hold a guidance embedder, as FLUX.1-dev has, but config.json says "
             "guidance_embeds false, as for schnell.",
-            otherwise="The embedder is skipped without a word, and the model trains without the guidance it knows.",
-            evidence=evidence,
-            component=part.name,
+            "The embedder is skipped without a word, and the model trains without the guidance it knows.",
         )
-    if more:
-        yield found(
-            run.where("base_model"),
+    if more := _blocks_beyond(part.needed or {}, beyond):
+        yield _said(
+            run,
+            part,
             "The files of {component} hold blocks that config.json leaves out: {count}, from {example} on.",
-            otherwise="They are skipped without a word: a model without its last layers is trained.",
-            evidence=evidence,
-            component=part.name,
+            "They are skipped without a word: a model without its last layers is trained.",
             count=len(more),
             example=more[0],
         )
 
 
-def _strictly(run: Run, part: Component) -> Iterator[Finding]:
-    """musubi-tuner takes its Z-Image parts strictly: one name too many stops it."""
-    beyond = [name for name in part.tensors if part.needed and name not in part.needed]
-    by_kohya = family_of(run.recipe.architecture).kohya.get(run.trainer)
-    if by_kohya is not None and by_kohya.strict and beyond and not foreign(part):
-        if part.name == "text_encoder" and beyond == ["lm_head.weight"]:
-            return
-        yield found(
-            run.where(part.key),
-            "{component} holds {count} tensors that the model has no place for, such as {example}; {trainer} loads "
-            "it strictly."
-            if len(beyond) > 1
-            else "{component} holds a tensor that the model has no place for, {example}; {trainer} loads it "
-            "strictly.",
-            otherwise="Loading ends with a RuntimeError: unexpected keys in the state_dict.",
-            evidence={"component": part.name, "names": beyond[:20]},
-            component=files(part),
-            count=len(beyond),
-            example=beyond[0],
-            trainer=run.trainer,
-        )
-
-
-def _blocks_beyond(needed: Mapping[str, object], tensors: Iterable[str]) -> list[str]:
+def _blocks_beyond(needed: Iterable[str], beyond: Iterable[str]) -> list[str]:
     """Whole blocks in the files whose number continues a stack of blocks that the config ends earlier."""
     expected = {block: count for block, count in grouped(needed).items() if block[-1].isdigit()}
     stacks = {block.rpartition(".")[0]: count for block, count in expected.items()}
-    seen = grouped(name for name in tensors if name not in needed)
-    return [
-        block
-        for block, count in seen.items()
-        if block not in expected and block[-1].isdigit() and stacks.get(block.rpartition(".")[0]) == count
-    ]
+    more = ((block, count) for block, count in grouped(beyond).items() if block[-1].isdigit())
+    return [block for block, count in more if block not in expected and stacks.get(block.rpartition(".")[0]) == count]
 
 
 def _fit_together(run: Run, model: ModelFolder, loader: Loader | None) -> Iterator[Finding]:
@@ -258,7 +228,6 @@ def _fit_together(run: Run, model: ModelFolder, loader: Loader | None) -> Iterat
                 "config.json): they belong to different models.",
                 otherwise="The first step, or the first sample before it, fails with a size mismatch.",
                 evidence={"component": fit.component},
-                component=fit.component,
                 key=fit.key,
                 value=value,
                 own=own,

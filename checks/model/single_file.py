@@ -15,30 +15,19 @@ _HUB_FILE = pattern(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
 def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding | None:
     """A file where this loader opens only folders and hub ids, or a file of another ending than it knows."""
     is_file = model.layout == "single-file" or (model.layout == "absent" and _HUB_FILE.fullmatch(model.source))
-    if loader is None or not is_file:
-        return None
-    if loader.single_file is not None and model.source.endswith(".safetensors"):
+    if loader is None or not is_file or (loader.single_file is not None and model.source.endswith(".safetensors")):
         return None
     part = model.components.get("transformer")
     held = contents(part.tensors) if part is not None else ""
-    if loader.single_file is not None:
-        message = "{path} does not end in .safetensors, the only single files that {trainer} opens."
-    elif held:
-        message = (
-            "{path} is a single file ({held}); for {family}, {trainer} opens only a folder in the diffusers layout "
-            "or the hub id of one."
-        )
-    else:
-        message = (
-            "{path} is a single file; for {family}, {trainer} opens only a folder in the diffusers layout or the hub "
-            "id of one."
-        )
+    message = "{path} does not end in .safetensors, the only single files that {trainer} opens."
+    if loader.single_file is None:
+        message = "{path} is a single file" + (" ({held})" if held else "") + "; for {family}, {trainer} opens only "
+        message += "a folder in the diffusers layout or the hub id of one."
+    error = "" if run.by_runner else ": OSError: … is not the path to a directory containing a config.json file"
     return found(
         run.where("base_model"),
         message,
-        otherwise="Loading fails at once."
-        if run.by_runner
-        else "Loading fails at once: OSError: … is not the path to a directory containing a config.json file.",
+        otherwise=f"Loading fails at once{error}.",
         evidence={"file": model.source} | _flux_conversion(part, loader),
         path=model.source,
         held=held,
@@ -69,7 +58,6 @@ def conversion(run: Run, part: Component) -> dict[str, object]:
     scaled = any(name.endswith(SCALES) for name in names)
     if loader is None or loader.single_file is None or not part.needed or scaled or not names >= part.needed.keys():
         return {}
-    config = (
-        loader.single_file if run.recipe.extras_model in (None, run.recipe.base_model) else run.recipe.extras_model
-    )
+    apart = run.recipe.extras_model not in (None, run.recipe.base_model)
+    config = run.recipe.extras_model if apart else loader.single_file
     return {"file": part.weights[0].path, "convert": part.class_name, "config": config, "alone": True}

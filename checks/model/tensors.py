@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...doctor.families import family_of, loader_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
+from ...doctor.model.amounts import few
 from ...doctor.rules import Unestablished, prevents, rule
 from ...doctor.trainers import trainer_of
 
@@ -17,16 +19,15 @@ _META = (
     "NotImplementedError: Cannot copy out of meta tensor; no data!"
 )
 # sd-scripts keeps every part apart, so the line of the traceback tells which one it is
-_AT_THE_MOVE = {
-    "vae": "They stay without data, and the run ends at vae.to(accelerator.device) with NotImplementedError: Cannot "
-    "copy out of meta tensor; no data! fp8_base has nothing to do with it.",
-    "transformer": 'They stay without data, and the run ends at unet.to("cpu") or unet.to(accelerator.device) with '
-    "NotImplementedError: Cannot copy out of meta tensor; no data! fp8_base has nothing to do with it.",
-    "text_encoder": "They stay without data, and the run ends at text_encoders[0].to(…) with NotImplementedError: "
-    "Cannot copy out of meta tensor; no data!",
-    "text_encoder_2": "They stay without data, and the run ends at text_encoders[1].to(…) with NotImplementedError: "
-    "Cannot copy out of meta tensor; no data!",
+_MOVED = {
+    "vae": "vae.to(accelerator.device)",
+    "transformer": 'unet.to("cpu") or unet.to(accelerator.device)',
+    "text_encoder": "text_encoders[0].to(…)",
+    "text_encoder_2": "text_encoders[1].to(…)",
 }
+_AT_THE_MOVE = "They stay without data, and the run ends at {moved} with NotImplementedError: "
+_AT_THE_MOVE += "Cannot copy out of meta tensor; no data!"
+_NO_CURE = " fp8_base has nothing to do with it."
 
 
 @rule("MDL001", "error", "missing-checkpoint-tensors")
@@ -50,8 +51,6 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     Signature: NotImplementedError: Cannot copy out of meta tensor; no data! Please use
     torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving module from meta to a different device.
     """
-    if run.kind == "other":
-        return
     if model.components.keys() & {"cache", "whole"}:
         raise Unestablished(f"{model.source} is no model folder")
     loader = loader_of(run)
@@ -60,16 +59,12 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     said = False
     unjudged: list[str] = []
     for part in model.components.values():
-        reason = _unjudged(part)
-        if reason is not None:
-            unjudged += [reason] if reason else []
-            continue
-        missing = [name for name in part.needed or () if name not in part.tensors and name not in _UNREAD]
-        if not missing:
-            continue
-        said = True
-        yield _lacking(run, model, part, missing)
-    unjudged += _absent(run, model)
+        if (reason := _unjudged(part)) is not None:
+            unjudged.append(reason)
+        elif missing := [name for name in part.needed or () if name not in part.tensors and name not in _UNREAD]:
+            said = True
+            yield _lacking(run, model, part, missing)
+    unjudged = [*filter(None, unjudged), *_absent(run, model)]
     if model.layout == "absent":
         raise Unestablished(f"nothing of {model.source} is on this machine")
     if unjudged and not said:
@@ -84,12 +79,11 @@ def _lacking(run: Run, model: ModelFolder, part: Component, missing: Sequence[st
         "for example {example}. That was computed from the headers of {files}.",
         otherwise=_consequence(run, part, model),
         evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
-        component=part.name,
-        missing=len(missing),
         needed=len(needed),
         asker="its config.json" if model.layout != "part-files" else run.trainer,
         which=_blocks(missing, needed),
         example=missing[0],
+        moved=_MOVED.get(part.name),
         files=files(part),
     )
 
@@ -118,13 +112,13 @@ def _absent(run: Run, model: ModelFolder) -> list[str]:
 def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
     if run.by_runner:
         return "The run ends with their names, when it looks at the headers of these files."
-    if model.layout == "part-files" and trainer_of(run.trainer).missing_on_meta:
-        return _AT_THE_MOVE.get(part.name, _META)
-    if model.layout == "part-files":
-        return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."
-    if part.name.startswith("text_encoder"):
+    by_parts = model.layout == "part-files"
+    if by_parts and trainer_of(run.trainer).missing_on_meta:
+        text_encoder = part.name.startswith("text_encoder")
+        return _AT_THE_MOVE + ("" if text_encoder else _NO_CURE) if part.name in _MOVED else _META
+    if part.name.startswith("text_encoder") and not by_parts:
         return "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
-    if model.layout == "single-file":
+    if by_parts or model.layout == "single-file":
         return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."
     return _META
 
@@ -132,28 +126,15 @@ def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
 def _blocks(missing: Iterable[str], needed: Iterable[str]) -> str:
     """ "all of layers.3, parts of layers.1": where the gaps are."""
     lost, whole = grouped(missing), grouped(needed)
-    gone = [block for block, count in lost.items() if count == whole.get(block)]
+    gone = [block for block, count in lost.items() if count == whole[block]]
     parts = [block for block in lost if block not in gone]
-    said = []
-    if gone:
-        said.append(f"all of {_few(gone)}")
-    if parts:
-        said.append(f"parts of {_few(parts)}")
-    return ", ".join(said)
+    return ", ".join(f"{what} of {few(blocks)}" for what, blocks in (("all", gone), ("parts", parts)) if blocks)
 
 
-def grouped(names: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in names:
-        match = re.match(r".*?\.\d+(?=\.)", name)
-        block = match.group() if match else name.partition(".")[0]
-        counts[block] = counts.get(block, 0) + 1
-    return counts
-
-
-def _few(names: list[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def grouped(names: Iterable[str]) -> Counter[str]:
+    """How many names each block has."""
+    numbered = ((re.match(r".*?\.\d+(?=\.)", name), name) for name in names)
+    return Counter(match.group() if match else name.partition(".")[0] for match, name in numbered)
 
 
 def files(part: Component) -> str:

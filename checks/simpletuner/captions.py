@@ -23,7 +23,7 @@ def caption_file_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Itera
     Signature: FileNotFoundError: Caption file … not found.
     """
     for folder in datasets:
-        dataset = next((one for one in run.recipe.datasets if one.key == folder.key), None)
+        dataset = run.recipe.dataset(folder.key)
         unasked = run.setting(f"{folder.key}/only_instance_prompt") or on(run, "only_instance_prompt")
         skipped = run.setting(f"{folder.key}/skip_file_discovery") or arriving(run, "skip_file_discovery")
         if dataset is None or dataset.captions != "files" or unasked or skipped:

@@ -9,25 +9,15 @@ from typing import Any
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import prevents, rule
 from ..keys.misspelled import meant
-from ..keys.values import bad
-from .options import TRAINER, text
+from ..keys.values import bad, whole
+from .options import SHRUNK_TO_NOTHING, TRAINER, of_another_unit, text
 
 LATE = "after the VAE and the text encoder were loaded"
-_TYPES = (
-    "image",
-    "video",
-    "audio",
-    "conditioning",
-    "eval",
-    "text_embeds",
-    "image_embeds",
-    "conditioning_image_embeds",
-    "distillation_cache",
-    "caption",
-    "grounding",
-)
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "dataset_type": _TYPES,
+    "dataset_type": (
+        *("image", "video", "audio", "conditioning", "eval", "text_embeds", "image_embeds"),
+        *("conditioning_image_embeds", "distillation_cache", "caption", "grounding"),
+    ),
     "resolution_type": ("pixel", "area", "pixel_area"),
     "caption_strategy": ("filename", "textfile", "parquet", "instanceprompt", "csv", "huggingface", "webshart"),
     "crop_aspect": ("square", "preserve", "random", "closest"),
@@ -152,9 +142,8 @@ def _captions(run: Run, key: str, kind: str) -> Iterator[Finding]:
     if kind in ("image", "video") and run.setting(f"{key}/prepend_instance_prompt") is True and prompt is None:
         why = "{key} is on, but the dataset has no instance_prompt."
         yield bad(run, f"{key}/prepend_instance_prompt", why, "after the captions")
-    for name in ("huggingface", "webshart"):
-        if strategy == name and source not in (None, name):
-            yield bad(run, at, "{key} is {value}, which is for datasets of that type only.", LATE)
+    if strategy in ("huggingface", "webshart") and source not in (None, strategy):
+        yield bad(run, at, "{key} is {value}, which is for datasets of that type only.", LATE)
     if strategy == "parquet" and run.setting(f"{key}/metadata_backend") in ("json", "discovery"):
         yield bad(run, at, "{key} is parquet, which needs metadata_backend: parquet.", LATE)
     if source == "csv" and strategy != "csv":
@@ -164,25 +153,17 @@ def _captions(run: Run, key: str, kind: str) -> Iterator[Finding]:
 def _sizes(run: Run, key: str) -> Iterator[Finding]:
     kind = str(run.setting(f"{key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
     if run.setting(f"{key}/maximum_image_size") and not run.setting(f"{key}/target_downsample_size"):
-        why = "{key} is {value}, but target_downsample_size does not say to which size a larger picture is shrunk."
-        yield bad(run, f"{key}/maximum_image_size", why, LATE)
+        yield bad(run, f"{key}/maximum_image_size", "{key} is {value}, but " + SHRUNK_TO_NOTHING, LATE)
     for name in ("maximum_image_size", "target_downsample_size"):
         size = run.setting(f"{key}/{name}")
-        if not isinstance(size, int | float) or isinstance(size, bool) or not size:
-            continue
-        if kind == "area" and size >= 20:
-            yield bad(
-                run, f"{key}/{name}", "{key} is {value}, but with resolution_type: area it counts megapixels.", LATE
-            )
-        elif kind == "pixel" and size < 512:
-            why = "{key} is {value}, but with resolution_type: pixel it counts pixels, 512 or more."
+        is_size = isinstance(size, int | float) and not isinstance(size, bool) and size != 0
+        if is_size and (why := of_another_unit(kind, size, is_large=size >= 20)):
             yield bad(run, f"{key}/{name}", why, LATE)
     yield from _least(run, key, kind)
     size = run.setting(f"{key}/resolution")
     if kind == "pixel_area" and size is not None and not (type(size) is int or str(size).isdigit()):
         why = "{key} is {value!r}, but with resolution_type: pixel_area it is a whole number of pixels."
-        whole = int(size) if isinstance(size, float) and size == size // 1 and size < 1e6 else None
-        yield bad(run, f"{key}/resolution", why, LATE, new=whole)
+        yield bad(run, f"{key}/resolution", why, LATE, new=whole(size) if isinstance(size, float) else None)
     shapes = isinstance(run.setting(f"{key}/crop_aspect_buckets"), list)
     if run.setting(f"{key}/crop_aspect") in ("random", "closest") and not shapes:
         why = "{key} is {value}, but crop_aspect_buckets does not list the shapes to crop to."
@@ -190,18 +171,15 @@ def _sizes(run: Run, key: str) -> Iterator[Finding]:
 
 
 def _least(run: Run, key: str, kind: str) -> Iterator[Finding]:
-    dataset = next((one for one in run.recipe.datasets if one.key == key), None)
+    dataset = run.recipe.dataset(key)
     if dataset is None or dataset.least_area <= _MOST_AREA:
         return
-    own = f"{key}/minimum_image_size"
-    of_run = run.setting(own) is None
-    why = (
-        "minimum_image_size is {value}, which asks for {megapixels:g} megapixels; above 5 the trainer logs an error "
-    )
-    why += "for each picture and takes none."
-    if of_run and kind == "pixel_area":
-        why += " It is an edge in pixels only where the dataset itself says it."
-    at = "minimum_image_size" if of_run else own
+    at = f"{key}/minimum_image_size"
+    why = "minimum_image_size is {value}, which asks for {megapixels:g} megapixels; above 5 the trainer logs an "
+    why += "error for each picture and takes none."
+    if run.setting(at) is None:
+        at = "minimum_image_size"
+        why += " It is an edge in pixels only where the dataset itself says it." if kind == "pixel_area" else ""
     yield bad(run, at, why, LATE, megapixels=dataset.least_area / 1e6)
 
 

@@ -9,6 +9,7 @@ from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import prevents, rule
 from ..keys.values import without_effect
+from ..training import UNDISTILLED
 from .options import TRAINER, arriving, number, on, text
 
 # Their default, and what does the same without DeepSpeed.
@@ -73,7 +74,6 @@ def group_offload_with_quanto(run: Run) -> Iterator[Finding]:
             "two do not go together, and nothing in the trainer asks.",
             otherwise="Such runs end in the first step, after everything was loaded: tensors on different devices.",
             evidence={"precision": precision},
-            precision=precision,
         )
 
 
@@ -101,7 +101,7 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
         if off
         else "{model} is a distilled model, but model_flavour is {flavour!r}: the training adapter is fetched for "
         "the flavours turbo and turbo-ostris-v2 only.",
-        otherwise="The distillation breaks down within some thousand steps; short runs may still be fine.",
+        otherwise=UNDISTILLED,
         evidence={"key": "model_flavour", "pointer": run.pointer("variant")} | ({} if off else {"likely": "turbo"}),
         model=recipe.base_model,
         flavour=text(run, "model_flavour"),

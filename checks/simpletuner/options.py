@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.rules import prevents, rule
-from ..keys.values import START, bad
+from ..keys.misspelled import words
+from ..keys.values import START, bad, whole
 
 TRAINER = ("SimpleTuner",)
 # options whose mapping or list is handed on as JSON text
 _KEPT = ("webhook_config", "deepspeed_config", "distillation_config", "publishing_config", "peft_lora_target_modules")
-_WHOLE = (
-    "max_train_steps",
-    "num_train_epochs",
-    "train_batch_size",
-    "gradient_accumulation_steps",
-    "lora_rank",
-    "checkpoint_step_interval",
-    "checkpoints_total_limit",
-    "lr_warmup_steps",
-    "vae_batch_size",
-    "validation_step_interval",
-    "validation_num_inference_steps",
-    "seed",
-)
-_NUMBERS = (
-    "learning_rate",
-    "max_grad_norm",
-    "caption_dropout_probability",
-    "validation_guidance",
-    "flow_schedule_shift",
-)
+_WHOLE = words("""
+    max_train_steps num_train_epochs train_batch_size gradient_accumulation_steps lora_rank checkpoint_step_interval
+    checkpoints_total_limit lr_warmup_steps vae_batch_size validation_step_interval validation_num_inference_steps
+    seed
+    """)
+_NUMBERS = words("learning_rate max_grad_norm caption_dropout_probability validation_guidance flow_schedule_shift")
 _MANUAL = ("sdnq", "fp8-native", "fp8-transformerengine")
 MOST = 1e15  # what is larger counts nothing
 _ON = ("1", "true", "yes", "y", "on")
+SHRUNK_TO_NOTHING = "target_downsample_size does not say to which size a larger picture is shrunk."
 
 
 def arriving(run: Run, name: str) -> Any:
@@ -82,32 +70,21 @@ def lost_setting(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """
     yield from _unmapped(config, run, schema)
     for name, written in run.settings.items():
-        known = schema.key(name)
+        known, value = schema.key(name), written.value
         if "/" in name or known is None:
             continue
-        value = written.value
-        if (
-            isinstance(value, str)
-            and value.strip().lower() == "false"
-            and known.kind == "bool"
-            and known.default is True
-        ):
+        lost = partial(bad, run, name, severity="warning")
+        if isinstance(value, str) and known.kind == "bool" and known.default is True:
             quoted = written.style in ('"', "'") and not run.config.endswith(".env")
             why = '{key} is the text "false", which the trainer leaves out: {key} stays on, as is its default.'
-            yield bad(
-                run,
-                name,
-                why,
-                f"it trains with {name} on",
-                severity="warning",
-                new=False if quoted else None,
-            )
+            if value.strip().lower() == "false":
+                yield lost(why, f"it trains with {name} on", new=False if quoted else None)
         elif isinstance(value, dict) and value and name not in _KEPT and known.kind != "dict":
             why = "{key} is a mapping, which the trainer leaves out. Name a JSON file that holds it."
-            yield bad(run, name, why, "it trains as if the option were absent", severity="warning")
+            yield lost(why, "it trains as if the option were absent")
         elif isinstance(value, list) and len(value) > 1 and name not in _KEPT and known.kind not in ("dict", "list"):
             why = "{key} is a list, of which the trainer takes only the last entry, {last!r}."
-            yield bad(run, name, why, "the other entries are lost", severity="warning", last=value[-1])
+            yield lost(why, "the other entries are lost", last=value[-1])
 
 
 def _unmapped(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
@@ -115,17 +92,14 @@ def _unmapped(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     taken = {written.where.pointer for written in run.settings.values()}
     for pointer, value in config.values.items() if config.format == "env" else ():
         option = pointer[1:].lower()
-        if pointer in taken or value.value == "" or "/" in option or schema.key(option) is None:
-            continue
-        yield found(
-            value.where,
-            "{name} is no variable that the trainer looks at. Add --{option}={value} to TRAINER_EXTRA_ARGS.",
-            otherwise="No message says so: it trains with the default of {option}.",
-            evidence={"key": pointer[1:], "value": value.value},
-            name=pointer[1:],
-            option=option,
-            value=value.value,
-        )
+        if pointer not in taken and value.value != "" and "/" not in option and schema.key(option) is not None:
+            yield found(
+                value.where,
+                "{key} is no variable that the trainer looks at. Add --{option}={value} to TRAINER_EXTRA_ARGS.",
+                otherwise="No message says so: it trains with the default of {option}.",
+                evidence={"key": pointer[1:], "value": value.value},
+                option=option,
+            )
 
 
 @rule("SIM002", "error", "epochs-and-steps", trainers=TRAINER)
@@ -145,19 +119,16 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
     steps, epochs = number(run, "max_train_steps"), number(run, "num_train_epochs", 1.0)
     if steps <= 0 or epochs <= 0:
         return
-    written = arriving(run, "num_train_epochs") is not None
+    key = "num_train_epochs"
+    written = arriving(run, key) is not None
     yield found(
-        run.where("num_train_epochs" if written else "max_train_steps"),
+        run.where(key if written else "max_train_steps"),
         "max_train_steps is {steps:g} and num_train_epochs is {epochs:g}: the trainer takes only one of them."
         if written
         else "max_train_steps is {steps:g}, and num_train_epochs is not written: its default is 1, and the trainer "
         "takes only one of them. Write num_train_epochs: 0.",
         otherwise="The trainer stops at the start, before anything is loaded.",
-        evidence={
-            "key": "num_train_epochs",
-            "pointer": run.pointer("num_train_epochs"),
-            "likely" if written else "new": 0,
-        },
+        evidence={"key": key, "pointer": run.pointer(key), "likely" if written else "new": 0},
         steps=steps,
         epochs=epochs,
     )
@@ -192,21 +163,23 @@ def refused_options(run: Run) -> Iterator[Finding]:
 
 
 def _numbers(run: Run) -> Iterator[Finding]:
-    for name in (*_WHOLE, *_NUMBERS):
+    for name in sorted(_WHOLE | _NUMBERS):
         value = arriving(run, name)
-        if value is None or isinstance(value, list | dict):
+        if value is None or isinstance(value, list | dict) or _is_spelt(value, float if name in _NUMBERS else int):
             continue
-        try:
-            if isinstance(value, bool):
-                raise ValueError
-            float(str(value)) if name in _NUMBERS else int(str(value))
-        except ValueError:
-            whole = isinstance(value, float) and value == value // 1 and abs(value) < 1e15
-            kind = "a number" if name in _NUMBERS else "a whole number, without a point or exponent"
-            new = int(value) if whole else None
-            yield bad(run, name, "{key} is {value!r}, but the trainer takes {kind}.", START, new=new, kind=kind)
+        kind = "a number" if name in _NUMBERS else "a whole number, without a point or exponent"
+        new = whole(value) if isinstance(value, float) else None
+        yield bad(run, name, "{key} is {value!r}, but the trainer takes {kind}.", START, new=new, kind=kind)
     if number(run, "gradient_accumulation_steps", 1) < 1:
         yield bad(run, "gradient_accumulation_steps", "{key} is {value}; it must be at least 1.", START, new=1)
+
+
+def _is_spelt(value: object, kind: Callable[[str], float]) -> bool:
+    try:
+        kind(str(value))
+    except ValueError:
+        return False
+    return not isinstance(value, bool)
 
 
 def _quantization(run: Run) -> Iterator[Finding]:
@@ -264,28 +237,29 @@ def _sizes(run: Run) -> Iterator[Finding]:
     largest, shrunk = number(run, "maximum_image_size"), number(run, "target_downsample_size")
     kind = text(run, "resolution_type", "pixel_area")
     if arriving(run, "maximum_image_size") is not None and not shrunk:
-        why = "{key} is set, but target_downsample_size does not say to which size a larger picture is shrunk."
-        yield bad(run, "maximum_image_size", why, START)
+        yield bad(run, "maximum_image_size", "{key} is set, but " + SHRUNK_TO_NOTHING, START)
     for name, size in (("maximum_image_size", largest), ("target_downsample_size", shrunk)):
-        if arriving(run, name) is None:
-            continue
-        if kind == "area" and size > 5:
-            yield bad(run, name, "{key} is {value}, but with resolution_type: area it counts megapixels.", START)
-        elif kind == "pixel" and size < 512:
-            yield bad(
-                run, name, "{key} is {value}, but with resolution_type: pixel it counts pixels, 512 or more.", START
-            )
+        if arriving(run, name) is not None and (why := of_another_unit(kind, size, is_large=size > 5)):
+            yield bad(run, name, why, START)
+
+
+def of_another_unit(kind: str, size: float, *, is_large: bool) -> str:
+    """What is wrong with a size that is too large for megapixels, or of too few pixels to be meant so."""
+    if kind == "area" and is_large:
+        return "{key} is {value}, but with resolution_type: area it counts megapixels."
+    if kind == "pixel" and size < 512:
+        return "{key} is {value}, but with resolution_type: pixel it counts pixels, 512 or more."
+    return ""
 
 
 def _adapters(run: Run) -> Iterator[Finding]:
     if run.kind == "lora" and text(run, "lora_type", "standard").lower() == "lycoris":
         if not text(run, "lycoris_config"):
-            yield bad(
-                run, "lora_type", "{key} is lycoris, but lycoris_config names no file with its settings.", START
-            )
+            why = "{key} is lycoris, but lycoris_config names no file with its settings."
+            yield bad(run, "lora_type", why, START)
         for name in ("algo", "multiplier", "linear_dim", "linear_alpha") if "lycoris" in run.homes else ():
-            whole = name == "linear_dim" and run.setting("lycoris/full_matrix") is True
-            if run.setting(f"lycoris/{name}") is None and not whole:
+            full = name == "linear_dim" and run.setting("lycoris/full_matrix") is True
+            if run.setting(f"lycoris/{name}") is None and not full:
                 why = "{name} is missing in the file that lycoris_config names."
                 yield bad(run, f"lycoris/{name}", why, START, name=name)
         if on(run, "train_text_encoder"):

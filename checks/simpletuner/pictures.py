@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from math import ceil
 
-from ...doctor.model import DatasetFolder, Finding, Run, found
+from ...doctor.model import Dataset, DatasetFolder, Finding, Run, found
 from ...doctor.model.buckets import Buckets, bucket_size, nearest
+from ...doctor.model.datasets import Image
 from ...doctor.rules import Unestablished, prevents, rule
 from ..dataset import CONVERTIBLE
 from .datasets import LATE
@@ -33,19 +34,15 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
     Signature: ValueError: Dataset configuration will produce zero usable batches.
     """
     unsure = ""
-    for dataset in run.recipe.datasets:
-        folder = next((folder for folder in datasets if folder.key == dataset.key), None)
-        if folder is None or run.setting(f"{dataset.key}/dataset_type") == "video":
-            continue
+    each = number(run, "train_batch_size", 4) * number(run, "gradient_accumulation_steps", 1)
+    for dataset, folder in _of_pictures(run, datasets):
         if folder.more or folder.unlisted:
             unsure = f"{folder.path} was not read as a whole"
             continue
-        large = [image for image in folder.images if dataset.takes(image.width, image.height)]
-        count = len(large) + len(folder.unreadable)
         if any(folder.others.get(suffix) for suffix in CONVERTIBLE):  # the trainer takes all that Pillow opens
             unsure = f"{folder.path} holds pictures of kinds that were not counted"
             continue
-        each = number(run, "train_batch_size", 4) * number(run, "gradient_accumulation_steps", 1)
+        count = len(_large(dataset, folder)) + len(folder.unreadable)
         key = f"{dataset.key}/repeats"
         if not count:
             yield found(
@@ -58,25 +55,34 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
                 when=LATE,
             )
         elif count * dataset.repeats < each and (run.setting(key) or not on(run, "allow_dataset_oversubscription")):
-            needed = ceil(each / count) - 1
+            likely = ceil(each / count) - 1
+            many, one = "{images} pictures with repeats: {repeats} make", "One picture with repeats: {repeats} makes"
+            message = many if count > 1 else one
+            message += " {samples}, but one step takes {each:g} (train_batch_size x gradient_accumulation_steps)."
             yield found(
                 run.where(key),
-                "{count} pictures with repeats: {repeats} make {samples}, but one step takes {each:g} "
-                "(train_batch_size x gradient_accumulation_steps). Set repeats: {needed}."
-                if count > 1
-                else "One picture with repeats: {repeats} makes {samples}, but one step takes {each:g} "
-                "(train_batch_size x gradient_accumulation_steps). Set repeats: {needed}.",
+                message + " Set repeats: {likely}.",
                 otherwise="The trainer stops {when}: zero usable batches.",
-                evidence={"key": key, "pointer": run.pointer(key), "likely": needed, "images": count},
-                count=count,
+                evidence={"key": key, "pointer": run.pointer(key), "likely": likely, "images": count},
                 repeats=dataset.repeats - 1,
                 samples=count * dataset.repeats,
                 each=each,
-                needed=needed,
                 when=LATE,
             )
     if unsure:
         raise Unestablished(unsure)
+
+
+def _of_pictures(run: Run, folders: tuple[DatasetFolder, ...]) -> Iterator[tuple[Dataset, DatasetFolder]]:
+    """The datasets that are no videos and whose folder was looked at."""
+    by_key = {folder.key: folder for folder in folders}
+    for dataset in run.recipe.datasets:
+        if dataset.key in by_key and run.setting(f"{dataset.key}/dataset_type") != "video":
+            yield dataset, by_key[dataset.key]
+
+
+def _large(dataset: Dataset, folder: DatasetFolder) -> list[Image]:
+    return [image for image in folder.images if dataset.takes(image.width, image.height)]
 
 
 @rule("SIM009", "warning", "buckets-left-out", trainers=TRAINER)
@@ -94,17 +100,14 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     """
     batch = number(run, "train_batch_size", 4)
     each = batch * number(run, "gradient_accumulation_steps", 1)
-    for dataset in run.recipe.datasets:
-        folder = next((folder for folder in datasets if folder.key == dataset.key), None)
+    alignment = min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
+    rounding = min(max(0, int(number(run, "aspect_bucket_rounding", 2))), 9)
+    for dataset, folder in _of_pictures(run, datasets):
         cropped = run.setting(f"{dataset.key}/crop") and run.setting(f"{dataset.key}/crop_aspect") != "preserve"
-        if folder is None or folder.more or cropped or run.setting(f"{dataset.key}/dataset_type") == "video":
-            continue
-        large = [image for image in folder.images if dataset.takes(image.width, image.height)]
-        if len(large) * dataset.repeats < each:  # too few at all is another rule's
+        large = _large(dataset, folder)
+        if folder.more or cropped or len(large) * dataset.repeats < each:  # too few at all is another rule's
             continue
         kind = str(run.setting(f"{dataset.key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
-        alignment = min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
-        rounding = min(max(0, int(number(run, "aspect_bucket_rounding", 2))), 9)
         shapes = Counter(
             _shape(image.width, image.height, dataset.resolutions[0], kind, alignment, rounding)
             for image in large
@@ -118,10 +121,10 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         yield found(
             run.where(f"{dataset.key}/repeats"),
             "{count} of {all} pictures in {folder} fall into shapes of which there are too few for one step, which "
-            "takes {each:g} (aspect ratios {shapes}). With repeats: {needed} all are used."
+            "takes {each:g} (aspect ratios {ratios}). With repeats: {needed} all are used."
             if sum(small.values()) > 1
             else "One of {all} pictures in {folder} has a shape of which there are too few for one step, which takes "
-            "{each:g} (aspect ratio {shapes}). With repeats: {needed} all are used.",
+            "{each:g} (aspect ratio {ratios}). With repeats: {needed} all are used.",
             otherwise="The trainer stops {when}: zero usable batches."
             if stops
             else "They are left out of the training.",
@@ -130,8 +133,7 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             all=len(large),
             folder=folder.path,
             each=each,
-            shapes=", ".join(f"{shape:g}" for shape in sorted(small)[:6]),
-            needed=needed,
+            ratios=", ".join(f"{shape:g}" for shape in sorted(small)[:6]),
             when=LATE,
         )
 

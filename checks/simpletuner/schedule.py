@@ -55,6 +55,5 @@ def learning_rate_that_swings(run: Run) -> Iterator[Finding]:
         evidence={"half_period": half, "last": last},
         half=half,
         steps=steps,
-        last=last,
         rate=rate,
     )

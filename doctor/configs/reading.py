@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ..model import Config, Problem, Run, Value, Where
 from ..model.record import dataclass, replace
 from .node import MOST_VALUES, TOO_MANY, Node, escaped
-from .text import Expanded, Lines, expand, format_of, newline_of
+from .text import Expanded, Lines, expand, format_of
 from .tree import parse
 
 MOST_RUNS = 32
@@ -79,7 +79,7 @@ def text_of(path: str, data: bytes) -> Config:
 
 
 def _read(path: str, text: str, problem: Problem | None, encoding: str = "utf-8", *, mark: bool = False) -> Config:
-    return Config(path, text, None, problem, encoding, newline_of(text), mark, format_of(path, text))
+    return Config(path, text, None, problem, encoding, mark, format_of(path, text))
 
 
 def _unmarked(data: bytes) -> str:

@@ -8,18 +8,28 @@ from ..model.run import Run
 from . import family_of
 from .record import Tokenizer
 
-# Each component of a model is a file that an option names.
-BY_FILES = ("sd-scripts", "musubi-tuner")
 # A checkpoint of Stable Diffusion, whose tensors are not known here.
 _CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, loose=True),)
 
 
 def part_files(run: Run) -> tuple[PartFile, ...]:
     """The parts of this run's model, transformer first; empty for a trainer or model that is not known here."""
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
-    if run.trainer == "sd-scripts" and run.recipe.architecture in ("sd1", "sdxl"):
-        return run.recipe.parts or _CHECKPOINT
-    return run.recipe.parts or (of_trainer.files if of_trainer is not None else ())
+    family = family_of(run.recipe.architecture)
+    kohya = family.kohya.get(run.trainer)
+    if run.recipe.parts:
+        return run.recipe.parts
+    if kohya is None:
+        return _CHECKPOINT if run.trainer == "sd-scripts" and run.recipe.architecture in ("sd1", "sdxl") else ()
+    return tuple(
+        PartFile(
+            name,
+            option,
+            *family.published.get(name, (family.class_name, {})),
+            when="sample_prompts" if kohya.samples_only and name != "transformer" else "",
+            either=kohya.either_vae and name == "vae",
+        )
+        for name, option in kohya.files.items()
+    )
 
 
 def tokenizers(run: Run) -> tuple[Tokenizer, ...]:
@@ -42,7 +52,7 @@ def written_path(run: Run, part: PartFile) -> str | None:
 
 def other_files(run: Run) -> tuple[tuple[str, str], ...]:
     """(option, path) of what kohya's trainers open beside the model: prompts, weights, a saved state."""
-    if run.trainer not in BY_FILES or run.config.lower().endswith(".json"):
+    if run.config.lower().endswith(".json"):
         return ()  # the GUI keeps the prompts themselves there
     found: list[tuple[str, str]] = []
     options = ("sample_prompts", "network_weights", "base_weights", "resume")

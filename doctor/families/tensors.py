@@ -63,7 +63,7 @@ def block_linears(shapes: Mapping[str, tuple[int, ...]], blocks: Collection[str]
 def published_size(architecture: str | None, model: str) -> int:
     """How many numbers the transformer of a published model of this name has; 0 where it is not known as one."""
     family, name = family_of(architecture), model.lower()
-    if family.memory is None or family.transformer is None or family.memory.published not in name:
+    if family.memory is None or family.transformer is None or family.memory.word not in name:
         return 0
     return parameters(family.transformer.tensors(family.memory.config(name)))
 

@@ -65,7 +65,7 @@ def _downloads(hub: Hub) -> Iterator[Need]:
 def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> Iterator[Need]:
     """Latents per picture and size, text embeddings per caption. Caches that are there already are used again."""
     recipe = run.recipe
-    dataset = next((d for d in recipe.datasets if d.key == folder.key), None)
+    dataset = recipe.dataset(folder.key)
     if dataset is None or ".safetensors" in folder.others:
         return
     key = f"{folder.key}/folder_path"
@@ -84,8 +84,11 @@ def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> It
 
 def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iterator[Need]:
     """Those of zdoctor's runner, in 32 bits: one per picture, resolution and mirroring."""
-    by_key = {dataset.key: dataset for dataset in run.recipe.datasets}
-    pixels = sum(_pixels(by_key[folder.key], folder) for folder in datasets if folder.key in by_key)
+    pixels = 0
+    for folder in datasets:
+        dataset = run.recipe.dataset(folder.key)
+        if dataset is not None:
+            pixels += _pixels(dataset, folder)
     size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * 4
     yield Need("the latents of the pictures", output, size, "output_folder")
 

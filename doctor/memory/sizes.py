@@ -58,7 +58,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     if figures is None or family.transformer is None:
         return Unknown(f"memory is predicted for Z-Image and Flux only, this run trains {run.recipe.architecture}")
     transformer = model.components.get("transformer")
-    published = model.layout in ("absent", "single-file") and figures.published in model.source.lower()
+    published = model.layout in ("absent", "single-file") and figures.word in model.source.lower()
     config = transformer.config if transformer is not None and transformer.needed is not None else None
     if config is None and published:
         config = figures.config(model.source.lower())
@@ -69,9 +69,10 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     blocks = block_linears(shapes, family.quantized_blocks)
     covered = block_linears(shapes, family.targets(refiners=run.recipe.network.refiners))
     in_blocks = sum(prod(shape) for shape in blocks.values())
-    encoders = {name: _shapes(model.components.get(name)) for name in figures.encoders}
+    known = {name: kind for name, kind in family.published.items() if name.startswith("text_encoder")}
+    encoders = {name: _shapes(model.components.get(name)) for name in known}
     guessed = published or not all(encoders.values())
-    for name, (class_name, published_config) in figures.encoders.items():
+    for name, (class_name, published_config) in known.items():
         encoders[name] = encoders[name] or needed_tensors(class_name, published_config) or {}
     largest = max(encoders, key=lambda name: parameters(encoders[name]))  # Flux's CLIP stays as it is
     vae = model.components.get("vae")

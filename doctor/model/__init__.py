@@ -1,94 +1,60 @@
 """The nouns: frozen records, standard library only. Everything else in zdoctor maps some of these to others."""
 
-from .checkout import Checkout
-from .datasets import DatasetFolder, Image
-from .facts import Entry, Facts, Files, Gpu, System, WritePlace, Writes
-from .findings import SEVERITIES, Finding, Outcome, Report, Severity, found
-from .hub import Hub, HubFile, HubRepo
-from .memory import Alternative, Elsewhere, Memory, Phase
-from .microstep import MicroStep
-from .plans import (
-    CopyItem,
-    ExtractFiles,
-    FetchFile,
-    Fix,
-    MakeLink,
-    MirrorFolder,
-    PlaceCopy,
-    Plan,
-    Quarantine,
-    ReplaceText,
-    Safety,
-    SetValue,
-    Step,
-    TrainingEffect,
-    WriteText,
-)
-from .recipe import Dataset, SamplePrompt
-from .run import Config, Problem, Run, Value, Where
-from .schema import Key, Schema
-from .script import Script
-from .storage import Place, Room, Speed, Storage
-from .unknown import Unknown
-from .weights import Component, ModelFolder, Tensor, WeightFile
-
-__all__ = [
-    "SEVERITIES",
-    "Alternative",
-    "Checkout",
-    "Component",
-    "Config",
-    "CopyItem",
-    "Dataset",
-    "DatasetFolder",
-    "Elsewhere",
-    "Entry",
-    "ExtractFiles",
-    "Facts",
-    "FetchFile",
-    "Files",
-    "Finding",
-    "Fix",
-    "Gpu",
-    "Hub",
-    "HubFile",
-    "HubRepo",
-    "Image",
-    "Key",
-    "MakeLink",
-    "Memory",
-    "MicroStep",
-    "MirrorFolder",
-    "ModelFolder",
-    "Outcome",
-    "Phase",
-    "Place",
-    "PlaceCopy",
-    "Plan",
-    "Problem",
-    "Quarantine",
-    "ReplaceText",
-    "Report",
-    "Room",
-    "Run",
-    "Safety",
-    "SamplePrompt",
-    "Schema",
-    "Script",
-    "SetValue",
-    "Severity",
-    "Speed",
-    "Step",
-    "Storage",
-    "System",
-    "Tensor",
-    "TrainingEffect",
-    "Unknown",
-    "Value",
-    "WeightFile",
-    "Where",
-    "WritePlace",
-    "WriteText",
-    "Writes",
-    "found",
-]
+from .checkout import Checkout as Checkout
+from .datasets import DatasetFolder as DatasetFolder
+from .datasets import Image as Image
+from .facts import Entry as Entry
+from .facts import Facts as Facts
+from .facts import Files as Files
+from .facts import Gpu as Gpu
+from .facts import System as System
+from .facts import WritePlace as WritePlace
+from .facts import Writes as Writes
+from .findings import SEVERITIES as SEVERITIES
+from .findings import Finding as Finding
+from .findings import Outcome as Outcome
+from .findings import Report as Report
+from .findings import Severity as Severity
+from .findings import found as found
+from .hub import Hub as Hub
+from .hub import HubFile as HubFile
+from .hub import HubRepo as HubRepo
+from .memory import Alternative as Alternative
+from .memory import Elsewhere as Elsewhere
+from .memory import Memory as Memory
+from .memory import Phase as Phase
+from .microstep import MicroStep as MicroStep
+from .plans import CopyItem as CopyItem
+from .plans import ExtractFiles as ExtractFiles
+from .plans import FetchFile as FetchFile
+from .plans import Fix as Fix
+from .plans import MakeLink as MakeLink
+from .plans import MirrorFolder as MirrorFolder
+from .plans import PlaceCopy as PlaceCopy
+from .plans import Plan as Plan
+from .plans import Quarantine as Quarantine
+from .plans import ReplaceText as ReplaceText
+from .plans import Safety as Safety
+from .plans import SetValue as SetValue
+from .plans import Step as Step
+from .plans import TrainingEffect as TrainingEffect
+from .plans import WriteText as WriteText
+from .recipe import Dataset as Dataset
+from .recipe import SamplePrompt as SamplePrompt
+from .run import Config as Config
+from .run import Problem as Problem
+from .run import Run as Run
+from .run import Value as Value
+from .run import Where as Where
+from .schema import Key as Key
+from .schema import Schema as Schema
+from .script import Script as Script
+from .storage import Place as Place
+from .storage import Room as Room
+from .storage import Speed as Speed
+from .storage import Storage as Storage
+from .unknown import Unknown as Unknown
+from .weights import Component as Component
+from .weights import ModelFolder as ModelFolder
+from .weights import Tensor as Tensor
+from .weights import WeightFile as WeightFile

@@ -1,6 +1,8 @@
-"""Bytes for people, in the units that disks are sold in."""
+"""Amounts for people: bytes in the units that disks are sold in, and lists that are too long to read."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def amount(size: int) -> str:
@@ -9,3 +11,9 @@ def amount(size: int) -> str:
         if size >= 0.9995 * scale:
             return f"{size / scale:.3g} {unit}"
     return f"{size} bytes"
+
+
+def few(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -19,8 +19,8 @@ CONFIG_UNREAD = "the config cannot be read, see CFG001"
 class Finding:
     """One thing that is wrong.
 
-    `message` and `otherwise` are templates over `args`, so they can be translated and redacted by argument;
-    `otherwise` says what happens if nothing is done, and when the trainer would have shown it.
+    `message` and `otherwise` are templates over `args` and `evidence`, so they can be translated and redacted by
+    argument; `otherwise` says what happens if nothing is done, and when the trainer would have shown it.
     A rule leaves `rule`, `name` and `severity` empty: the engine fills them from the rule's declaration
     (a severity that the rule did set stays).
     """
@@ -36,10 +36,10 @@ class Finding:
     fixes: tuple[Fix, ...] = ()
 
     def text(self) -> str:
-        return self.message.format_map(self.args)
+        return self.message.format_map({**self.evidence, **self.args})
 
     def consequence(self) -> str:
-        return self.otherwise.format_map(self.args)
+        return self.otherwise.format_map({**self.evidence, **self.args})
 
 
 def found(
@@ -51,7 +51,7 @@ def found(
     severity: Severity | None = None,
     **args: Any,
 ) -> Finding:
-    """A Finding with its template arguments as keywords."""
+    """A Finding with those template arguments as keywords that are no evidence."""
     return Finding(message, where, otherwise, args, evidence or {}, severity)
 
 

@@ -46,7 +46,7 @@ class HubRepo:
     Such a folder has no `cache`; its path stands for the name of the repository, which it does not tell. `origin` is
     the hub id that its files can be fetched from, None where nothing on this machine knows it.
 
-    `ref` is the branch or tag asked for, `ref_state` what its ref file says; `commit` the snapshot that serves.
+    `ref_state` is what the file of the ref asked for says; `commit` the snapshot that serves.
     `has_manifest` is true when `trees/<commit>.json` names every file; `manifest` is then that file, its size and its
     digest. `partials` are left-over downloads as (path, size, alive): alive when another process may still be writing
     it. `complete` are those of `snapshots` in which no needed file is missing, the newest first. A repository of
@@ -59,7 +59,6 @@ class HubRepo:
     repo: str
     cache: str
     folder: str
-    ref: str
     ref_state: Literal["ok", "dangling", "malformed", "absent", "pinned"]
     ref_path: str
     ref_content: str

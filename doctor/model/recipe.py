@@ -362,6 +362,10 @@ class Recipe:
     validation: Validation = Validation()
     logging: Logging = Logging()
 
+    def dataset(self, key: str) -> Dataset | None:
+        """The dataset of this settings prefix."""
+        return next((dataset for dataset in self.datasets if dataset.key == key), None)
+
 
 # Names by which `Run.keys`, records of runs and trackers know the fields of groups; all others are "group.field".
 SHORT_NAMES: Mapping[str, str] = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from .record import dataclass
+from .record import dataclass, field
 
 RUNNER = "zdoctor"  # the trainer of a run that zdoctor's own runner is to train
 
@@ -26,21 +26,21 @@ class Trainer:
     else: where they are, it can run.
 
     `recipe` is the module that makes its runs those that zdoctor's runner takes: `for_runner(run, schema, folders)`,
-    which raises UserError with what it would not obey, and `differences(run)`; "" where it takes none of them.
+    which raises UserError with what it would not obey; "" where it takes none of them.
     `writes` is the one that says what it writes beside pictures.
 
     The others say what it does that most do not, whichever model it trains.
     """
 
     name: str
-    reader: str
-    marks: tuple[frozenset[str], ...]
-    marker: str
-    miner: str
-    table: str
-    packages: tuple[str, ...]
-    in_logs: str
-    failures: str
+    in_logs: str = ""
+    reader: str = ""
+    marks: tuple[frozenset[str], ...] = ()
+    marker: str = ""
+    miner: str = ""
+    table: str = ""
+    packages: tuple[str, ...] = ()
+    failures: str = ""
     recipe: str = ""
     editor: str = ""
     writes: str = ""
@@ -81,6 +81,11 @@ class Trainer:
     skips_garbled: bool = False
     garbled_late: bool = False
     first_line: bool = False
+    # what comes of activations that float16 cannot hold, and whether that is certain; by the setting that needs a
+    # package, when it stops because that is missing
+    overflow: str = "The loss becomes nan, and nothing is learnt."
+    overflow_is_certain: bool = True
+    missing_package: Mapping[str, str] = field(default_factory=dict)
 
 
 def any_of(*marks: str) -> tuple[frozenset[str], ...]:
@@ -89,15 +94,4 @@ def any_of(*marks: str) -> tuple[frozenset[str], ...]:
 
 
 # zdoctor's own runner reads no config: it takes the runs of the others.
-OF_RUNNER = Trainer(
-    name=RUNNER,
-    reader="",
-    marks=(),
-    marker="",
-    miner="",
-    table="",
-    packages=(),
-    in_logs=r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]",
-    failures="",
-    datasets_are_folders=True,
-)
+OF_RUNNER = Trainer(RUNNER, in_logs=r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]", datasets_are_folders=True)

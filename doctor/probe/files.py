@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..families.part_files import other_files, part_files, written_path
 from ..model import Entry, Files, Run, Unknown
+from ..trainers import trainer_of
 from .world import Stat, World
 
 CHILDREN = 2000
@@ -22,7 +23,8 @@ def probe_files(world: World, run: Run) -> Files:
         if key.endswith(("_path", "_folder", "_dir", "_directory")) and isinstance(value.value, str)
     ]
     written += [written_path(run, part) for part in part_files(run)]
-    written += [text for _, text in other_files(run)]
+    if trainer_of(run.trainer).component_files:
+        written += [text for _, text in other_files(run)]
     return Files({text: look(world, text) for text in dict.fromkeys(written) if text})
 
 

@@ -19,17 +19,7 @@ __all__ = ["NAMES", "TRAINERS", "Trainer", "loaded", "module", "named", "trainer
 TRAINERS = (AI_TOOLKIT, MUSUBI_TUNER, SD_SCRIPTS, SIMPLETUNER)
 NAMES = tuple(trainer.name for trainer in TRAINERS)
 _CALLED = {word.lower(): trainer for trainer in TRAINERS for word in (trainer.name, *trainer.called)}
-_UNKNOWN = Trainer(
-    name="",
-    reader="",
-    marks=(),
-    marker="",
-    miner="",
-    table="",
-    packages=(),
-    in_logs="",
-    failures="",
-)
+_UNKNOWN = Trainer("")
 
 
 def named(name: str) -> Trainer | None:

@@ -25,7 +25,7 @@ from zdoctor.doctor.probe.recorder import Recorder
 from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.train.dataset.images import read_images
 from zdoctor.doctor.trainers.read import read_config
-from zdoctor.fixes.captions import name_the_ending, save_as_utf8
+from zdoctor.fixes.values import name_the_ending, save_as_utf8
 from zdoctor.tests.changes import changed
 from zdoctor.tests.checks.test_dataset import picture
 

@@ -18,11 +18,13 @@ from PIL import Image as Pictures
 from PIL import ImageOps
 
 from zdoctor.checks.dataset import no_images, unreadable_images
+from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import DatasetFolder, Finding, Image, Run, Unknown, Value, Where
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.rules import Unestablished
+from zdoctor.doctor.rules import Unestablished, all_rules
+from zdoctor.doctor.rules.selection import select
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import run_of
 
@@ -240,8 +242,11 @@ def test_folders_of_videos_are_left_to_video_runs(values: dict[str, object], tmp
 
 def test_other_models_and_missing_folders_are_none_of_its_business(tmp_path: Path) -> None:
     asked, folders = run(tmp_path), seen(tmp_path)
+    (rule,) = select(all_rules(), ["DAT001"], [])
     assert list(no_images(changed(asked, architecture="ace_step_15"), folders)) == []
-    assert list(no_images(replace(asked, kind="other"), folders)) == []
+    job = {"type": "extract", "datasets": [{"folder_path": str(tmp_path)}]}
+    (tmp_path / "c.json").write_text(json.dumps({"job": "extension", "config": {"name": "t", "process": [job]}}))
+    assert not examine_config(str(tmp_path / "c.json"), LiveWorld(), [rule]).report.findings
     assert list(no_images(asked, seen(tmp_path / "absent"))) == []
 
 

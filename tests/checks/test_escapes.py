@@ -11,7 +11,7 @@ from zdoctor.checks.escapes import windows_path_escape
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.model import ReplaceText, SetValue, System
 from zdoctor.doctor.trainers.read import read_config
-from zdoctor.fixes.escapes import quote_the_path
+from zdoctor.fixes.config import quote_the_path
 from zdoctor.tests.checks.config_cases import KAGGLE, LINUX, WINDOWS, examined, parses
 
 LINUX_SYSTEM = System("linux", "6", "3.12", "/c", "/home/me", 4, 1 << 34, 1 << 33)

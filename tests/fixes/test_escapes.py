@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from zdoctor.doctor.model import Config, Finding, ReplaceText, System
-from zdoctor.fixes.escapes import quote_the_path
+from zdoctor.fixes.config import quote_the_path
 from zdoctor.tests.checks.config_cases import LINUX, WINDOWS
 
 

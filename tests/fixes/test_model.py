@@ -54,7 +54,7 @@ def cached(folder: Path, repo: str = "acme/Z-Tiny", bad: str = "", **changes: An
         state: Any = "wrong-content" if name == bad else "ok"
         files.append(HubFile(name, str(file), None, state, file.stat().st_size, digest))
     files.append(HubFile("README.md", "/gone", None, "missing", None, None, needed=False))
-    known = HubRepo(repo, "/hub", "/hub/x", "main", "ok", "", "", "0" * 40, str(folder), False, tuple(files))
+    known = HubRepo(repo, "/hub", "/hub/x", "ok", "", "", "0" * 40, str(folder), False, tuple(files))
     return replace(known, **changes)
 
 

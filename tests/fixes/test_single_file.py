@@ -22,7 +22,7 @@ from zdoctor.doctor.model import Fix, ModelFolder
 from zdoctor.doctor.probe.model import probe_model
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.fixes.single_file import convert_to_a_folder
+from zdoctor.fixes.model import convert_to_a_folder
 from zdoctor.tests.checks.model.folders import findings
 from zdoctor.tests.checks.model.test_single_file import (
     ZImageTransformer2DModel,

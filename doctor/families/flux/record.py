@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.recipe import PartFile
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
@@ -57,34 +56,25 @@ def _sides(config: Mapping[str, Any]) -> dict[str, int]:
 _SD_SCRIPTS = Kohya(
     script="flux_train_network",
     network_module="networks.lora_flux",
-    files=(
-        PartFile("transformer", "pretrained_model_name_or_path", "FluxTransformer2DModel", {}),
-        PartFile("text_encoder", "clip_l", "CLIPTextModel", CLIP_L),
-        PartFile("text_encoder_2", "t5xxl", "T5EncoderModel", T5_XXL),
-        PartFile("vae", "ae", "AutoencoderKL", VAE),
-    ),
+    files={
+        "transformer": "pretrained_model_name_or_path",
+        "text_encoder": "clip_l",
+        "text_encoder_2": "t5xxl",
+        "vae": "ae",
+    },
     blocks=38,
     guidance=3.5,
-    cache="",
-    strict=False,
     fused=True,
-    mode=False,
 )
 _MUSUBI = Kohya(
     script="flux_kontext_train_network",
     network_module="networks.lora_flux",
-    files=(
-        PartFile("transformer", "dit", "FluxTransformer2DModel", {}),
-        PartFile("text_encoder_2", "text_encoder1", "T5EncoderModel", T5_XXL, when="sample_prompts"),
-        PartFile("text_encoder", "text_encoder2", "CLIPTextModel", CLIP_L, when="sample_prompts"),
-        PartFile("vae", "vae", "AutoencoderKL", VAE, when="sample_prompts"),
-    ),
+    files={"transformer": "dit", "text_encoder_2": "text_encoder1", "text_encoder": "text_encoder2", "vae": "vae"},
     blocks=38,
     guidance=2.5,
     cache="fk",
-    strict=False,
+    samples_only=True,
     fused=True,
-    mode=False,
 )
 _SIMPLETUNER = SimpleTuner(
     family="flux",
@@ -99,7 +89,6 @@ _SIMPLETUNER = SimpleTuner(
     },
     default="krea",
     targets=True,
-    any_step=False,
 )
 
 FLUX = Family(
@@ -118,8 +107,12 @@ FLUX = Family(
         Fit("text_encoder_2", "d_model", ("joint_attention_dim",), 4096),
         Fit("vae", "latent_channels", ("out_channels", "in_channels"), 64, factor=4),
     ),
-    lora_names=r"transformer\.(single_)?transformer_blocks\.\d+\..+\.lora_(A|B|down|up)\.weight$",
-    lora_prefix="transformer.",
+    published={
+        "text_encoder": ("CLIPTextModel", CLIP_L),
+        "text_encoder_2": ("T5EncoderModel", T5_XXL),
+        "vae": ("AutoencoderKL", VAE),
+    },
+    lora_prefixes=("transformer.",),
     base_version="flux.1",
     lokr=False,
     blocks=_BLOCKS,
@@ -132,18 +125,15 @@ FLUX = Family(
     scheduler=_scheduler,
     distilled=None,
     memory=Memory(
-        published="flux.1",
+        word="flux.1",
         config=lambda name: {} if "schnell" in name else {"guidance_embeds": True},
-        encoders={"text_encoder": ("CLIPTextModel", CLIP_L), "text_encoder_2": ("T5EncoderModel", T5_XXL)},
         sides=_sides,
         kept=44.7,
         moment=16.6,
         half_kept=73.5,
         half_moment=26.5,
         text=512,
-        padding=1,
         beside=True,
-        caches=False,
     ),
     packages=(),
     repos={"schnell": _SCHNELL, "kontext": _KONTEXT, "flux.1-dev": _DEV, "flux1-dev": _DEV},
@@ -172,7 +162,6 @@ FLUX = Family(
     ),
     ai_toolkit=AiToolkit(
         offloads=False,
-        adapter_repo=True,
         fused=("transformer.single_transformer_blocks.", "transformer.transformer_blocks."),
         switches={
             "model/attn_masking": "masking the padding of prompts",
@@ -181,7 +170,6 @@ FLUX = Family(
             "train/bypass_guidance_embedding": "bypassing the guidance embedding",
             "train/do_guidance_loss": "guidance loss for Flux",
         },
-        more_cells=False,
     ),
     simpletuner=_SIMPLETUNER,
     kohya={"sd-scripts": _SD_SCRIPTS},
@@ -210,7 +198,7 @@ FLEX2 = replace(
     loader=Loader(_COMPONENTS),
     own=None,
     memory=None,
-    ai_toolkit=AiToolkit(offloads=True, adapter_repo=True, fused=(), switches={}, more_cells=False),
+    ai_toolkit=AiToolkit(),
     simpletuner=None,
     kohya={},
 )
@@ -223,7 +211,7 @@ CHROMA = replace(
     kohya={
         "sd-scripts": replace(
             _SD_SCRIPTS,
-            files=(replace(_SD_SCRIPTS.files[0], class_name=""), *_SD_SCRIPTS.files[2:]),
+            files={name: option for name, option in _SD_SCRIPTS.files.items() if name != "text_encoder"},
             blocks=0,
         )
     },

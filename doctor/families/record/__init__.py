@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ...model.recipe import PartFile
-from ...model.record import dataclass
+from ...model.record import dataclass, field
 from .reading import Tensors
 from .shapes import Shapes
 from .single_file import own_names, same_name
@@ -86,28 +86,27 @@ class Loader:
 class Memory:
     """What a prediction of memory rests on.
 
-    `published` is a word in the names of published models, whose config is taken as `config` of that name says where
-    it is not here; `encoders` are component -> class and config of theirs. `sides` reads width, heads, layers and
-    refiners out of a transformer's config. `kept` is what a block keeps for its backward, `moment` what it needs for
-    a moment beside that: bytes per token and unit of width in 16-bit training; `half_kept` and `half_moment` are the
-    same where zdoctor's runner multiplies in float16 (doctor/train/kernels/float16.py). All were fitted to traces of
-    the full-size model (benchmarks/trace.py). A prompt has `text` tokens, and sequences are padded to a multiple of
-    `padding`. `beside` says that ai-toolkit loads the text encoders while the transformer is on the card, and
-    quantizes the transformer there; `caches` that the size of its caches is known.
+    `word` is in the names of published models, whose config is taken as `config` of that name says where it is not
+    here. `sides` reads width, heads, layers and refiners out of a transformer's config. `kept` is what a block keeps
+    for its backward, `moment` what it needs for a moment beside that: bytes per token and unit of width in 16-bit
+    training; `half_kept` and `half_moment` are the same where zdoctor's runner multiplies in float16
+    (doctor/train/kernels/float16.py). All were fitted to traces of the full-size model (benchmarks/trace.py). A
+    prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
+    the text encoders while the transformer is on the card, and quantizes the transformer there; `caches` that the
+    size of its caches is known.
     """
 
-    published: str
+    word: str
     config: Callable[[str], dict[str, Any]]
-    encoders: Mapping[str, tuple[str, ModelConfig]]
     sides: Callable[[ModelConfig], dict[str, int]]
     kept: float
     moment: float
     half_kept: float
     half_moment: float
     text: int
-    padding: int
-    beside: bool
-    caches: bool
+    padding: int = 1
+    beside: bool = False
+    caches: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,29 +163,33 @@ class SimpleTuner:
     family: str
     flavours: Mapping[str, Flavour]
     default: str
-    targets: bool
-    any_step: bool
+    targets: bool = False
+    any_step: bool = False
 
 
 @dataclass(frozen=True)
 class Kohya:
-    """A family in sd-scripts or musubi-tuner: its script for a LoRA, the network_module, the files it is made of.
+    """A family in sd-scripts or musubi-tuner: its script for a LoRA, the network_module, and the options that name
+    the files of its components, the transformer's first.
 
     `blocks` is how many blocks_to_swap counts, 0 where that is not known. A prompt that says none is drawn with
-    `guidance`. `cache` is the ending of musubi-tuner's cache files. `strict` says that a tensor too many stops the
-    run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely of the VAE's
-    latents, not a drawn one.
+    `guidance`. `cache` is the ending of musubi-tuner's cache files. `samples_only` says that all but the transformer
+    are opened for samples alone, `either_vae` that the VAE's file may be in diffusers' layout, `strict` that a tensor
+    too many stops the run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely
+    of the VAE's latents, not a drawn one.
     """
 
     script: str
     network_module: str
-    files: tuple[PartFile, ...]
+    files: Mapping[str, str]
     blocks: int
     guidance: float
-    cache: str
-    strict: bool
-    fused: bool
-    mode: bool
+    cache: str = ""
+    samples_only: bool = False
+    either_vae: bool = False
+    strict: bool = False
+    fused: bool = False
+    mode: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,11 +202,11 @@ class AiToolkit:
     timestep_type shift counts four times a picture's cells.
     """
 
-    offloads: bool
-    adapter_repo: bool
-    fused: tuple[str, ...]
-    switches: Mapping[str, str]
-    more_cells: bool
+    offloads: bool = True
+    adapter_repo: bool = True
+    fused: tuple[str, ...] = ()
+    switches: Mapping[str, str] = field(default_factory=dict)
+    more_cells: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,9 +215,10 @@ class Family:
 
     `name` is how ai-toolkit spells it (`Recipe.architecture`), `aliases` how others do. `loader` is what ai-toolkit
     and SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
-    `lora_names` is a pattern of the names in a LoRA that is read back, `lora_prefix` what a LoRA's file writes before
-    the name of a Linear, `base_version` what other programs find in its ss_base_model_version; `lokr` says that
-    diffusers opens a LoKr. `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their
+    `published` are component -> class and config of the text encoders and the VAE, which all its models have alike.
+    `lora_prefixes` may stand before the name of a Linear in a LoRA's file, the first as it is written;
+    `base_version` is what other programs find in its ss_base_model_version, `lokr` says that diffusers opens a LoKr.
+    `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their
     order; a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`, too), and those of
     `quantized_blocks` are quantized. `edits` says that a control image is given, `guided` that guidance is a number
     the model takes, so that no second pass with the negative prompt is needed, `overflows` that its activations are
@@ -232,8 +236,8 @@ class Family:
     loader: Loader | None
     own: Loader | None
     fits: tuple[Fit, ...]
-    lora_names: str
-    lora_prefix: str
+    published: Mapping[str, tuple[str, ModelConfig]]
+    lora_prefixes: tuple[str, ...]
     base_version: str
     lokr: bool
     blocks: tuple[str, ...]
@@ -255,6 +259,17 @@ class Family:
     simpletuner: SimpleTuner | None
     kohya: Mapping[str, Kohya]
     runner: str
+
+    @property
+    def lora_names(self) -> str:
+        """A pattern of the names in a LoRA that is read back."""
+        prefixes, blocks = ("|".join(map(re.escape, words)) for words in (self.lora_prefixes, self.lora_blocks))
+        return rf"({prefixes})({blocks})\.\d+\..+\.lora_(A|B|down|up)\.weight$"
+
+    @property
+    def lora_prefix(self) -> str:
+        """What a LoRA's file writes before the name of a Linear."""
+        return self.lora_prefixes[0]
 
     @property
     def class_name(self) -> str:

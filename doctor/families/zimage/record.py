@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.recipe import PartFile
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B
-from ..record import (
-    AiToolkit,
-    Distilled,
-    Family,
-    Fit,
-    Flavour,
-    Kohya,
-    Loader,
-    Memory,
-    SimpleTuner,
-    Tokenizer,
-)
+from ..record import AiToolkit, Distilled, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
 from .tensors import TRANSFORMER
 
 _TURBO = "Tongyi-MAI/Z-Image-Turbo"
@@ -60,8 +48,8 @@ ZIMAGE = Family(
         Fit("text_encoder", "hidden_size", ("cap_feat_dim",), 2560),
         Fit("vae", "latent_channels", ("in_channels",), 16),
     ),
-    lora_names=r"(diffusion_model|transformer)\.layers\.\d+\..+\.lora_(A|B|down|up)\.weight$",
-    lora_prefix="diffusion_model.",
+    published={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B), "vae": ("AutoencoderKL", VAE)},
+    lora_prefixes=("diffusion_model.", "transformer."),
     base_version="zimage",
     lokr=True,
     blocks=("noise_refiner", "context_refiner", "layers"),
@@ -75,9 +63,8 @@ ZIMAGE = Family(
     distilled=Distilled("turbo", ("de-turbo", "deturbo"), _ADAPTER.format(2)),
     # RMSNorm and RoPE of diffusers keep 32-bit copies, hence the sizes.
     memory=Memory(
-        published="z-image",
+        word="z-image",
         config=lambda name: {},
-        encoders={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B)},
         sides=_sides,
         kept=69.5,
         moment=14.0,
@@ -85,7 +72,6 @@ ZIMAGE = Family(
         half_moment=14.4,
         text=256,
         padding=32,
-        beside=False,
         caches=True,
     ),
     # diffusers' src/diffusers/__init__.py by tag; transformers: Qwen3's model cards
@@ -107,7 +93,7 @@ ZIMAGE = Family(
             chats=True,
         ),
     ),
-    ai_toolkit=AiToolkit(offloads=True, adapter_repo=False, fused=(), switches={}, more_cells=False),
+    ai_toolkit=AiToolkit(adapter_repo=False),
     simpletuner=SimpleTuner(
         family="z_image",
         flavours={
@@ -117,7 +103,6 @@ ZIMAGE = Family(
             "ostris-de-turbo": Flavour("TONGYI-MAI/Z-Image-Turbo", "deturbo", "ostris/Z-Image-De-Turbo"),
         },
         default="turbo-ostris-v2",
-        targets=False,
         any_step=True,
     ),
     kohya={
@@ -125,16 +110,13 @@ ZIMAGE = Family(
         "musubi-tuner": Kohya(
             script="zimage_train_network",
             network_module="networks.lora_zimage",
-            files=(
-                PartFile("transformer", "dit", "ZImageTransformer2DModel", {}),
-                PartFile("text_encoder", "text_encoder", "Qwen3ForCausalLM", QWEN3_4B, when="sample_prompts"),
-                PartFile("vae", "vae", "AutoencoderKL", VAE, when="sample_prompts", either=True),
-            ),
+            files={"transformer": "dit", "text_encoder": "text_encoder", "vae": "vae"},
             blocks=30,
             guidance=4.0,
             cache="zi",
+            samples_only=True,
+            either_vae=True,
             strict=True,
-            fused=False,
             mode=True,
         ),
     },

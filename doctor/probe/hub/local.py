@@ -96,7 +96,6 @@ def look_local(look: Look, uses: Sequence[Use]) -> HubRepo:
         repo=folder,
         cache="",
         folder=folder,
-        ref=commit or "",
         ref_state="pinned",
         ref_path="",
         ref_content="",

@@ -55,7 +55,6 @@ def look_cached(look: Look, uses: Sequence[Use]) -> HubRepo:
         repo=use.repo,
         cache=use.cache,
         folder=folder,
-        ref="main" if use.commit is None else use.commit,
         ref_state=found.state,
         ref_path=world.join(folder, "refs", "main"),
         ref_content=found.content,

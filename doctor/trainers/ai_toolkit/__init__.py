@@ -23,4 +23,9 @@ AI_TOOLKIT = Trainer(
     encodes_beside=True,
     optimizers_by_prefix=True,
     garbled_late=True,
+    overflow="The loss becomes nan, the trainer counts it as 0 and goes on: the LoRA makes black images.",
+    missing_package={
+        "optimizer": "The trainer stops when it builds the optimizer, after the model was loaded and quantized.",
+        "logging.wandb": "The trainer stops before the first step, after all latents and captions were encoded.",
+    },
 )

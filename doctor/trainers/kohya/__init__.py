@@ -31,6 +31,8 @@ MUSUBI_TUNER = Trainer(
     own_classes=True,
     top_suffixes=(*_SUFFIXES, ".avif"),
     optimizers_by_path=True,
+    overflow="The loss may become nan; musubi-tuner's documentation leaves open which of the two is better.",
+    overflow_is_certain=False,
 )
 SD_SCRIPTS = Trainer(
     name="sd-scripts",

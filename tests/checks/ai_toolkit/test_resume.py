@@ -18,7 +18,8 @@ from zdoctor.doctor.model.earlier import EarlierSave, hides
 from zdoctor.doctor.probe.earlier import probe_earlier
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.trainers.read import read_config
-from zdoctor.fixes.resume import set_the_save_aside, take_the_rank_of_the_save
+from zdoctor.fixes.paths import set_the_save_aside
+from zdoctor.fixes.values import take_the_rank_of_the_save
 
 LINEAR = "diffusion_model.layers.0.attention.to_q"
 
@@ -75,12 +76,12 @@ def test_ranks_that_were_filled_up_with_zeros_never_learn() -> None:
 @pytest.mark.parametrize(("rank", "says"), [(4, ""), (2, "never learn"), (8, "are cut off")])
 def test_another_rank(rank: int, says: str, tmp_path: Path) -> None:
     file = save(tmp_path / "cat", "cat_000000050.safetensors", rank, step=50)
-    written, run = config(tmp_path)
+    _, run = config(tmp_path)
     found = findings(run)
     assert set(found) == ({"TRN007"} if says else set())
     for finding in found.values():
         assert str(file) in finding.text() and says in finding.consequence()
-        (fix,) = take_the_rank_of_the_save(finding, written)
+        (fix,) = take_the_rank_of_the_save(finding)
         assert fix.steps == (SetValue("/c/config.json", "/config/process/0/network/linear", rank),)
         assert fix.training_effect == "changes-result"
 

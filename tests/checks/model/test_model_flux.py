@@ -160,7 +160,7 @@ def test_parts_that_are_not_here_are_not_judged(tmp_path: Path) -> None:
 def test_a_repository_that_lacks_the_parts_is_not_passed() -> None:
     """As a hub id of a repository that holds a transformer alone: the hub rules know its files, not the trainer."""
     snapshot = str(healthy_flux() / "transformer")
-    repo = HubRepo("acme/flux", "/hub", "/hub/x", "main", "ok", "", "", "0" * 40, snapshot, False, ())
+    repo = HubRepo("acme/flux", "/hub", "/hub/x", "ok", "", "", "0" * 40, snapshot, False, ())
     run = run_of("acme/flux", "flux")
     with pytest.raises(Unestablished, match="transformer: missing"):
         list(missing_checkpoint_tensors(run, probed(run, Hub((), (repo,)))))

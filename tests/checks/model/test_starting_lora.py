@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_not_read, starting_lora_of_another_size
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
-from zdoctor.doctor.model import Config, Finding, Run, SetValue, WeightFile
+from zdoctor.doctor.model import Finding, Run, SetValue, WeightFile
 from zdoctor.doctor.model.earlier import EarlierSave
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_starting_lora
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.fixes.resume import take_the_rank_of_the_save
+from zdoctor.fixes.values import take_the_rank_of_the_save
 from zdoctor.tests.checks.model.test_adapter_flux import kohya, lora
 from zdoctor.tests.models import healthy, probed, run_of
 
@@ -165,8 +165,7 @@ def test_another_rank_than_the_file(more: int, says: str, zimage: Path) -> None:
         want = torch.zeros((rank, have.shape[1]) if is_down else (have.shape[0], rank))
         assert resized(have, want, is_down).shape == want.shape
     for one in found:
-        written = Config("/c/config.json", "", "ai-toolkit")
-        (fix,) = take_the_rank_of_the_save(one, written)
+        (fix,) = take_the_rank_of_the_save(one)
         (step,) = fix.steps
         assert isinstance(step, SetValue) and step.value == rank_of(zimage)
         assert step.pointer == "/config/process/0/network/linear"
@@ -185,4 +184,4 @@ def test_a_lora_of_a_wider_model(zimage: Path, tmp_path: Path) -> None:
         resized(have, load_file(zimage)[name], is_down=True)
     (finding,) = sizes(run_with(file, "zimage", linear=rank_of(zimage) + 1))
     assert "size mismatch" in finding.consequence()
-    assert not list(take_the_rank_of_the_save(finding, Config("/c/config.json", "", "ai-toolkit")))
+    assert not list(take_the_rank_of_the_save(finding))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from zdoctor.doctor.configs.text import newline_of
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Reading, read_config
 from zdoctor.tests.changes import value_of
@@ -191,7 +192,7 @@ def test_a_filled_in_variable_points_at_its_source() -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_line_ends(newline: str) -> None:
     reading = read(HEALTHY.replace("\n", newline))
-    assert reading.config.newline == newline
+    assert newline_of(reading.config.text) == newline
     assert reading.runs[0].where("learning_rate").line == 11
 
 

@@ -13,7 +13,7 @@ from zdoctor.doctor.families import add, classes, families, family_of, family_wi
 from zdoctor.doctor.families.components import CLASSES
 from zdoctor.doctor.families.flux.record import FLUX
 from zdoctor.doctor.families.part_file import class_in
-from zdoctor.doctor.families.part_files import BY_FILES
+from zdoctor.doctor.families.part_files import part_files
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.tensors import block_linears, needed_tensors, parameters, published_size
 from zdoctor.doctor.families.zimage.record import ZIMAGE
@@ -22,7 +22,7 @@ from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.train.families import FamilyModule, family_named, family_titles, flux, zimage
-from zdoctor.doctor.trainers import NAMES
+from zdoctor.doctor.trainers import NAMES, TRAINERS
 from zdoctor.doctor.trainers.kohya.network import SCRIPTS
 
 TRAINED = [family_of(name) for name in trained()]
@@ -58,7 +58,7 @@ def test_names_find_their_record(family: Family) -> None:
     assert loader_of(run_of(family, RUNNER)) is family.own
     assert loader_of(run_of(family, "ai-toolkit")) is family.loader
     assert all(loader_of(run_of(family, trainer)) is None for trainer in family.kohya)
-    assert family.kohya.keys() <= set(BY_FILES)
+    assert family.kohya.keys() <= {trainer.name for trainer in TRAINERS if trainer.component_files}
 
 
 @pytest.mark.parametrize("family", [f for f in families() if f.loader or f.own], ids=named)
@@ -105,8 +105,8 @@ def test_the_memory_figures_of_a_trained_family(family: Family) -> None:
     sides = memory.sides(memory.config(""))
     assert sides.keys() == {"width", "heads", "layers", "refiners"} and sides["width"] % sides["heads"] == 0
     assert memory.kept > memory.moment > 0 and memory.half_kept > memory.kept and memory.half_moment >= memory.moment
-    assert memory.encoders.keys() == {name for name in family.own.others if name.startswith("text_encoder")}
-    for name, (class_name, config) in memory.encoders.items():
+    assert family.published.keys() == {name for name in family.own.others if not name.startswith("tokenizer")}
+    for name, (class_name, config) in family.published.items():
         assert class_name in family.own.components[name] and needed_tensors(class_name, config)
     assert published_size(family.name, next(iter(family.repos.values()))) > 5_000_000_000
     assert published_size(family.name, "somebody/else") == 0
@@ -119,12 +119,10 @@ def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> Non
     assert family.kohya
     for trainer, words in family.kohya.items():
         assert SCRIPTS[words.script] == words.network_module
-        assert words.files[0].class_name == family.class_name and words.blocks > 0
-        assert {file.name for file in words.files} == set(family.memory.encoders if family.memory else ()) | {
-            "transformer",
-            "vae",
-        }
-        assert all(file.class_name in family.files for file in words.files)
+        files = part_files(run_of(family, trainer))
+        assert files[0].class_name == family.class_name and words.blocks > 0
+        assert {file.name for file in files} == {"transformer", *family.published}
+        assert all(file.class_name in family.files for file in files)
         assert bool(words.cache) == (trainer == "musubi-tuner")
     assert {"ai-toolkit", "SimpleTuner", *family.kohya} <= set(NAMES)
 

@@ -123,9 +123,7 @@ def test_latents_and_text_embeddings_at_their_least() -> None:
 
 
 def repo(*files: HubFile, used_by: tuple[str, ...] = ("base_model",)) -> HubRepo:
-    return HubRepo(
-        "org/m", "/hub", "/hub/models--org--m", "main", "ok", "", "", "c", "/s", True, files, used_by=used_by
-    )
+    return HubRepo("org/m", "/hub", "/hub/models--org--m", "ok", "", "", "c", "/s", True, files, used_by=used_by)
 
 
 MISSING = HubFile("a.safetensors", "/s/a", None, "missing", 5_000, None)

@@ -18,7 +18,7 @@ PARTS = ["transformer", "text_encoder", "tokenizer", "vae"]
 
 def cached(repo: str, snapshot: Path | None) -> HubRepo:
     where = str(snapshot) if snapshot else None
-    return HubRepo(repo, "/hub", "/hub/x", "main", "ok", "", "", "0" * 40 if where else None, where, False, ())
+    return HubRepo(repo, "/hub", "/hub/x", "ok", "", "", "0" * 40 if where else None, where, False, ())
 
 
 def test_a_whole_folder() -> None:
