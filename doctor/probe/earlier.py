@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from ..model import Run, Unknown, WeightFile
-from ..model.earlier import EarlierSave, hides
+from ..model.remains import EarlierSave, hides
 from .world import Stat, World
 from .world.safetensors import read_weight_file
 
