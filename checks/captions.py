@@ -120,15 +120,13 @@ def _uncaptioned(folder: DatasetFolder, missing: int, is_elsewhere: bool, alone:
     if total and missing + folder.blank == total:
         words = "No picture in {folder} has a caption, and there is no trigger_word and no default_caption."
         return words if alone else None
+    if missing > 1:
+        return "{missing} of {total} pictures in {folder} have no caption, {first} among them."
     if missing:
-        one = "One of {total} pictures in {folder} has no caption: {first}."
-        return (
-            one if missing == 1 else "{missing} of {total} pictures in {folder} have no caption, {first} among them."
-        )
-    if folder.blank:
-        many = "{blank} captions in {folder} are empty files."
-        return many if folder.blank > 1 else "One caption in {folder} is an empty file."
-    return None
+        return "One of {total} pictures in {folder} has no caption: {first}."
+    if folder.blank > 1:
+        return "{blank} captions in {folder} are empty files."
+    return "One caption in {folder} is an empty file." if folder.blank else None
 
 
 def _ending(run: Run, folder: DatasetFolder) -> str:

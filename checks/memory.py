@@ -14,18 +14,11 @@ _GIB = 1 << 30
 _FULL_SIZE = 1_000_000_000
 
 
-TOO_MUCH = (
-    "The phase '{phase}' needs {peak} (computed: {low} to {high}), but {free} are free {place} ({source}). "
-    "It is made of {items}."
-)
-PERHAPS = (
-    "The phase '{phase}' needs {low} to {high} (computed), and {free} are free {place} ({source}): it may "
-    "not fit. It is made of {items}."
-)
+TOO_MUCH = "needs {peak} (computed: {low} to {high}), but {free} are free {place} ({source})."
+PERHAPS = "needs {low} to {high} (computed), and {free} are free {place} ({source}): it may not fit."
 AGAIN = (
-    "The phase '{phase}' takes {low} to {high} (computed), and {free} are free {place} ({source}). The weights are "
-    "pages of a file: up to {again} of them are read from it again for every pass through the model. It is made of "
-    "{items}."
+    "takes {low} to {high} (computed), and {free} are free {place} ({source}). The weights are pages of a file: up "
+    "to {again} of them are read from it again for every pass through the model."
 )
 ELSEWHERE = " {other}, has room for it: {other_free} are free there."
 SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
@@ -66,24 +59,23 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
 def _over_budget(run: Run, memory: Memory) -> Finding:
     peak, held = memory.peak, memory.hardest.total - memory.hardest.mapped
     is_certain = held - memory.below > memory.total if memory.is_host else peak.total - memory.below > memory.free
-    is_read_again = not is_certain and held + memory.margin <= memory.free
     if is_certain:
-        peak = memory.hardest
+        peak, needs = memory.hardest, TOO_MUCH
+        otherwise = "The run ends out of memory in the phase '{phase}'."
+    elif held + memory.margin <= memory.free:
+        needs, otherwise = AGAIN, "The steps take longer, by what the disk needs for that."
+    else:
+        needs, otherwise = PERHAPS, "The run may end out of memory in the phase '{phase}'."
     total = held if is_certain else peak.total
     low, high = total - memory.below, total + memory.margin
     cards = min(memory.cards, run.recipe.batch_size * run.recipe.gradient_accumulation)
     shared = memory.only_fits_sharded(cards)
     other = memory.elsewhere
+    message = "The phase '{phase}' " + needs + " It is made of {items}."
     return found(
         run.where("base_model"),
-        (TOO_MUCH if is_certain else AGAIN if is_read_again else PERHAPS)
-        + (ELSEWHERE if other else "")
-        + (SHARED if shared else ""),
-        otherwise="The run ends out of memory in the phase '{phase}'."
-        if is_certain
-        else "The steps take longer, by what the disk needs for that."
-        if is_read_again
-        else "The run may end out of memory in the phase '{phase}'.",
+        message + (ELSEWHERE if other else "") + (SHARED if shared else ""),
+        otherwise=otherwise,
         severity="error" if is_certain else "warning",
         evidence={
             "peak": total,
@@ -156,7 +148,7 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
     Repair: Switch the accelerator on, start the container with the GPU, or take CUDA_VISIBLE_DEVICES out of the
     environment; write `device: cpu` to say it is meant.
     """
-    if run.kind == "other" or run.device.startswith(("cpu", "mps")) or system.os == "darwin":
+    if run.device.startswith(("cpu", "mps")) or system.os == "darwin":
         return
     if gpus and taken(run, gpus, system.environment) != ():
         return
@@ -167,14 +159,12 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
             raise Unestablished(f"nothing of {model.source} is on this machine")
     if parameters < _FULL_SIZE:
         return
+    message = "{variable}={visible} hides every GPU from the run" if gpus else "No GPU answers on this machine"
+    silently = "" if run.by_runner else " without a word"
     yield found(
         run.where("device"),
-        "{variable}={visible} hides every GPU from the run, and {model} has {billions} billion parameters ({source})."
-        if gpus
-        else "No GPU answers on this machine, and {model} has {billions} billion parameters ({source}).",
-        otherwise="The run goes on the processor, and every step takes minutes."
-        if run.by_runner
-        else "The run goes on the processor without a word, and every step takes minutes.",
+        message + ", and {model} has {billions} billion parameters ({source}).",
+        otherwise="The run goes on the processor" + silently + ", and every step takes minutes.",
         evidence={"parameters": parameters},
         variable=VISIBLE,
         visible=listed(run, system.environment),

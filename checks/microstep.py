@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from ..doctor.model import Config, Finding, MicroStep, Where, found
 from ..doctor.model.amounts import few
@@ -78,26 +77,23 @@ def parameters_without_gradient(config: Config, microstep: MicroStep) -> Iterato
     """
     if microstep.failed or microstep.detached or microstep.forced:
         return
-    if not microstep.trainable:
+    lost, count = len(microstep.missing), len(microstep.trainable)
+    if not count:
         yield found(
             Where(config.path),
             "No parameter of the model requires a gradient: there is nothing to train.",
             otherwise="The optimizer is made without parameters, or changes none.",
         )
-    elif microstep.missing:
-        lost = len(microstep.missing)
-        severity: Literal["error", "warning"] = (
-            "error" if lost == len(microstep.trainable) or microstep.no_input_grads else "warning"
-        )
+    elif lost:
         yield found(
             Where(config.path),
             "{lost} of {count} trainable tensors get no gradient (None, not zero): {names}."
             + _CHECKPOINT * microstep.no_input_grads,
             otherwise="They stay as they are, however long the training runs, and no error says so.",
             evidence={"missing": list(microstep.missing), "no_input_grads": microstep.no_input_grads},
-            severity=severity,
+            severity="error" if lost == count or microstep.no_input_grads else "warning",
             lost=lost,
-            count=len(microstep.trainable),
+            count=count,
             names=few(microstep.missing, _SHOWN),
         )
 
@@ -118,19 +114,15 @@ def step_not_finite(config: Config, microstep: MicroStep) -> Iterator[Finding]:
     Repair: None by zdoctor; bf16 instead of fp16, and torch.autograd.set_detect_anomaly(True) names the operation.
     Signature: loss is nan
     """
-    loss = microstep.loss
-    names = microstep.infinite or microstep.broken
+    names, loss = microstep.infinite or microstep.broken, microstep.loss
     if _is_broken(loss):
         message = "The loss is {loss} at the first step."
     elif microstep.infinite:
         message = "The gradients of {count} trainable tensors are not finite: {names}."
-    elif microstep.broken and set(microstep.broken) <= set(microstep.half):
-        message = (
-            "The first step of {optimizer} leaves {count} trainable tensors without finite values: {names}. They are "
-            "fp16, in which Adam's epsilon of 1e-8 is zero; what is trained belongs in fp32."
-        )
     elif microstep.broken:
         message = "The first step of {optimizer} leaves {count} trainable tensors without finite values: {names}."
+        if set(microstep.broken) <= set(microstep.half):
+            message += " They are fp16, in which Adam's epsilon of 1e-8 is zero; what is trained belongs in fp32."
     else:
         return
     yield found(
@@ -158,24 +150,18 @@ def parameters_unmoved(config: Config, microstep: MicroStep) -> Iterator[Finding
     if microstep.infinite or microstep.broken or _is_broken(microstep.loss):
         return
     for names, message in (
-        (
-            microstep.unmoved,
-            "{count} of {all} trainable tensors have a gradient, and {optimizer} does not change them: {names}.",
-        ),
-        (
-            microstep.zero,
-            "{count} of {all} trainable tensors have a gradient of zero everywhere, in two steps: {names}.",
-        ),
+        (microstep.unmoved, "a gradient, and {optimizer} does not change them"),
+        (microstep.zero, "a gradient of zero everywhere, in two steps"),
     ):
         if names:
             yield found(
                 Where(config.path),
-                message,
+                "{count} of {all} trainable tensors have " + message + ": {few}.",
                 otherwise="They stay as they are, however long the training runs.",
                 evidence={"names": list(names)},
                 severity="error" if len(names) == len(microstep.trainable) else None,
                 count=len(names),
                 all=len(microstep.trainable),
                 optimizer=microstep.optimizer,
-                names=few(names, _SHOWN),
+                few=few(names, _SHOWN),
             )

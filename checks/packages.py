@@ -44,19 +44,21 @@ def cpu_build_of_torch(
     Upstream: https://pytorch.org/get-started/locally/
     Signature: AssertionError: Torch not compiled with CUDA enabled
     """
+    cards = _cards(run, gpus, system)
+    if environment.cuda == () and cards and run.device != "cpu":
+        yield found(
+            None,
+            "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",
+            otherwise="The trainer ends at its first use of CUDA, or trains on the processor for days.",
+            evidence=_evidence(environment, cards),
+            card=cards[0].name,
+        )
+
+
+def _cards(run: Run, gpus: tuple[Gpu, ...], system: System) -> tuple[Gpu, ...]:
+    """The cards that the run may take."""
     candidates = taken(run, gpus, system.environment)
-    cards = gpus if isinstance(candidates, Unknown) else candidates
-    if environment.cuda != () or not cards or run.device == "cpu":
-        return
-    yield found(
-        None,
-        "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",
-        otherwise="The trainer ends at its first use of CUDA, or trains on the processor for days.",
-        evidence=_evidence(environment, cards),
-        python=environment.python,
-        torch=environment.versions["torch"],
-        card=cards[0].name,
-    )
+    return gpus if isinstance(candidates, Unknown) else candidates
 
 
 @rule("PKG002", "error", "torch-without-kernels")
@@ -78,29 +80,24 @@ def torch_without_kernels(
     Signature: CUDA error: no kernel image is available for execution on the device; … is not compatible with the
     current PyTorch installation
     """
-    cuda, torch = environment.cuda, release(environment.versions.get("torch", ""))
-    candidates = taken(run, gpus, system.environment)
-    cards = gpus if isinstance(candidates, Unknown) else candidates
+    cuda, cards = environment.cuda, _cards(run, gpus, system)
     if not cuda or not cards:
         return
-    lowest, highest = _served(cuda, torch)
+    lowest, highest = _served(cuda, release(environment.versions.get("torch", "")))
     known = [card.capability for card in cards if card.capability is not None]
     if len(known) < len(cards) or any(lowest <= capability <= highest for capability in known):
         return
+    message = "{python} has torch {torch}, which holds no code for the {card} (compute capability {dotted}): wheels "
+    message += "for CUDA {cuda} reach from {lowest} to {highest}." if known[0] > highest else "CUDA {cuda} begin at "
+    message += "{lowest}."
     yield found(
         None,
-        "{python} has torch {torch}, which holds no code for the {card} (compute capability {capability}): wheels "
-        "for CUDA {cuda} reach from {lowest} to {highest}."
-        if known[0] > highest
-        else "{python} has torch {torch}, which holds no code for the {card} (compute capability {capability}): "
-        "wheels for CUDA {cuda} begin at {lowest}.",
+        message,
         otherwise="The first computation on the card ends with: no kernel image is available for execution on the "
         "device.",
         evidence=_evidence(environment, cards),
-        python=environment.python,
-        torch=environment.versions["torch"],
         card=cards[0].name,
-        capability=_dotted(known[0]),
+        dotted=_dotted(known[0]),
         cuda=_dotted(cuda),
         lowest=_dotted(lowest),
         highest=_dotted(highest),
@@ -131,10 +128,7 @@ def driver_older_than_torch(environment: Environment, gpus: tuple[Gpu, ...]) -> 
         "{python} has torch {torch}, which needs NVIDIA's driver {needed} or newer; this machine has {driver}.",
         otherwise="PyTorch sees no card, unless NVIDIA's cuda-compat package is installed.",
         evidence=_evidence(environment, gpus),
-        python=environment.python,
-        torch=environment.versions["torch"],
         needed=needed,
-        driver=gpus[0].driver,
     )
 
 

@@ -71,11 +71,9 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/836
     Signature: OSError: No such device (os error 19) — on Windows: FileNotFoundError
     """
-    recipe = run.recipe
-    if recipe.adapter is None:
-        return
-    family, entry = family_of(recipe.architecture), files.at(recipe.adapter)
-    if entry is None:
+    adapter, family = run.recipe.adapter, family_of(run.recipe.architecture)
+    entry = files.at(adapter)
+    if adapter is None or entry is None:
         return
     if entry.kind == "denied":
         raise Unestablished(f"{entry.path} could not be looked at")
@@ -89,28 +87,23 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
             else "The run ends when it opens the folder, after the transformer was loaded "
             "(on Linux with OSError: No such device, os error 19).",
             evidence={"safetensors_inside": weights},
-            adapter=recipe.adapter,
+            adapter=adapter,
             trainer=run.trainer,
             count=len(weights),
             names=", ".join(weights[:3]),
             candidates=weights,
         )
-    elif (
-        entry.kind == "missing"
-        and not run.by_runner
-        and not family.ai_toolkit.adapter_repo
-        and _is_repo(recipe.adapter)
-    ):
+    elif entry.kind == "missing" and _is_repo(adapter) and not (run.by_runner or family.ai_toolkit.adapter_repo):
         published = family.distilled.adapter if family.distilled is not None else ""
         yield found(
             run.where("adapter"),
             "{adapter} names a repository; for {architecture} the trainer needs org/repo/file.safetensors.",
             otherwise="The run ends with ValueError: Assistant LoRA path … is not a valid local path or hub path, "
             "after the transformer was loaded.",
-            adapter=recipe.adapter,
+            adapter=adapter,
             architecture=family.title,
             candidates=[],
-            suggestion=published if published.startswith(f"{recipe.adapter}/") else None,
+            suggestion=published if published.startswith(f"{adapter}/") else None,
         )
 
 
@@ -136,30 +129,23 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     if trainer.component_files or recipe.parts:  # each file of the model is another rule's
         wanted = wanted[1:]
     wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in recipe.datasets]
-    entries = {text: entry for _, text, _ in wanted if text is not None and (entry := files.at(text)) is not None}
-    hidden = [entry.path for entry in entries.values() if entry.kind == "denied"]
-    if hidden and not any(entry.kind in ("missing", "dangling") for entry in entries.values()):
+    seen = [(key, text, what, entry) for key, text, what in wanted if text and (entry := files.at(text)) is not None]
+    hidden = [entry.path for *_, entry in seen if entry.kind == "denied"]
+    if hidden and not any(entry.kind in ("missing", "dangling") for *_, entry in seen):
         raise Unestablished(f"{hidden[0]} could not be looked at")
-    for key, text, what in wanted:
-        entry = files.at(text)
+    for key, text, what, entry in seen:
         is_data = key.endswith("/folder_path")
-        no_folder = is_data and entry is not None and entry.kind == "file" and not trainer.datasets_are_folders
-        if text is None or entry is None or (entry.kind not in ("missing", "dangling") and not no_folder):
+        no_folder = is_data and entry.kind == "file" and not trainer.datasets_are_folders
+        if entry.kind not in ("missing", "dangling") and not no_folder:
             continue
         if (not is_data and not looks_local(text)) or (trainer.component_files and VARIABLE.search(text)):
             continue
         if no_folder:
             message = "{text} is a file; it should be {what}."
-        elif PLACEHOLDER.search(text):
-            message = "{text} is a placeholder: put in the real path of {what}."
-        elif entry.kind == "dangling":
-            message = "{text} is a link to something that is gone; {what} cannot be opened."
-        elif text.startswith("~"):
+        elif text.startswith("~") and entry.kind != "dangling" and not PLACEHOLDER.search(text):
             message = "{text} does not exist: {trainer} does not expand ~. Write {home} in its place."
-        elif DRIVE.match(text) and system.os != "windows":
-            message = "{text} is a Windows path, but this machine is {os}: {what} is not here."
         else:
-            message = "{text} does not exist; it should be {what}."
+            message = not_there(text, entry.kind, system.os)
         yield found(
             run.where(key),
             message,
@@ -172,6 +158,17 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
             os=system.os,
             key=key,
         )
+
+
+def not_there(text: str, kind: str, os: str) -> str:
+    """The template, over `text`, `what` and `os`, for a path that leads nowhere."""
+    if PLACEHOLDER.search(text):
+        return "{text} is a placeholder: put in the real path of {what}."
+    if kind == "dangling":
+        return "{text} is a link to something that is gone; {what} cannot be opened."
+    if DRIVE.match(text) and os != "windows":
+        return "{text} is a Windows path, but this machine is {os}: {what} is not here."
+    return "{text} does not exist; it should be {what}."
 
 
 def looks_local(text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..doctor.model import Finding, Script, found
+from ..doctor.model import Finding, Script, Severity, found
 from ..doctor.model.checkout import Edit
 from ..doctor.model.script import SCRIPT, Checkpoint
 from ..doctor.rules import prevents, rule
@@ -31,14 +31,10 @@ def whole_model_checkpointing(script: Script) -> Iterator[Finding]:
     """
     for call in script.checkpoints:
         if _certain(script, call):
-            yield found(
-                call.where,
+            yield _about(
+                call,
                 "{called} wraps all of {wraps} re-entrantly, and none of its inputs requires a gradient.",
-                otherwise=_NOTHING + " requires_grad_(True) on the output only silences that: every gradient stays "
-                "missing.",
-                evidence=_evidence(call.edit),
-                called=call.called,
-                wraps=call.wraps,
+                _NOTHING + " requires_grad_(True) on the output only silences that: every gradient stays missing.",
             )
 
 
@@ -46,9 +42,14 @@ def _certain(script: Script, call: Checkpoint) -> bool:
     return call.may_be_reentrant and call.whole and call.fed == "no" and not script.input_grads
 
 
+def _about(call: Checkpoint, message: str, otherwise: str, severity: Severity | None = None) -> Finding:
+    names = {"called": call.called, "wraps": call.wraps}
+    return Finding(message, call.where, otherwise, names, _evidence(call.edit), severity)
+
+
 def _evidence(edit: Edit | None) -> Mapping[str, Any]:
     """Where the repair goes."""
-    return {} if edit is None else {name: getattr(edit, name) for name in ("start", "end", "old", "new")}
+    return {} if edit is None else dict(vars(edit))
 
 
 @rule("SRC011", "error", "gradient-forced-on-output", trainers=(SCRIPT,))
@@ -98,17 +99,13 @@ def reentrant_checkpoint(script: Script) -> Iterator[Finding]:
     """
     for call in script.checkpoints:
         said = call.api == "deepspeed" or call.reentrant is True
-        if not said or _certain(script, call) or not _doubtful(script, call):
-            continue
-        yield found(
-            call.where,
-            "{called} runs {wraps} re-entrantly, and nothing in this script makes its inputs require a gradient.",
-            otherwise="Blocks before the first trained one stay untrained; when none is, backward stops with: "
-            "element 0 of tensors does not require grad.",
-            evidence=_evidence(call.edit),
-            called=call.called,
-            wraps=call.wraps,
-        )
+        if said and _doubtful(script, call) and not _certain(script, call):
+            yield _about(
+                call,
+                "{called} runs {wraps} re-entrantly, and nothing in this script makes its inputs require a gradient.",
+                "Blocks before the first trained one stay untrained; when none is, backward stops with: element 0 of "
+                "tensors does not require grad.",
+            )
 
 
 def _doubtful(script: Script, call: Checkpoint) -> bool:
@@ -129,21 +126,13 @@ def missing_use_reentrant(script: Script) -> Iterator[Finding]:
     for call in script.checkpoints:
         if call.api != "torch" or call.reentrant is not None or _certain(script, call):
             continue
-        doubtful = _doubtful(script, call)
-        yield found(
-            call.where,
-            "{called} of {wraps} does not say use_reentrant, so it is re-entrant, and nothing in this script makes "
-            "its inputs require a gradient."
-            if doubtful
-            else "{called} of {wraps} does not say use_reentrant, so it is re-entrant.",
-            otherwise="A block whose inputs need no gradient is not trained, and no error says so."
-            if doubtful
-            else "A later torch will refuse the call.",
-            evidence=_evidence(call.edit),
-            severity="warning" if doubtful else None,
-            called=call.called,
-            wraps=call.wraps,
-        )
+        message = "{called} of {wraps} does not say use_reentrant, so it is re-entrant"
+        if _doubtful(script, call):
+            message += ", and nothing in this script makes its inputs require a gradient."
+            otherwise = "A block whose inputs need no gradient is not trained, and no error says so."
+            yield _about(call, message, otherwise, severity="warning")
+        else:
+            yield _about(call, message + ".", "A later torch will refuse the call.")
 
 
 @rule("SRC014", "error", "peft-without-input-gradients", trainers=(SCRIPT,))
@@ -189,9 +178,8 @@ def deepspeed_hides_overflow(script: Script, packages: Mapping[str, str]) -> Ite
         return
     for config in script.deepspeed:
         zero = _part(config.settings, "zero_optimization")
-        if zero.get("stage") in (1, 2) and (
-            _part(zero, "offload_optimizer").get("device") == "cpu" or zero.get("cpu_offload")
-        ):
+        on_cpu = _part(zero, "offload_optimizer").get("device") == "cpu" or zero.get("cpu_offload")
+        if zero.get("stage") in (1, 2) and on_cpu:
             yield found(
                 config.where,
                 "DeepSpeed {version} with ZeRO stage {stage} and the optimizer on the CPU reports a gradient that is "
@@ -223,11 +211,8 @@ def half_precision_flow_model(script: Script) -> Iterator[Finding]:
     Upstream: https://github.com/Tongyi-MAI/Z-Image/issues/14
     Signature: loss is nan; OVERFLOW! Skipping step (DeepSpeed)
     """
-    if not script.flow:
-        return
-    places = [*script.half]
-    places += [c.where for c in script.deepspeed if _part(c.settings, "fp16").get("enabled") is True]
-    for where in places:
+    half = [c.where for c in script.deepspeed if _part(c.settings, "fp16").get("enabled") is True]
+    for where in (*script.half, *half) if script.flow else ():
         yield found(
             where,
             "The script chooses fp16 for a flow-matching model ({flow}), whose activations can overflow in it.",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 from zdoctor.doctor.configs.written import Written
-from zdoctor.doctor.model import Run, Value
+from zdoctor.doctor.model import Run, Schema, Value
 from zdoctor.doctor.model.recipe import SHORT_NAMES, Recipe, by_name
 from zdoctor.doctor.model.trainer import RUNNER
+from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers.ai_toolkit.recipe import dataset_of, keys_of, recipe_of
-from zdoctor.doctor.trainers.ai_toolkit.refusals import refusals
+from zdoctor.doctor.trainers.ai_toolkit.refusals import for_runner
 
 _OF_RUN = frozenset(field.name for field in fields(Run))
 
@@ -38,7 +40,21 @@ def changed(run: Run, **changes: Any) -> Run:
     if reads:
         recipe = _reread(recipe, run.settings, changes["settings"])
     made = replace(run, **{"recipe": recipe, **{name: value for name, value in changes.items() if name in _OF_RUN}})
-    return replace(made, refused=refusals(made)) if reads else made
+    if not reads:
+        return made
+    w = Written(changes["settings"])
+    recipe_of(w, keys_of(w))
+    for number in range(len(made.recipe.datasets)):
+        dataset_of(w, number)
+    read = replace(made, read=frozenset({"name", "type", "device", "training_folder", *w.read}))
+    return replace(made, refused=for_runner(read, _table(), lambda folder: None).refused)
+
+
+@cache
+def _table() -> Schema:
+    table = shipped("ai-toolkit")
+    assert table is not None
+    return table
 
 
 def _reread(recipe: Recipe, old: Mapping[str, Value], new: Mapping[str, Value]) -> Recipe:

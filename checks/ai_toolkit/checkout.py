@@ -51,7 +51,6 @@ def meta_tensor_patch(checkout: Checkout | None) -> Iterator[Finding]:
             otherwise=_HIDES,
             evidence={"kind": patch.kind, **_edit(checkout, patch.where.path, patch.edit)},
             function=patch.function or "The module",
-            file=_below(checkout, patch.where.path),
             code=patch.code,
         )
     if checkout.unparsed:
@@ -70,9 +69,7 @@ def _below(checkout: Checkout, path: str) -> str:
 def _edit(checkout: Checkout, path: str, edit: Edit | None) -> Mapping[str, Any]:
     """What the repair needs."""
     seen = {"checkout": checkout.root, "git": checkout.is_git, "file": _below(checkout, path)}
-    if edit is None:
-        return seen
-    return {**seen, "start": edit.start, "end": edit.end, "old": edit.old, "new": edit.new}
+    return seen if edit is None else {**seen, **vars(edit)}
 
 
 @rule("SRC002", "note", "unguarded-size-file", trainers=("ai-toolkit",))
@@ -88,25 +85,27 @@ def unguarded_size_file(run: Run, writes: Writes, checkout: Checkout | None) -> 
     Upstream: https://github.com/ostris/ai-toolkit, toolkit/data_loader.py
     Signature: OSError: [Errno 30] Read-only file system: '…/.aitk_size.json'
     """
-    if checkout is None or checkout.size_file is None or checkout.size_file.guard is None:
+    size_file = checkout.size_file if checkout is not None else None
+    if checkout is None or size_file is None or size_file.guard is None:
         return
     refused = [place for place in writes.places if isinstance(place.refusal, str)]
     folders = {place.folder for place in refused if place.what == ".aitk_size.json"}
-    if not folders:
-        return
     caches = sorted({place.what for place in refused if place.folder in folders and place.what != ".aitk_size.json"})
-    size_file = checkout.size_file
-    yield found(
-        size_file.where,
-        "This checkout writes .aitk_size.json without a guard. A guard would not be enough: the run also writes "
-        "{caches} there."
-        if caches
-        else "This checkout writes .aitk_size.json without a guard, and it is all that the run writes into {folder}.",
-        otherwise="The run ends there with an OSError.",
-        evidence={} if caches else _edit(checkout, size_file.where.path, size_file.guard),
-        caches=" and ".join(caches),
-        folder=sorted(folders)[0],
-    )
+    if folders:
+        message = "This checkout writes .aitk_size.json without a guard"
+        message += (
+            ". A guard would not be enough: the run also writes {caches} there."
+            if caches
+            else ", and it is all that the run writes into {folder}."
+        )
+        yield found(
+            size_file.where,
+            message,
+            otherwise="The run ends there with an OSError.",
+            evidence={} if caches else _edit(checkout, size_file.where.path, size_file.guard),
+            caches=" and ".join(caches),
+            folder=min(folders),
+        )
 
 
 @rule("SRC003", "error", "checkout-older-than-layout", trainers=("ai-toolkit",))

@@ -26,10 +26,13 @@ def key_where(config: Config, value: Value) -> Where:
     span = key_span(config, value)
     if span is None:
         return value.where
-    text = config.file(value.where.path).text
-    line = len(re.findall(r"\r\n|\r|\n", text[: span[0]])) + 1
-    start = max(text.rfind("\n", 0, span[0]), text.rfind("\r", 0, span[0])) + 1
-    return Where(value.where.path, line, span[0] - start + 1, value.where.pointer)
+    return Where(value.where.path, *place_of(config.file(value.where.path).text, span[0]), value.where.pointer)
+
+
+def place_of(text: str, offset: int) -> tuple[int, int]:
+    """The line and the column of a place in a text."""
+    before = text[:offset]
+    return len(re.findall(r"\r\n|\r|\n", before)) + 1, offset - max(before.rfind("\n"), before.rfind("\r"))
 
 
 def line_at(config: Config, number: int | None) -> str:

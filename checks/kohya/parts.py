@@ -12,7 +12,7 @@ from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, prevents, rule
 from ..model.contents import contents
-from ..paths import DRIVE, PLACEHOLDER, VARIABLE
+from ..paths import PLACEHOLDER, VARIABLE, not_there
 from . import ELSEWHERE, TRAINERS, trains
 
 _NAMES = {
@@ -22,6 +22,7 @@ _NAMES = {
     "vae": "the VAE",
 }
 _FOR_THIS = "--network_module is not given; for this model it is {expected}."
+_ENDINGS = (".safetensors", ".sft")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Of what has no record.
 _MODULES = {
@@ -106,28 +107,24 @@ def _absent(
     """A path that leads nowhere, or to a folder that the trainer cannot open."""
     if kind == "folder" and component is not None and not any(weight.problem for weight in component.weights):
         return
-    if PLACEHOLDER.search(text) or re.match(r"put (the|your)\b", text):
-        message = "{text} is a placeholder: put in the real path of {part}."
-    elif kind == "folder":
-        message = "{text} is a folder; {trainer} opens {part} as one safetensors file"
+    is_placeholder = PLACEHOLDER.search(text) is not None
+    message = not_there(text, kind, os)
+    if re.match(r"put (the|your)\b", text):
+        message = "{text} is a placeholder: put in the real path of {what}."
+    elif kind == "folder" and not is_placeholder:
+        message = "{text} is a folder; {trainer} opens {what} as one safetensors file"
         if run.trainer == "sd-scripts" and part.name == "transformer":
             message += ", or a folder whose transformer/ holds diffusion_pytorch_model in exactly three shards"
         message += "."
-    elif kind == "dangling":
-        message = "{text} is a link to something that is gone; {part} cannot be opened."
-    elif DRIVE.match(text) and os != "windows":
-        message = "{text} is a Windows path, but this machine is {os}: {part} is not here."
-    elif _HUB.fullmatch(text) and not text.endswith((".safetensors", ".sft")):
-        message = "{text} reads like a hub id, and {trainer} downloads nothing: name the file of {part}."
-    else:
-        message = "{text} does not exist; it should be {part}."
+    elif kind == "missing" and not is_placeholder and _HUB.fullmatch(text) and not text.endswith(_ENDINGS):
+        message = "{text} reads like a hub id, and {trainer} downloads nothing: name the file of {what}."
     yield found(
         run.where(part.option),
         message,
-        otherwise="The run ends when it opens {part}.",
+        otherwise="The run ends when it opens {what}.",
         evidence={"option": part.option, "text": text},
         trainer=run.trainer,
-        part=_NAMES[part.name],
+        what=_NAMES[part.name],
         os=os,
     )
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from .. import state
 from ..errors import INTERRUPTED, UserError, printable
 from ..examine.examination import Examination
-from ..examine.translate import differences
 from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
@@ -216,9 +215,9 @@ def _say_green(seen: Examination, where: str = "") -> None:
         if finding.severity == "warning":
             line = "" if finding.where is None or finding.where.line is None else f", line {finding.where.line}"
             console.emit(f"warning ({finding.rule}{line}): {printable(finding.text())}\n")
-    for one in seen.reading.runs:
-        for line in differences(one):
-            console.emit(f"Not as {one.trainer}: {line}.\n")
+    for facts in seen.facts:
+        for line in facts.run.differences if isinstance(facts.run, Run) else ():
+            console.emit(f"Not as {seen.reading.config.trainer}: {line}.\n")
     sys.stdout.flush()
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import UserError
 from ..model import Run, Schema, Unknown
+from .defaults import same, short
+from .written import Written, above
+
+_INDEX = re.compile(r"/\d+(?=/)")
+# The key or field that is at fault, and a sentence about it without its full stop.
+Reason = tuple[str, str]
 
 
 def known(run: Run, schema: Schema | Unknown) -> Schema:
@@ -15,7 +22,46 @@ def known(run: Run, schema: Schema | Unknown) -> Schema:
     return schema
 
 
-def disobeyed(reasons: Sequence[str]) -> None:
-    """Raises UserError where there are reasons."""
-    if reasons:
-        raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(reasons))
+def said(run: Run, reasons: Iterable[Reason]) -> list[str]:
+    """Each reason once, as a sentence with its place."""
+    places = ((what, run.where(name)) for name, what in reasons)
+    return list(
+        dict.fromkeys(f"{what}{'' if at.line is None else f' ({at.path}:{at.line})'}." for what, at in places)
+    )
+
+
+def disobeyed(sentences: Sequence[str]) -> None:
+    """Raises UserError where there are any."""
+    if sentences:
+        raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(sentences))
+
+
+def unheeded(
+    run: Run, w: Written, schema: Schema, without_effect: Callable[[str], bool]
+) -> tuple[list[Reason], list[str]]:
+    """Of the settings that nothing asked `w` for: those to be refused, and one sentence of those without effect.
+
+    One at its default is neither. `without_effect` says of a key whether what is learnt is the same either way.
+    """
+    refused: list[Reason] = []
+    idle: list[str] = []
+    for key in w.unread():
+        value = w.arrived(key)
+        name = key.rpartition("/")[2]
+        found = schema.key(_INDEX.sub("/*", key), run.process_type) or schema.key(name, run.process_type)
+        if value is None or same(value, found.default if found is not None else None):
+            continue
+        if without_effect(key):
+            idle.append(name)
+        else:
+            leave = f"leave it at {short(found.default)}" if found is not None and found.default else "leave it out"
+            refused.append((key, f"{name} {short(value)} is not supported; {leave}"))
+    names = ", ".join(dict.fromkeys(idle))
+    return refused, [f"without effect on what is learnt: {names}"] if names else []
+
+
+def is_unknown(key: str, schema: Schema) -> bool:
+    """Whether the trainer looks at nothing of this name there."""
+    path = _INDEX.sub("/*", key)
+    sections = ((schema.section(at), path.removeprefix(f"{at}/").partition("/")[0]) for at in ("", *above(path)))
+    return any(section is not None and name not in section for section, name in sections)

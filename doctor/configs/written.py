@@ -1,12 +1,14 @@
-"""Written values by key, each as the type that is asked for."""
+"""Written values by key, each as the type that is asked for; which were asked for is noted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..model import Value
-from ..model.record import dataclass, replace
+from ..model.record import dataclass, field, replace
+
+MOST = 1e18  # what is larger counts or measures nothing
 
 
 def with_leaves(key: str, value: Value) -> dict[str, Value]:
@@ -16,41 +18,121 @@ def with_leaves(key: str, value: Value) -> dict[str, Value]:
 
 
 @dataclass(frozen=True)
+class Dialect:
+    """How a trainer makes values of what is written.
+
+    `arrives` is what of a key's written value reaches it, None for nothing. Where all arrives as `words` of a command
+    line, texts are numbers and numbers texts. `on` are the texts for which a flag is on: without any, every text.
+    """
+
+    arrives: Callable[[str, Any], Any] = lambda key, value: value
+    words: bool = False
+    on: tuple[str, ...] = ()
+
+
+YAML = Dialect()
+
+
+@dataclass(frozen=True)
 class Written:
-    """Written values by their key. A value of the wrong type reads as the default: CFG004 speaks of it."""
+    """Written values by their key. A value of the wrong type reads as the default: rules of their own speak of it.
+
+    Of several keys the first one that is written counts. `read` are the keys that were asked for, whole, and `root`
+    is what is in front of those of `settings` there.
+    """
 
     settings: Mapping[str, Value]
+    dialect: Dialect = YAML
+    read: set[str] = field(default_factory=set)
+    root: str = ""
 
-    def raw(self, key: str) -> Any:
+    def below(self, key: str) -> Written:
+        """The values in a mapping or list, by their keys there."""
+        inside = {name[len(key) + 1 :]: one for name, one in self.settings.items() if name.startswith(f"{key}/")}
+        return Written(inside, self.dialect, self.read, f"{self.root}{key}/")
+
+    def arrived(self, key: str) -> Any:
+        """What arrives of a value; this alone is no reading."""
         found = self.settings.get(key)
-        return None if found is None else found.value
+        return None if found is None else self.dialect.arrives(key, found.value)
 
-    def text(self, key: str, default: str) -> str:
-        value = self.raw(key)
+    def has(self, key: str) -> bool:
+        """Whether anything but null arrives; this alone is no reading."""
+        return self.arrived(key) is not None
+
+    def count(self, key: str) -> int | None:
+        """How many entries a list has, None where none is written; this alone is no reading of them."""
+        listed = self.settings[key].value if key in self.settings else None
+        return len(listed) if isinstance(listed, list) else None
+
+    def raw(self, *keys: str, default: Any = None) -> Any:
+        """What arrives of the value; `default` where that is nothing."""
+        self.read.update(self.root + key for key in keys)
+        found = next((key for key in keys if key in self.settings), None)
+        value = None if found is None else self.arrived(found)
+        return default if value is None else value
+
+    def text(self, *keys: str, default: str = "") -> str:
+        value = self.raw(*keys)
+        if self.dialect.words and isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
         return value if isinstance(value, str) and value else default
 
-    def maybe(self, key: str) -> str | None:
-        return self.text(key, "") or None
+    def maybe(self, *keys: str) -> str | None:
+        return self.text(*keys) or None
 
-    def flag(self, key: str, default: bool = False) -> bool:
-        # the trainer asks for truth, so the text "false" is true
-        value = self.raw(key)
+    def flag(self, *keys: str, default: bool = False) -> bool:
+        # the trainers ask for truth, so the text "false" is true where it arrives
+        value = self.raw(*keys)
+        if value is not None and self.dialect.on:
+            return str(value).lower() in self.dialect.on
         return default if value is None else bool(value)
 
-    def number(self, key: str, default: float) -> float:
-        value = self.raw(key)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
-
-    def whole(self, key: str, default: int) -> int:
-        value = self.raw(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+    def number(self, *keys: str, default: float = 0.0) -> float:
+        value = self.raw(*keys)
+        if not self.dialect.words:
+            return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+        try:
+            made = default if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
             return default
-        return int(value) if abs(value) < 1e18 else default
+        return made if abs(made) < MOST else default
 
-    def mapping(self, key: str) -> Mapping[str, Any]:
-        value = self.raw(key)
+    def whole(self, *keys: str, default: int = 0) -> int:
+        value = self.raw(*keys)
+        value = value if type(value) is int else self.number(*keys, default=default)
+        return int(value) if abs(value) < MOST and value == value // 1 else default
+
+    def mapping(self, *keys: str) -> Mapping[str, Any]:
+        value = self.raw(*keys)
         return value if isinstance(value, dict) else {}
 
-    def entries(self, key: str) -> list[Any]:
-        value = self.raw(key)
+    def entries(self, *keys: str) -> list[Any]:
+        value = self.raw(*keys)
         return value if isinstance(value, list) else []
+
+    def pairs(self, key: str) -> dict[str, str]:
+        """`name=value` entries, as in network_args."""
+        value = self.raw(key)
+        entries = value if isinstance(value, list) else [value]
+        return dict(entry.split("=", 1) for entry in entries if isinstance(entry, str) and "=" in entry)
+
+    def unread(self) -> Iterator[str]:
+        """The keys that were asked for neither themselves nor as a part of what holds them.
+
+        A mapping or list of which nothing was asked for is one key.
+        """
+        touched = {one for key in self.read for one in above(key)}
+        for key, written in self.settings.items():
+            parents = above(key)
+            if not self.read.isdisjoint((key, *parents)) or (
+                key in touched and isinstance(written.value, dict | list)
+            ):
+                continue
+            if all(one in touched for one in parents if one in self.settings):
+                yield key
+
+
+def above(key: str) -> list[str]:
+    """The keys of all that holds it."""
+    return [key[:end] for end, character in enumerate(key) if character == "/"]

@@ -35,10 +35,3 @@ def obeyed(run: Run) -> bool:
     from ..train.settings.refuse import refuse
 
     return not refuse(run) and not tracker_refusal(run)
-
-
-def differences(run: Run) -> list[str]:
-    """What the runner does in another way than the run's own trainer, none of it written in the config."""
-    room = trainer_of(run.trainer).recipe
-    said: list[str] = module(room).differences(run) if room else []
-    return said

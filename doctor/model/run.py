@@ -86,8 +86,9 @@ class Run:
     "group.field") to the settings key they came from, written or not. So `run.where("base_model")` always finds the
     best place to point at.
     `homes` says for settings that lie in another file, by their first part ("datasets"), its path and the pointer
-    they are below; `spelled` how a key that is not written yet would be spelled. `refused` are the
-    settings, each with a sentence, that zdoctor's own runner would not obey.
+    they are below; `spelled` how a key that is not written yet would be spelled. `read` are the settings keys that
+    were asked for. `refused` are settings, each with a sentence, that zdoctor's own runner would not obey, and
+    `differences` sentences of what it does in another way than the trainer.
     """
 
     trainer: str
@@ -106,6 +107,8 @@ class Run:
     homes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spelled: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[tuple[str, str], ...] = ()
+    differences: tuple[str, ...] = ()
+    read: frozenset[str] = frozenset()
 
     @property
     def by_runner(self) -> bool:

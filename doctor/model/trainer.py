@@ -26,7 +26,7 @@ class Trainer:
     else: where they are, it can run.
 
     `recipe` is the module that makes its runs those that zdoctor's runner takes: `for_runner(run, schema, folders)`,
-    which raises UserError with what it would not obey, and `differences(run)`; "" where it takes none of them.
+    which raises UserError with what it would not obey; "" where it takes none of them.
     `writes` is the one that says what it writes beside pictures.
 
     The others say what it does that most do not, whichever model it trains.

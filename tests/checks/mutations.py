@@ -172,9 +172,10 @@ def judge(slip: Slip, score: Score) -> None:
 
 
 def _about(finding: Finding, slip: Slip) -> bool:
-    if "problem" in finding.args or slip.new in (finding.args.get("key"), finding.args.get("name")):
+    said = {**finding.evidence, **finding.args}
+    if "problem" in finding.args or slip.new in (said.get("key"), said.get("name")):
         return True
-    return bool(finding.args.get("key") == slip.place)  # a required key is missing where it is misspelt
+    return bool(said.get("key") == slip.place)  # a required key is missing where it is misspelt
 
 
 def _names(finding: Finding, slip: Slip) -> bool:

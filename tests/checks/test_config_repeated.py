@@ -27,21 +27,21 @@ def config(train: str) -> str:
 def test_repeated_keys_of_yaml(text: str, line: int, later: int, severity: str, words: str) -> None:
     (finding,) = examined(text, "CFG005")
     assert finding.where is not None and finding.where.line == line
-    assert (finding.args["line"], finding.severity) == (later, severity)
+    assert (finding.evidence["line"], finding.severity) == (later, severity)
     assert words in finding.text()
     assert yaml.safe_load(text)["config"]["process"][0].keys() >= {"type"}  # the real parser says nothing
 
 
 def test_repeated_keys_of_json() -> None:
     (finding,) = examined(TUNER, "CFG005", path="config.json")
-    assert finding.args["key"] == "lora_rank" and finding.severity == "warning"
+    assert finding.evidence["key"] == "lora_rank" and finding.severity == "warning"
     assert json.loads(TUNER)["lora_rank"] == 16
 
 
 def test_three_times_is_said_of_both_that_do_not_count() -> None:
     text = config("    train:\n      lr: 1\n      lr: 2\n      lr: 3\n")
     findings = examined(text, "CFG005")
-    assert [(f.where and f.where.line, f.args["line"]) for f in findings] == [(7, 9), (8, 9)]
+    assert [(f.where and f.where.line, f.evidence["line"]) for f in findings] == [(7, 9), (8, 9)]
     assert yaml.safe_load(text)["config"]["process"][0]["train"]["lr"] == 3
 
 

@@ -7,7 +7,7 @@ import tomlkit
 import yaml
 from tomlkit.exceptions import ParseError
 
-from zdoctor.checks.escapes import windows_path_escape
+from zdoctor.checks.config.escapes import windows_path_escape
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.model import ReplaceText, SetValue, System
 from zdoctor.doctor.trainers.read import read_config
@@ -108,7 +108,7 @@ def test_line_ends_and_lists(newline: str) -> None:
     text = KAGGLE.replace("controls: []", 'control_path:\n            - "C:\\new"\n            - "E:\\LoRA"')
     text = text.replace("\n", newline)
     findings = examined(text, "PTH002")
-    assert [f.args["path"] for f in findings] == ["C:\\new", "E:\\LoRA"]
+    assert [f.evidence["path"] for f in findings] == ["C:\\new", "E:\\LoRA"]
     done = apply_edits(text, [s for f in findings for s in f.fixes[0].steps if isinstance(s, ReplaceText)])
     assert done.count("\r") == text.count("\r")
     assert yaml.safe_load(done)["config"]["process"][0]["datasets"][0]["control_path"] == ["C:\\new", "E:\\LoRA"]
@@ -150,7 +150,7 @@ def test_toml(line: str, path: str | None, loud: bool) -> None:
             tomlkit.parse(text)
     config = read_config("/c/c.toml", text.encode(), {}).config
     found = list(windows_path_escape(config))
-    assert [finding.args["path"] for finding in found] == ([path] if path else [])
+    assert [finding.evidence["path"] for finding in found] == ([path] if path else [])
     for finding in found:
         (fix,) = quote_the_path(finding, config, LINUX_SYSTEM)
         cured = apply_edits(text, [step for step in fix.steps if isinstance(step, ReplaceText)])

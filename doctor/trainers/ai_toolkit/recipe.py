@@ -126,15 +126,16 @@ CLASS, BLANK = "diff_output_preservation", "blank_prompt_preservation"
 def keys_of(w: Written) -> dict[str, str]:
     """The settings key of each field, of several the one that counts."""
     keys = dict(_KEYS)
-    if w.raw("network/rank") is not None:
+    if w.has("network/rank"):
         keys["rank"] = "network/rank"
-    if w.raw("network/linear_alpha") is None and w.raw("network/alpha") is not None:
+    if not w.has("network/linear_alpha") and w.has("network/alpha"):
         keys["alpha"] = "network/alpha"
-    if w.whole("train/gradient_accumulation", 1) <= 1 and w.raw("train/gradient_accumulation_steps") is not None:
-        keys["gradient_accumulation"] = "train/gradient_accumulation_steps"
-    if not isinstance(w.raw("sample/samples"), list) and w.raw("sample/prompts") is not None:
+    apart = "train/gradient_accumulation_steps"
+    if w.whole("train/gradient_accumulation", default=1) <= 1 and w.has(apart):
+        keys["gradient_accumulation"] = apart
+    if w.count("sample/samples") is None and w.has("sample/prompts"):
         keys["samples"] = "sample/prompts"
-    for number in range(len(w.entries("datasets"))):
+    for number in range(w.count("datasets") or 0):
         at = f"datasets/{number}"
         keys |= {f"{at}/{name}": f"{at}/{key}" for name, key in _KEYS_OF_DATASET.items()}
     return keys
@@ -143,7 +144,7 @@ def keys_of(w: Written) -> dict[str, str]:
 def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     """The recipe of one process by its settings; `keys` are those of `keys_of`."""
     architecture, variant = _architecture(w)
-    datasets = tuple(dataset_of(w, number) for number in range(len(w.entries("datasets"))))
+    datasets = tuple(dataset_of(w, number) for number in range(w.count("datasets") or 0))
     return Recipe(
         architecture=architecture,
         variant=variant,
@@ -153,28 +154,30 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
         vae=w.maybe("model/vae_path"),
         datasets=datasets,
         trigger_word=w.maybe("trigger_word"),
-        steps=w.whole("train/steps", 1000),
-        batch_size=w.whole("train/batch_size", 1),
-        gradient_accumulation=w.whole(keys["gradient_accumulation"], 1),
-        max_grad_norm=w.number("train/max_grad_norm", 1.0),
-        learning_rate=w.number("train/lr", 1e-6),
+        steps=w.whole("train/steps", default=1000),
+        batch_size=w.whole("train/batch_size", default=1),
+        gradient_accumulation=w.whole(keys["gradient_accumulation"], default=1),
+        max_grad_norm=w.number("train/max_grad_norm", default=1.0),
+        learning_rate=w.number("train/lr", default=1e-6),
         cache_text_embeddings=w.flag("train/cache_text_embeddings")
         or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
         unload_text_encoder=w.flag("train/unload_text_encoder"),
         train_text_encoder=w.flag("train/train_text_encoder"),
-        seed=w.whole("training_seed", 0) if w.raw("training_seed") is not None else None,
+        seed=w.whole("training_seed") if w.has("training_seed") else None,
         network=_network(w, keys),
-        optimizer=Optimizer(w.text("train/optimizer", "adamw").lower(), w.mapping("train/optimizer_params")),
-        lr_scheduler=LrScheduler(w.text("train/lr_scheduler", "constant"), w.mapping("train/lr_scheduler_params")),
+        optimizer=Optimizer(w.text("train/optimizer", default="adamw").lower(), w.mapping("train/optimizer_params")),
+        lr_scheduler=LrScheduler(
+            w.text("train/lr_scheduler", default="constant"), w.mapping("train/lr_scheduler_params")
+        ),
         timestep_sampling=_timestep_sampling(w),
         loss=_loss(w),
-        ema=Ema(use=w.flag("train/ema_config/use_ema"), decay=w.number("train/ema_config/ema_decay", 0.999)),
+        ema=Ema(use=w.flag("train/ema_config/use_ema"), decay=w.number("train/ema_config/ema_decay", default=0.999)),
         precision=_precision(w),
         offload=_offload(w),
         checkpoints=Checkpoints(
-            every=w.whole("save/save_every", 1000),
-            dtype=w.text("save/dtype", "float16"),
-            keep=w.whole("save/max_step_saves_to_keep", 5),
+            every=w.whole("save/save_every", default=1000),
+            dtype=w.text("save/dtype", default="float16"),
+            keep=w.whole("save/max_step_saves_to_keep", default=5),
         ),
         validation=_validation(w),
         logging=_logging(w),
@@ -186,36 +189,36 @@ def _network(w: Written, keys: Mapping[str, str]) -> Network:
     kwargs = w.raw("network/network_kwargs")
     inside = kwargs.items() if isinstance(kwargs, dict) else ()
     return Network(
-        type=w.text("network/type", "lora"),
-        rank=w.whole(keys["rank"], 4),
-        alpha=w.number("network/linear_alpha", w.number("network/alpha", 1.0)),
-        dropout=w.number("network/dropout", 0.0),
+        type=w.text("network/type", default="lora"),
+        rank=w.whole(keys["rank"], default=4),
+        alpha=w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
+        dropout=w.number("network/dropout"),
         # the empty list of ai-toolkit's interface chooses nothing
         narrowed=any(value or name != "ignore_if_contains" for name, value in inside if value is not None)
         or (not isinstance(kwargs, dict) and bool(kwargs)),
-        lokr_full_rank=w.flag("network/lokr_full_rank", True),
+        lokr_full_rank=w.flag("network/lokr_full_rank", default=True),
         lokr_factor=factor if type(factor) is int and factor > 0 else -1,
-        initial_weights=w.text("network/pretrained_lora_path", ""),
+        initial_weights=w.text("network/pretrained_lora_path"),
     )
 
 
 def _precision(w: Written) -> Precision:
     quantize = w.flag("model/quantize")
-    of_text = w.text("model/qtype_te", "qfloat8") if w.flag("model/quantize_te", quantize) else None
+    of_text = w.text("model/qtype_te", default="qfloat8") if w.flag("model/quantize_te", default=quantize) else None
     return Precision(
-        dtype=w.text("train/dtype", "fp32"),
-        quantization=w.text("model/qtype", "qfloat8").partition("|")[0] if quantize else None,
+        dtype=w.text("train/dtype", default="fp32"),
+        quantization=w.text("model/qtype", default="qfloat8").partition("|")[0] if quantize else None,
         text_encoder_quantization=of_text,
     )
 
 
 def _timestep_sampling(w: Written) -> TimestepSampling:
     return TimestepSampling(
-        type=w.text("train/timestep_type", "sigmoid"),
-        content_or_style=w.text("train/content_or_style", "balanced"),
-        noise_scheduler=w.text("train/noise_scheduler", "ddpm"),
-        first=w.whole("train/min_denoising_steps", 0),
-        last=min(w.whole("train/max_denoising_steps", 999), 999),
+        type=w.text("train/timestep_type", default="sigmoid"),
+        content_or_style=w.text("train/content_or_style", default="balanced"),
+        noise_scheduler=w.text("train/noise_scheduler", default="ddpm"),
+        first=w.whole("train/min_denoising_steps"),
+        last=min(w.whole("train/max_denoising_steps", default=999), 999),
         bell=w.flag("train/linear_timesteps"),
         half_bell=w.flag("train/linear_timesteps2"),
     )
@@ -225,14 +228,14 @@ def _loss(w: Written) -> Loss:
     most = w.raw("train/max_loss")
     apart = w.flag("train/do_differential_guidance")
     return Loss(
-        type=w.text("train/loss_type", "mse"),
+        type=w.text("train/loss_type", default="mse"),
         max_loss=most if type(most) in (int, float) else None,
-        regularisation_weight=w.number("train/reg_weight", 1.0),
-        embedded_guidance=w.number("train/cfg_scale", 1.0),
+        regularisation_weight=w.number("train/reg_weight", default=1.0),
+        embedded_guidance=w.number("train/cfg_scale", default=1.0),
         guidance=_guidance(w),
-        differential_guidance=w.number("train/differential_guidance_scale", 3.0) if apart else None,
+        differential_guidance=w.number("train/differential_guidance_scale", default=3.0) if apart else None,
         preservation=_preservation(w),
-        background_weight=w.number("train/inverted_mask_prior_multiplier", 0.5)
+        background_weight=w.number("train/inverted_mask_prior_multiplier", default=0.5)
         if w.flag("train/inverted_mask_prior")
         else None,
     )
@@ -256,7 +259,7 @@ def _preservation(w: Written) -> OutputPreservation | None:
     for name in (CLASS, BLANK):
         if w.flag(f"train/{name}"):
             word = str(w.raw(f"train/{name}_class") or "") if name == CLASS else None
-            return OutputPreservation(word, w.number(f"train/{name}_multiplier", 1.0))
+            return OutputPreservation(word, w.number(f"train/{name}_multiplier", default=1.0))
     return None
 
 
@@ -264,8 +267,8 @@ def _offload(w: Written) -> Offload:
     share = w.raw("model/layer_offloading_transformer_percent")
     share = min(1.0, max(0.0, float(share))) if isinstance(share, int | float) else 1.0
     return Offload(
-        gradient_checkpointing=w.flag("train/gradient_checkpointing", True),
-        interval=w.whole("train/gradient_checkpointing_interval", 1),
+        gradient_checkpointing=w.flag("train/gradient_checkpointing", default=True),
+        interval=w.whole("train/gradient_checkpointing_interval", default=1),
         share=share if w.flag("model/layer_offloading") else None,
         low_vram=w.raw("model/low_vram") is True,
         compile=w.flag("model/compile") or w.flag("model/block_compile"),
@@ -279,9 +282,9 @@ def _validation(w: Written) -> Validation:
     return Validation(
         disabled=w.flag("train/disable_sampling"),
         skip_first=w.flag("train/skip_first_sample"),
-        every=w.whole("sample/sample_every", 100),
+        every=w.whole("sample/sample_every", default=100),
         prompts=prompts,
-        first_step=w.whole("sample/sample_start_step", 0),
+        first_step=w.whole("sample/sample_start_step"),
         one_size=not flagged and all((prompt.width, prompt.height) == size for prompt in prompts),
     )
 
@@ -293,7 +296,7 @@ def _logging(w: Written) -> Logging:
         report_to=tuple(str(part).strip() for part in (named if isinstance(named, list) else str(named).split(","))),
         project=str(w.raw("logging/project_name") or "ai-toolkit"),
         run_name=str(w.raw("logging/run_name") or ""),
-        every=w.whole("logging/log_every", 100) or 100,
+        every=w.whole("logging/log_every", default=100) or 100,
     )
 
 
@@ -311,9 +314,9 @@ def dataset_of(w: Written, number: int) -> Dataset:
     written = w.raw(f"{key}/resolution")
     sizes = written if isinstance(written, list) else [written]
     resolutions = tuple(int(s) for s in sizes if isinstance(s, int) and not isinstance(s, bool)) or (512,)
-    extension = w.text(f"{key}/caption_ext", ".txt")
+    extension = w.text(f"{key}/caption_ext", default=".txt")
     extension = extension if extension.startswith(".") else "." + extension
-    extension = w.text(f"{key}/caption_type", extension)
+    extension = w.text(f"{key}/caption_type", default=extension)
     controls = w.raw(f"{key}/controls")
     controls = [controls] if isinstance(controls, str) else controls if isinstance(controls, list) else []
     augmented = bool(w.raw(f"{key}/augments")) or bool(w.raw(f"{key}/augmentations"))
@@ -322,9 +325,9 @@ def dataset_of(w: Written, number: int) -> Dataset:
         folder=w.maybe(f"{key}/dataset_path") or w.maybe(f"{key}/folder_path"),
         caption_extension=extension,
         resolutions=resolutions,
-        default_caption=w.text(f"{key}/default_caption", ""),
-        caption_dropout=w.number(f"{key}/caption_dropout_rate", 0.0),
-        repeats=w.whole(f"{key}/num_repeats", 1),
+        default_caption=w.text(f"{key}/default_caption"),
+        caption_dropout=w.number(f"{key}/caption_dropout_rate"),
+        repeats=w.whole(f"{key}/num_repeats", default=1),
         # the trainer turns latent caching off when images are augmented
         cache_latents_to_disk=w.flag(f"{key}/cache_latents_to_disk") and not augmented,
         cache_latents=w.flag(f"{key}/cache_latents") and not augmented,
@@ -338,9 +341,9 @@ def dataset_of(w: Written, number: int) -> Dataset:
         alpha_mask=w.flag(f"{key}/alpha_mask"),
         mask_folder=w.maybe(f"{key}/mask_path"),
         invert_mask=w.flag(f"{key}/invert_mask"),
-        mask_min_value=w.number(f"{key}/mask_min_value", 0.0),
+        mask_min_value=w.number(f"{key}/mask_min_value"),
         trigger_word=w.maybe(f"{key}/trigger_word"),
-        loss_multiplier=w.number(f"{key}/loss_multiplier", 1.0),
+        loss_multiplier=w.number(f"{key}/loss_multiplier", default=1.0),
         prior_reg=w.flag(f"{key}/prior_reg"),
         varied_captions=w.raw(f"{key}/shuffle_tokens") is True or w.raw(f"{key}/token_dropout_rate") is not None,
     )
@@ -356,23 +359,23 @@ def _control_folders(w: Written, key: str) -> tuple[str, ...]:
 
 def _samples(w: Written) -> tuple[SamplePrompt, ...]:
     made: list[SamplePrompt] = []
-    listed = isinstance(w.raw("sample/samples"), list)
-    base = w.whole("sample/seed", 0)
-    for number, entry in enumerate(w.entries("sample/samples" if listed else "sample/prompts")):
-        at = f"sample/samples/{number}" if listed else "sample/-"
-        prompt = w.raw(f"{at}/prompt") if listed else entry
+    listed, prompts = w.count("sample/samples"), w.entries("sample/prompts")
+    base, walks = w.whole("sample/seed"), w.flag("sample/walk_seed")
+    for number in range(len(prompts) if listed is None else listed):
+        at = "sample/-" if listed is None else f"sample/samples/{number}"
+        prompt = prompts[number] if listed is None else w.raw(f"{at}/prompt")
         if not isinstance(prompt, str):
             continue
-        walked = base + number if w.flag("sample/walk_seed") else base
+        walked = base + number if walks else base
         made.append(
             SamplePrompt(
                 prompt=prompt,
-                width=w.whole(f"{at}/width", w.whole("sample/width", 512)),
-                height=w.whole(f"{at}/height", w.whole("sample/height", 512)),
-                seed=w.whole(f"{at}/seed", walked),
-                steps=w.whole(f"{at}/sample_steps", w.whole("sample/sample_steps", 20)),
-                guidance=w.number(f"{at}/guidance_scale", w.number("sample/guidance_scale", 7.0)),
-                negative=w.text(f"{at}/neg", w.text("sample/neg", "")),
+                width=w.whole(f"{at}/width", default=w.whole("sample/width", default=512)),
+                height=w.whole(f"{at}/height", default=w.whole("sample/height", default=512)),
+                seed=w.whole(f"{at}/seed", default=walked),
+                steps=w.whole(f"{at}/sample_steps", default=w.whole("sample/sample_steps", default=20)),
+                guidance=w.number(f"{at}/guidance_scale", default=w.number("sample/guidance_scale", default=7.0)),
+                negative=w.text(f"{at}/neg", default=w.text("sample/neg")),
                 control=w.maybe(f"{at}/ctrl_img"),
             )
         )

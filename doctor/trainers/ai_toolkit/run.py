@@ -61,8 +61,9 @@ def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
     w = Written(settings)
     whole = Written(values)
     keys = keys_of(w)
+    recipe = recipe_of(w, keys)
     job_name = str(whole.raw("/config/name"))
-    name = w.text("name", job_name)
+    name = w.text("name", default=job_name)
     folder = w.maybe("training_folder")
     if folder is None and whole.raw("/job") == "train":
         folder = whole.maybe("/config/training_folder")
@@ -72,23 +73,24 @@ def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
         root=root,
         index=index,
         kind=_kind(w),
-        process_type=w.text("type", ""),
+        process_type=w.text("type"),
         name=name,
-        device=w.text("device", "cuda"),
+        device=w.text("device", default="cuda"),
         output_folder=None if folder is None else _joined(folder, name),
         metadata=whole.mapping("/meta"),
         settings=settings,
         keys=keys,
-        recipe=recipe_of(w, keys),
+        recipe=recipe,
+        read=frozenset(w.read),
     )
 
 
 def _kind(w: Written) -> Literal["lora", "finetune", "other"]:
-    if w.text("type", "") not in TRAINERS:
+    if w.text("type") not in TRAINERS:
         return "other"
-    if w.raw("network") is not None:
+    if w.has("network"):
         return "lora"
-    if w.raw("embedding") is not None or w.raw("decorator") is not None or w.flag("adapter/train"):
+    if w.has("embedding") or w.has("decorator") or w.below("adapter").flag("train"):
         return "other"
     return "finetune"
 

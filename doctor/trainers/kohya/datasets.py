@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ...configs.refused import Reason
+from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run
 from ...model.buckets import Buckets
 from ...model.record import replace
 from ...model.run import repeats_of
 from ...model.trainer import Folders
-from .optimizer import Reason
-from .starts import Options
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".avif")
 CELL = 16  # pixels: what sides must be divisible by
@@ -26,13 +26,13 @@ _FALLBACKS = {"batch_size": "train_batch_size", "num_repeats": "dataset_repeats"
 class Own:
     """What holds for one dataset: its own settings, then those above it, as the trainer looks for them."""
 
-    def __init__(self, run: Run, dataset: Dataset) -> None:
+    def __init__(self, run: Run, dataset: Dataset, w: Written) -> None:
         self.run, self.dataset = run, dataset
         above = re.match(r"(datasets/\d+)/subsets/", dataset.key)
         inside = dataset.key.startswith("datasets/")
         places = [f"{dataset.key}/", *([f"{above[1]}/"] if above else []), "general/"] if inside else []
         self.places = [*places, *([] if run.trainer == "musubi-tuner" else [""])]
-        self.options = Options(run.settings)
+        self.options = w
 
     def names(self, name: str) -> list[str]:
         """The keys at which the trainer looks for a setting, nearest first."""
@@ -49,10 +49,10 @@ class Own:
         return self.options.flag(*self.names(name))
 
     def whole(self, name: str, default: int) -> int:
-        return self.options.whole(default, *self.names(name))
+        return self.options.whole(*self.names(name), default=default)
 
     def text(self, name: str) -> str:
-        return self.options.text("", *self.names(name))
+        return self.options.text(*self.names(name))
 
     def resolution(self) -> tuple[int, int] | None:
         """Width and height; None where nothing that is one is written."""
@@ -64,16 +64,18 @@ class Own:
         return (sizes[0], sizes[-1]) if len(sizes) == len(parts) and len(sizes) in (1, 2) else None
 
 
-def refused_sets(run: Run) -> Iterator[Reason]:
+def refused_sets(run: Run, w: Written) -> Iterator[Reason]:
     recipe = run.recipe
-    sizes = {Own(run, dataset).whole("batch_size", 1) for dataset in recipe.datasets}
+    sizes = {Own(run, dataset, w).whole("batch_size", default=1) for dataset in recipe.datasets}
     if len(sizes) > 1:
         first = next(
-            dataset for dataset in recipe.datasets if Own(run, dataset).whole("batch_size", 1) != recipe.batch_size
+            dataset
+            for dataset in recipe.datasets
+            if Own(run, dataset, w).whole("batch_size", default=1) != recipe.batch_size
         )
-        yield Own(run, first).key("batch_size"), "Datasets of different batch_size are not supported"
+        yield Own(run, first, w).key("batch_size"), "Datasets of different batch_size are not supported"
     for dataset in recipe.datasets:
-        own = Own(run, dataset)
+        own = Own(run, dataset, w)
         size = own.resolution()
         if size is None:
             yield own.key("resolution"), "A dataset has no resolution"
@@ -82,7 +84,7 @@ def refused_sets(run: Run) -> Iterator[Reason]:
         repeats = own.raw("num_repeats")
         if isinstance(repeats, float) and not repeats.is_integer():
             yield own.key("num_repeats"), f"num_repeats {repeats:g} is not a whole number"
-        if own.flag("enable_bucket") and own.whole("bucket_reso_steps", 64) % CELL:
+        if own.flag("enable_bucket") and own.whole("bucket_reso_steps", default=64) % CELL:
             yield own.key("bucket_reso_steps"), f"bucket_reso_steps must be a multiple of {CELL}"
         yield from _musubi(run, own) if run.trainer == "musubi-tuner" else _masks(own)
 
@@ -102,7 +104,7 @@ def _masks(own: Own) -> Iterator[Reason]:
         yield own.key("conditioning_data_dir"), "conditioning_data_dir counts beside masked_loss only; leave it out"
 
 
-def with_sets(run: Run, folders: Folders) -> Run:
+def with_sets(run: Run, w: Written, folders: Folders) -> Run:
     """The run with datasets as the runner reads them; `keys` says which settings they stand for."""
     made: list[Dataset] = []
     keys = dict(run.keys)
@@ -112,7 +114,7 @@ def with_sets(run: Run, folders: Folders) -> Run:
         if dataset.repeats < 1 or place in seen:  # sd-scripts passes over a second subset of one folder
             continue
         seen.add(place)
-        own = Own(run, dataset)
+        own = Own(run, dataset, w)
         of_set = {name: own.key(source) for name, source in _SOURCES.items()}
         for one in _expanded(_as_trained(run, own), folders):
             made.append(one)
@@ -153,9 +155,9 @@ def _buckets(run: Run, own: Own, width: int, height: int) -> Buckets:
         width,
         height,
         kind="sd-scripts",
-        step=own.whole("bucket_reso_steps", 64),
-        least=own.whole("min_bucket_reso", 256),
-        most=own.whole("max_bucket_reso", 1024),
+        step=own.whole("bucket_reso_steps", default=64),
+        least=own.whole("min_bucket_reso", default=256),
+        most=own.whole("max_bucket_reso", default=1024),
         shrink_only=shrink_only,
     )
 

@@ -11,30 +11,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Put into the runner's words by this package, or refused here with words of their own.
-TRANSLATED = _words(
-    """
-    alpha_mask apply_t5_attn_mask base_weights base_weights_multiplier batch_size blocks_to_swap
-    bucket_no_upscale bucket_reso_steps caption_dropout_rate caption_extension caption_extention class_tokens
-    conditioning_data_dir control_directory dataset_config dataset_repeats discrete_flow_shift enable_bucket
-    flip_aug fp8_base fp8_base_unet fp8_llm fp8_scaled fp8_t5 full_bf16 full_fp16 gradient_accumulation_steps
-    gradient_checkpointing guidance_scale image_dir image_directory is_reg learning_rate log_tracker_name
-    log_with logit_mean logit_std loss_type lr_decay_steps lr_scheduler lr_scheduler_args
-    lr_scheduler_min_lr_ratio lr_scheduler_num_cycles lr_scheduler_power lr_scheduler_timescale lr_scheduler_type
-    lr_warmup_steps masked_loss max_bucket_reso max_grad_norm max_timestep max_train_epochs max_train_steps
-    metadata_author metadata_description metadata_license metadata_tags metadata_title min_bucket_reso
-    min_timestep mixed_precision mode_scale model_prediction_type network_alpha network_args network_dim
-    network_dropout network_module network_train_unet_only network_weights num_repeats optimizer_args
-    optimizer_type output_dir output_name preserve_distribution_shape pretrained_model_name_or_path
-    prior_loss_weight random_crop reg_data_dir resolution sample_at_first sample_every_n_epochs
-    sample_every_n_steps sample_prompts save_every_n_epochs save_every_n_steps save_last_n_epochs
-    save_last_n_steps save_n_epoch_ratio save_precision seed sigmoid_scale subsets t5xxl_max_token_length
-    timestep_sampling train_batch_size train_data_dir training_comment unet_lr use_32bit_attention use_8bit_adam
-    use_lion_optimizer wandb_api_key wandb_run_name weighting_scheme
-    """
-)
-# The files of the model.
-PARTS = _words("ae clip_l t5xxl dit vae text_encoder text_encoder1 text_encoder2")
 # Speed, memory, caches, logs and the trainer's own files: nothing of what is learnt.
 APART = _words(
     """
@@ -69,7 +45,17 @@ UNREAD = _words(
     zero_stage zero_terminal_snr
     """
 )
-OBEYED = TRANSLATED | PARTS | APART | UNREAD
+# What counts beside certain values of other settings; there it is asked for.
+BESIDE = _words(
+    """
+    discrete_flow_shift guidance_scale logit_mean logit_std loss_type lr_decay_steps lr_scheduler_min_lr_ratio
+    lr_scheduler_num_cycles lr_scheduler_power lr_scheduler_timescale max_bucket_reso max_timestep min_bucket_reso
+    min_timestep bucket_no_upscale bucket_reso_steps mode_scale model_prediction_type preserve_distribution_shape
+    prior_loss_weight save_last_n_epochs save_last_n_steps sigmoid_scale wandb_run_name log_tracker_name
+    weighting_scheme
+    """
+)
+WITHOUT_EFFECT = APART | UNREAD | BESIDE
 # What is written into the LoRA's file.
 METADATA = {
     "training_comment": "ss_training_comment",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from ...configs.refused import Reason
+from ...configs.written import Written
 from ...families import families
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
-from .optimizer import OPTIMIZERS, Reason, optimizer_of
-from .starts import Options
+from .optimizer import OPTIMIZERS, optimizer_of
 
 # Of those that the runner trains: the script and the module that goes with it.
 SCRIPTS = {
@@ -30,9 +31,8 @@ _KINDS = {"double": ("transformer_blocks", 19), "single": ("single_transformer_b
 _MODULATION = r"adaLN_modulation|\.norm\w*\.linear$"
 
 
-def refused_network(run: Run) -> Iterator[Reason]:
-    w = Options(run.settings)
-    wanted, module = SCRIPTS[run.process_type], w.text("", "network_module")
+def refused_network(run: Run, w: Written) -> Iterator[Reason]:
+    wanted, module = SCRIPTS[run.process_type], w.text("network_module")
     if module != wanted:
         yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
     words = w.pairs("network_args")
@@ -54,7 +54,7 @@ def refused_network(run: Run) -> Iterator[Reason]:
     except ValueError:
         yield "network_args", "The ratio of LoRA+ in network_args is no number above 0"
         return
-    if ratio != 1.0 and OPTIMIZERS.get(optimizer_of(run)) == "prodigy":
+    if ratio != 1.0 and OPTIMIZERS.get(optimizer_of(run, w)) == "prodigy":
         yield "network_args", "LoRA+ beside Prodigy is not supported"
 
 
@@ -78,9 +78,9 @@ def plus_of(words: Mapping[str, str]) -> float:
     return ratio
 
 
-def network_of(run: Run) -> Network:
+def network_of(run: Run, w: Written) -> Network:
     """The network as the runner takes it."""
-    w, network = Options(run.settings), run.recipe.network
+    network = run.recipe.network
     words = w.pairs("network_args")
     alpha = network.alpha or float(network.rank)  # no alpha is as much as the rank
     return replace(
@@ -89,19 +89,19 @@ def network_of(run: Run) -> Network:
         alpha=alpha,
         scale=alpha / network.rank if network.rank else 1.0,
         lora_plus_ratio=plus_of(words),
-        dropout=w.number(0.0, "network_dropout"),
+        dropout=w.number("network_dropout"),
         rank_dropout=float(words.get("rank_dropout", 0)),
         module_dropout=float(words.get("module_dropout", 0)),
-        excluded=left_out(run),
-        initial_weights=w.text("", "network_weights"),
+        excluded=left_out(run, w),
+        initial_weights=w.text("network_weights"),
     )
 
 
-def left_out(run: Run) -> str:
+def left_out(run: Run, w: Written) -> str:
     """A pattern of the Linears without a LoRA, by diffusers' names; "" where it covers all of them."""
     if run.trainer == "musubi-tuner":
         return _MODULATION
-    return blocks_left_out(Options(run.settings).pairs("network_args"))
+    return blocks_left_out(w.pairs("network_args"))
 
 
 def blocks_left_out(words: Mapping[str, str]) -> str:

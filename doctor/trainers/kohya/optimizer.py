@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from ...configs.refused import Reason
+from ...configs.written import Written
 from ...model import Run
 from ...model.record import replace
-from .starts import Options
 
-Reason = tuple[str, str]
 # The optimizer of the same updates. Paged ones keep their state elsewhere.
 OPTIMIZERS = {
     **dict.fromkeys(("adamw", "torch.optim.adamw", "pagedadamw", "pagedadamw32bit"), "adamw"),
@@ -25,16 +25,15 @@ _MIN_LR = "cosine_with_min_lr"
 PROCESSES = "accelerate/num_processes"
 
 
-def optimizer_of(run: Run) -> str:
-    w = Options(run.settings)
+def optimizer_of(run: Run, w: Written) -> str:
     if w.flag("use_8bit_adam"):
         return "adamw8bit"
     return "lion" if w.flag("use_lion_optimizer") else run.recipe.optimizer.name
 
 
-def optimizer_settings(run: Run) -> dict[str, Any]:
+def optimizer_settings(run: Run, w: Written) -> dict[str, Any]:
     """With the defaults of the packages where those of the runner are others. Raises ValueError, SyntaxError."""
-    name = OPTIMIZERS.get(optimizer_of(run), "")
+    name = OPTIMIZERS.get(optimizer_of(run, w), "")
     written = {key: ast.literal_eval(value) for key, value in run.recipe.optimizer.settings.items()}
     given: dict[str, Any] = {"eps": 1e-8} if name in WITH_EPS else {}
     if name == "adafactor":
@@ -42,15 +41,15 @@ def optimizer_settings(run: Run) -> dict[str, Any]:
     return {**given, **written}
 
 
-def refused_rates(run: Run) -> Iterator[Reason]:
-    name = optimizer_of(run)
+def refused_rates(run: Run, w: Written) -> Iterator[Reason]:
+    name = optimizer_of(run, w)
     if name not in OPTIMIZERS:
         yield (
             "optimizer",
             f"optimizer_type {name} is not supported; use {', '.join(dict.fromkeys(OPTIMIZERS.values()))}",
         )
     try:
-        settings = optimizer_settings(run)
+        settings = optimizer_settings(run, w)
     except (ValueError, SyntaxError):
         yield "optimizer_settings", "The optimizer_args are no Python values"
         return
@@ -59,17 +58,16 @@ def refused_rates(run: Run) -> Iterator[Reason]:
             "optimizer",
             "Adafactor finds its own rate where optimizer_args lack relative_step=False, which is not supported",
         )
-    yield from _schedule(run)
+    yield from _schedule(run, w)
 
 
-def _schedule(run: Run) -> Iterator[Reason]:
+def _schedule(run: Run, w: Written) -> Iterator[Reason]:
     recipe = run.recipe
-    w = Options(run.settings)
-    if w.text("", "lr_scheduler_type"):
-        yield "lr_scheduler_type", f"lr_scheduler_type {w.text('', 'lr_scheduler_type')} is not supported"
+    if w.text("lr_scheduler_type"):
+        yield "lr_scheduler_type", f"lr_scheduler_type {w.text('lr_scheduler_type', default='')} is not supported"
     if recipe.lr_scheduler.settings or w.raw("lr_scheduler_args"):
         yield "scheduler_settings", "lr_scheduler_args are not supported"
-    cycles = w.number(1, "lr_scheduler_num_cycles")
+    cycles = w.number("lr_scheduler_num_cycles", default=1)
     if recipe.lr_scheduler.name not in _SCHEDULES and not (recipe.lr_scheduler.name == _MIN_LR and cycles == 1):
         yield (
             "scheduler",
@@ -87,28 +85,27 @@ def _schedule(run: Run) -> Iterator[Reason]:
         yield "lr_warmup_steps", "lr_scheduler constant has no warm-up; write constant_with_warmup"
 
 
-def with_rates(run: Run) -> Run:
+def with_rates(run: Run, w: Written) -> Run:
     recipe = run.recipe
-    w = Options(run.settings)
-    name = OPTIMIZERS.get(optimizer_of(run), optimizer_of(run))
+    name = OPTIMIZERS.get(optimizer_of(run, w), optimizer_of(run, w))
     warmup = _warmup(w) or 0
     if warmup >= 1:  # accelerate advances the schedule once for each process
-        warmup = max(1, warmup / run.setting(PROCESSES, 1))
+        warmup = max(1, warmup / w.raw(PROCESSES, default=1))
     settings: dict[str, Any] = {"num_warmup_steps": warmup} if recipe.lr_scheduler.name != "constant" else {}
     if recipe.lr_scheduler.name == "cosine_with_restarts":
-        settings["num_cycles"] = w.whole(1, "lr_scheduler_num_cycles")
+        settings["num_cycles"] = w.whole("lr_scheduler_num_cycles", default=1)
     if recipe.lr_scheduler.name == "polynomial":
-        settings["power"] = w.number(1.0, "lr_scheduler_power")
-        whole = w.number(2e-6, "learning_rate")
+        settings["power"] = w.number("lr_scheduler_power", default=1.0)
+        whole = w.number("learning_rate", default=2e-6)
         if recipe.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
             settings["lr_end"] = 1e-7 * recipe.learning_rate / whole
     if recipe.lr_scheduler.name == _MIN_LR:
-        settings["eta_min"] = recipe.learning_rate * w.number(0.0, "lr_scheduler_min_lr_ratio")
+        settings["eta_min"] = recipe.learning_rate * w.number("lr_scheduler_min_lr_ratio")
     return replace(
         run,
         recipe=replace(
             recipe,
-            optimizer=replace(recipe.optimizer, name=name, settings=optimizer_settings(run)),
+            optimizer=replace(recipe.optimizer, name=name, settings=optimizer_settings(run, w)),
             lr_scheduler=replace(
                 recipe.lr_scheduler,
                 name="cosine" if recipe.lr_scheduler.name == _MIN_LR else recipe.lr_scheduler.name,
@@ -118,7 +115,7 @@ def with_rates(run: Run) -> Run:
     )
 
 
-def _warmup(w: Options) -> float | None:
+def _warmup(w: Written) -> float | None:
     """Steps, or a share of them below 1; None for what is neither, of which the trainer makes far too many."""
     value = w.raw("lr_warmup_steps")
     if value is None:

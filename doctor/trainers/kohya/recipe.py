@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from ...configs.defaults import same, short
-from ...configs.refused import disobeyed, known
+from ...configs.refused import Reason, disobeyed, known, said, unheeded
+from ...configs.written import Written
 from ...families import family_of
-from ...families.part_files import with_parts
+from ...families.part_files import part_files, with_parts
 from ...model import Run, Schema, Unknown
 from ...model.cards import CHOSEN
 from ...model.recipe import Checkpoints, Logging
 from ...model.record import replace
 from ...model.trainer import Folders
 from .datasets import Own, refused_sets, with_sets
-from .names import METADATA, OBEYED
+from .names import METADATA, WITHOUT_EFFECT
 from .network import SCRIPTS, network_of, refused_network
-from .optimizer import OPTIMIZERS, PROCESSES, Reason, optimizer_of, refused_rates, with_rates
-from .starts import Options
+from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, refused_rates, with_rates
+from .starts import PARSED
 from .timesteps import density_of, embedded_guidance, loss_of, refused_noise
 
 # The options behind what the runner's own messages may name.
@@ -28,35 +27,35 @@ _KEYS = {
     "offload.share": "blocks_to_swap",
     "logging.report_to": "log_with",
 }
-_LEAF = re.compile(r"(?:(?:general|datasets/\d+(?:/subsets/\d+)?)/)?(\w+)")
 
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
-    disobeyed(refusals(run, known(run, schema)))
-    made = as_trained(run, folders)
+    disobeyed(said(run, _script(run)))
+    w = Written(run.settings, PARSED, set(run.read))
+    refused = said(run, reasons(run, w))
+    try:
+        made = as_trained(run, w, folders)
+    except (ValueError, SyntaxError):  # of what is refused anyway
+        disobeyed(refused)
+        raise
+    w.raw(*(part.option for part in part_files(run)))  # which `with_parts` reads
+    differing = differences(run, w)
+    others, idle = unheeded(run, w, known(run, schema), _is_without_effect)
+    disobeyed([*said(run, others), *refused])
     if not made.recipe.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.recipe.datasets):
         disobeyed([f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."])
-    return with_parts(made, run)
+    return replace(with_parts(made, run), differences=(*differing, *idle), read=frozenset(w.read))
 
 
-def refusals(run: Run, schema: Schema) -> list[str]:
-    """Why the runner must not train this run, a sentence each with its place; empty when it may."""
-    found = list(_script(run)) or [
-        *_options(run, schema),
-        *refused_network(run),
-        *_model(run),
-        *_updates(run),
-        *refused_rates(run),
-        *refused_noise(run),
-        *refused_sets(run),
-    ]
-    return list(dict.fromkeys(f"{what}{_line(run, name)}." for name, what in found))
+def _is_without_effect(key: str) -> bool:
+    return key.rpartition("/")[2] in WITHOUT_EFFECT
 
 
-def _line(run: Run, name: str) -> str:
-    where = run.where(name)
-    return "" if where.line is None else f" ({where.path}:{where.line})"
+def reasons(run: Run, w: Written) -> Iterator[Reason]:
+    """Why the runner must not train this run, with words of its own for each."""
+    for part in (refused_network, _model, _updates, refused_rates, refused_noise, refused_sets):
+        yield from part(run, w)
 
 
 def _script(run: Run) -> Iterator[Reason]:
@@ -65,27 +64,14 @@ def _script(run: Run) -> Iterator[Reason]:
     elif run.recipe.architecture == "chroma":
         yield "model_type", "Chroma is not supported"
     elif not run.process_type:
-        module = Options(run.settings).text("that is not written", "network_module")
+        module = run.setting("network_module", "that is not written")
         known = " or ".join(dict.fromkeys(SCRIPTS.values()))
         yield "network_module", f"network_module {module} is not supported; use {known}"
     elif run.process_type not in SCRIPTS:
         yield "network_module", f"Trainings by {run.process_type} are not supported; these are: {', '.join(SCRIPTS)}"
 
 
-def _options(run: Run, schema: Schema) -> Iterator[Reason]:
-    for key, value in run.settings.items():
-        leaf = _LEAF.fullmatch(key)
-        name = leaf[1] if leaf else ""
-        if not name or name in OBEYED or name.isdigit():
-            continue
-        known = schema.key(name, run.process_type)
-        if same(value.value, known.default if known is not None else None):
-            continue
-        yield key, f"{name} {short(value.value)} is not supported; leave it out"
-
-
-def _model(run: Run) -> Iterator[Reason]:
-    w = Options(run.settings)
+def _model(run: Run, w: Written) -> Iterator[Reason]:
     if run.trainer == "sd-scripts" and not w.flag("network_train_unet_only"):
         yield (
             "network_train_unet_only",
@@ -101,56 +87,54 @@ def _model(run: Run) -> Iterator[Reason]:
         yield "base_weights_multiplier", "base_weights_multiplier is not supported; leave it at 1"
 
 
-def _updates(run: Run) -> Iterator[Reason]:
-    w = Options(run.settings)
+def _updates(run: Run, w: Written) -> Iterator[Reason]:
     if not run.recipe.precision.dtype:
         yield "dtype", "mixed_precision is not written, so accelerate's own settings would decide; write it"
-    both = w.whole(0, "save_every_n_epochs", "save_n_epoch_ratio") and w.whole(0, "save_every_n_steps")
-    if both and w.whole(0, "save_last_n_steps", "save_last_n_epochs"):
+    both = w.whole("save_every_n_epochs", "save_n_epoch_ratio") and w.whole("save_every_n_steps")
+    if both and w.whole("save_last_n_steps", "save_last_n_epochs"):
         yield (
             "save_every_n_epochs",
             "Saves of epochs beside save_every_n_steps cannot be limited; leave save_last_n_… out",
         )
-    if w.whole(0, "save_n_epoch_ratio") and not w.whole(0, "max_train_epochs"):
+    if w.whole("save_n_epoch_ratio") and not w.whole("max_train_epochs"):
         yield "save_n_epoch_ratio", "save_n_epoch_ratio without max_train_epochs is not supported"
-    if w.whole(512, "t5xxl_max_token_length") != 512:
+    if w.whole("t5xxl_max_token_length", default=512) != 512:
         yield "t5xxl_max_token_length", "Another t5xxl_max_token_length than 512 is not supported"
-    if w.text("", "log_with") in ("wandb", "all") and w.text("", "wandb_api_key"):
+    if w.text("log_with") in ("wandb", "all") and w.text("wandb_api_key"):
         yield "wandb_api_key", "wandb_api_key is not read; type wandb login, and leave it out"
 
 
-def as_trained(run: Run, folders: Folders) -> Run:
+def as_trained(run: Run, w: Written, folders: Folders) -> Run:
     """The run as the runner takes it; `folders` gives the names in the folder that holds the numbered ones."""
-    w = Options(run.settings)
-    run = with_sets(with_rates(run), folders)
+    run = with_sets(with_rates(run, w), w, folders)
     recipe, validation = run.recipe, run.recipe.validation
     of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
-    epochs, swapped = w.whole(0, "max_train_epochs"), w.whole(0, "blocks_to_swap")
-    painted = w.whole(0, "sample_every_n_epochs")
+    epochs, swapped = w.whole("max_train_epochs"), w.whole("blocks_to_swap")
+    painted = w.whole("sample_every_n_epochs")
     text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
     return replace(
         run,
         output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
-        metadata={key: w.text("", name) for name, key in METADATA.items() if w.text("", name)},
+        metadata={key: w.text(name) for name, key in METADATA.items() if w.text(name)},
         keys={**run.keys, **_KEYS},
         recipe=replace(
             recipe,
             steps=0 if epochs > 0 else recipe.steps,
             epochs=max(0, epochs),
             # each process of the trainer has a batch of its own
-            gradient_accumulation=recipe.gradient_accumulation * run.setting(PROCESSES, 1),
+            gradient_accumulation=recipe.gradient_accumulation * w.raw(PROCESSES, default=1),
             clip_method="norm",
             cache_text_embeddings=True,
             literal_captions=True,
             mask_padding=w.flag("apply_t5_attn_mask"),
             latent_mean=of_trainer is not None and of_trainer.mode,
-            network=network_of(run),
-            timestep_sampling=replace(recipe.timestep_sampling, type="drawn", density=density_of(run)),
+            network=network_of(run, w),
+            timestep_sampling=replace(recipe.timestep_sampling, type="drawn", density=density_of(run, w)),
             loss=replace(
                 recipe.loss,
-                type=loss_of(run),
-                regularisation_weight=w.number(1.0, "prior_loss_weight"),
-                embedded_guidance=embedded_guidance(run),
+                type=loss_of(run, w),
+                regularisation_weight=w.number("prior_loss_weight", default=1.0),
+                embedded_guidance=embedded_guidance(run, w),
                 balanced_masks=False,
             ),
             precision=replace(recipe.precision, text_encoder_quantization=text_quantization),
@@ -176,39 +160,39 @@ def _share_of(run: Run, swapped: int) -> float:
     return min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
 
 
-def _checkpoints(run: Run, w: Options, epochs: int) -> Checkpoints:
+def _checkpoints(run: Run, w: Written, epochs: int) -> Checkpoints:
     saved = run.recipe.checkpoints
     return replace(saved, keep=_kept(w, saved.every, epochs), every_epochs=max(0, epochs))
 
 
-def _logging(run: Run, w: Options) -> Logging:
-    if w.text("", "log_with") not in ("wandb", "all"):
+def _logging(run: Run, w: Written) -> Logging:
+    if w.text("log_with") not in ("wandb", "all"):
         return Logging()
-    name = w.text("network_train", "log_tracker_name")
-    return Logging(report_to=("wandb",), project=name, run_name=w.text(run.name, "wandb_run_name"), every=1)
+    name = w.text("log_tracker_name", default="network_train")
+    return Logging(report_to=("wandb",), project=name, run_name=w.text("wandb_run_name", default=run.name), every=1)
 
 
 def _joined(folder: str, name: str) -> str:
     return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
 
 
-def _epochs_between_saves(w: Options, epochs: int) -> int:
-    ratio = w.whole(0, "save_n_epoch_ratio")
-    return max(1, epochs // ratio) if ratio > 0 else w.whole(0, "save_every_n_epochs")
+def _epochs_between_saves(w: Written, epochs: int) -> int:
+    ratio = w.whole("save_n_epoch_ratio")
+    return max(1, epochs // ratio) if ratio > 0 else w.whole("save_every_n_epochs")
 
 
-def _kept(w: Options, steps: int, epochs: int) -> int:
+def _kept(w: Written, steps: int, epochs: int) -> int:
     """How many of the saves stay (0: all); save_last_n_steps counts in steps, save_last_n_epochs in saves."""
     if steps > 0:
-        last = w.whole(0, "save_last_n_steps")
+        last = w.whole("save_last_n_steps")
         return last // steps + 1 if last > 0 else 0
-    return w.whole(0, "save_last_n_epochs") if epochs > 0 else 0
+    return w.whole("save_last_n_epochs") if epochs > 0 else 0
 
 
-def differences(run: Run) -> list[str]:
+def differences(run: Run, w: Written) -> list[str]:
     """What the runner does in its own way, none of it written in the config; `run` is not refused."""
     recipe = run.recipe
-    w, musubi = Options(run.settings), run.trainer == "musubi-tuner"
+    musubi = run.trainer == "musubi-tuner"
     family = family_of(recipe.architecture)
     fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
     made = [
@@ -242,22 +226,22 @@ def differences(run: Run) -> list[str]:
         made.append("attention is computed as the rest is, not in 32 bits")
     if recipe.batch_size > 1:
         made.append("a batch that its size cannot fill is filled up with pictures of that size")
-    if (processes := run.setting(PROCESSES, 1)) > 1:
+    if (processes := w.raw(PROCESSES, default=1)) > 1:
         made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
-    if (cards := run.setting(CHOSEN)) is not None:
+    if (cards := w.raw(CHOSEN)) is not None:
         made.append(f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})")
     if recipe.gradient_accumulation * processes > 1:
         made.append("accumulation goes on over the end of an epoch")
-    made += _of_datasets(run)
-    name = optimizer_of(run)
+    made += _of_datasets(run, w)
+    name = optimizer_of(run, w)
     if name.startswith("paged"):
         made.append(f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged")
     return made
 
 
-def _of_datasets(run: Run) -> list[str]:
+def _of_datasets(run: Run, w: Written) -> list[str]:
     """The same of what the datasets hold."""
-    own = [Own(run, dataset) for dataset in run.recipe.datasets]
+    own = [Own(run, dataset, w) for dataset in run.recipe.datasets]
     made: list[str] = []
     if any(dataset.is_regularisation for dataset in run.recipe.datasets):
         made.append("every other step is one of regularisation pictures, all of them in turns")

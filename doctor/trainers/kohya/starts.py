@@ -10,6 +10,7 @@ from ...configs.command_line import Word, commands
 from ...configs.node import MOST_VALUES, TOO_MANY, Node, Unreadable
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines
+from ...configs.written import Dialect
 from ...model import Config, Dataset, Problem, Value, Where
 from ...model.record import dataclass
 
@@ -24,6 +25,8 @@ LISTS = frozenset(
         "text_encoder_lr",
     ]
 )
+# what the parser hands on: a number on a command line is a text in the file
+PARSED = Dialect(words=True)
 _NUMBER = re.compile(r"-\.?\d")
 
 
@@ -188,44 +191,3 @@ def keys_of(datasets: tuple[Dataset, ...], folder: str, **others: str) -> dict[s
             made[f"{dataset.key}/caption_extension"] = "caption_extension"
         made |= {f"{dataset.key}/{name}": key for name, key in others.items()}
     return made
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options as the trainer's parser hands them on: a number on a command line is text in the file."""
-
-    values: Mapping[str, Value]
-
-    def raw(self, *names: str) -> Any:
-        """The first value that is written, by the order in which the trainer looks."""
-        found = (self.values.get(name) for name in names)
-        return next((value.value for value in found if value is not None), None)
-
-    def text(self, default: str, *names: str) -> str:
-        value = self.raw(*names)
-        return value if isinstance(value, str) and value else default
-
-    def maybe(self, *names: str) -> str | None:
-        return self.text("", *names) or None
-
-    def flag(self, *names: str) -> bool:
-        return bool(self.raw(*names))
-
-    def number(self, default: float, *names: str) -> float:
-        value = self.raw(*names)
-        if isinstance(value, str):
-            try:
-                value = float(value)
-            except ValueError:
-                return default
-        return default if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
-
-    def whole(self, default: int, *names: str) -> int:
-        value = self.number(default, *names)
-        return int(value) if abs(value) < 1e18 else default
-
-    def pairs(self, name: str) -> dict[str, str]:
-        """`key=value` entries, as in network_args."""
-        listed = self.raw(name)
-        entries = listed if isinstance(listed, list) else [listed]
-        return dict(entry.split("=", 1) for entry in entries if isinstance(entry, str) and "=" in entry)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...configs.defaults import short
+from ...configs.refused import Reason
+from ...configs.written import Written
 from ...families import family_of
 from ...model import Run
-from .datasets import MOST_MEGAPIXELS, TRAINED, kind_of, minimum, references
-from .options import Options
+from .datasets import MOST_MEGAPIXELS, TRAINED, entries_of, kind_of, minimum, references
 
-_OBEYED = frozenset(
+# Where and how its caches are kept.
+WITHOUT_EFFECT = frozenset(
     (
-        *("id", "type", "dataset_type", "instance_data_dir", "instance_data_root", "caption_strategy", "resolution"),
-        *("resolution_type", "repeats", "caption_dropout_probability", "crop", "crop_aspect", "crop_style"),
-        *("disabled", "disable", "instance_prompt", "is_regularisation_data", "is_regularization_data"),
-        *("metadata_backend", "cache_dir_vae", "cache_dir", "text_embeds", "image_embeds"),
+        *("metadata_backend", "cache_dir_vae", "cache_dir", "text_embeds", "image_embeds", "cache_file_suffix"),
         *("vae_cache_clear_each_epoch", "write_batch_size", "preserve_data_backend_cache", "skip_file_discovery"),
-        *("disable_validation", "hash_filenames", "cache_file_suffix", "shorten_filenames", "vae_cache_ondemand"),
-        *("minimum_image_size", "maximum_image_size", "target_downsample_size", "only_instance_prompt"),
-        "conditioning_data",
+        *("disable_validation", "hash_filenames", "shorten_filenames", "vae_cache_ondemand", "vae_cache_disable"),
+        *("maximum_image_size", "target_downsample_size", "only_instance_prompt"),
     )
 )
 # Of a reference dataset sizes and crops are its source's, and with one reference its captions are not looked at.
-_OF_REFERENCES = _OBEYED | {"conditioning_type", "source_dataset_id"}
+_OF_SOURCE = (
+    *("caption_strategy", "resolution", "resolution_type", "repeats", "caption_dropout_probability", "crop"),
+    *("crop_aspect", "crop_style", "instance_prompt", "is_regularisation_data", "is_regularization_data"),
+    *("minimum_image_size", "conditioning_data", "source_dataset_id", "instance_data_dir", "instance_data_root"),
+)
 # Caches, and pictures that only an evaluation looks at.
 _UNTRAINED = ("text_embeds", "image_embeds", "eval")
 _STRATEGIES = ("textfile", "instanceprompt", "filename")
@@ -31,16 +32,8 @@ _RESOLUTIONS = ("pixel", "area", "pixel_area")
 _STRICT = "reference_strict"
 
 
-def own_of(run: Run, key: str) -> Options:
-    """What one dataset says."""
-    prefix = f"{key}/"
-    return Options({name[len(prefix) :]: v for name, v in run.settings.items() if name.startswith(prefix)})
-
-
-def refused_sets(run: Run) -> Iterator[tuple[str, str]]:
-    """The key that is at fault, and a sentence about it without its full stop."""
-    keys = [key for key in run.settings if key.startswith("datasets/") and key.count("/") == 1]
-    entries = {key: own for key in keys if not _is_off(own := own_of(run, key))}
+def refused_sets(run: Run, options: Written) -> Iterator[Reason]:
+    entries = entries_of(options)
     trained = [dataset.key for dataset in run.recipe.datasets]
     sources = {key: references(key, entries) for key in trained if key in entries}
     for key, own in entries.items():
@@ -48,81 +41,67 @@ def refused_sets(run: Run) -> Iterator[tuple[str, str]]:
         if kind == "conditioning":
             yield from _reference(run, key, own, [source for source, others in sources.items() if key in others])
         elif kind in _UNTRAINED:
-            continue
+            options.raw(key)
         elif key not in trained or kind != TRAINED[0]:
             yield key, f"A dataset of the type {kind} is not supported"
         else:
-            yield from _pictures(run, key, own)
+            yield from _pictures(options, key, own)
             yield from _references(key, own, sources[key], entries)
 
 
-def _is_off(own: Options) -> bool:
-    return own.flag("disabled") or own.flag("disable")
-
-
-def _pictures(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
-    if own.text("type", "local") != "local":
+def _pictures(options: Written, key: str, own: Written) -> Iterator[Reason]:
+    if own.text("type", default="local") != "local":
         kind = own.text("type")
+        options.raw(key)
         yield (
             f"{key}/type",
             f"A dataset of the type {kind} is not supported; put its pictures in a folder and use local",
         )
         return
-    strategy = own.text("caption_strategy", Options(run.settings).text("caption_strategy", "filename"))
+    strategy = own.text("caption_strategy", default=options.text("caption_strategy", default="filename"))
     if strategy not in _STRATEGIES:
         known = ", ".join(_STRATEGIES)
         yield f"{key}/caption_strategy", f"caption_strategy {strategy} is not supported; use {known}"
-    kind = own.text("resolution_type", Options(run.settings).text("resolution_type", "pixel_area"))
+    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
     if kind not in _RESOLUTIONS:
         yield f"{key}/resolution_type", f"resolution_type {kind} is not known; use {', '.join(_RESOLUTIONS)}"
-    yield from _too_large(run, key, own)
+    yield from _too_large(options, key, own)
     if own.flag("crop"):
-        if own.text("crop_aspect", "square") != "square":
+        if own.text("crop_aspect", default="square") != "square":
             yield f"{key}/crop_aspect", f"crop_aspect {own.text('crop_aspect')} is not supported; use square"
-        style = own.text("crop_style", "random")
+        style = own.text("crop_style", default="random")
         if style not in ("random", "center", "centre"):
             yield f"{key}/crop_style", f"crop_style {style} is not supported; use center or random"
-    yield from _others(key, own, _OBEYED)
 
 
-def _reference(run: Run, key: str, own: Options, sources: list[str]) -> Iterator[tuple[str, str]]:
+def _reference(run: Run, key: str, own: Written, sources: list[str]) -> Iterator[Reason]:
     """A dataset of pictures that are edited into others."""
-    name, kind = own.text("id", key), own.text("conditioning_type", "none")
+    name, kind = own.text("id", default=key), own.text("conditioning_type", default="none")
     if not family_of(run.recipe.architecture).edits:
         yield key, f"The conditioning dataset {name} is not supported: only Flux Kontext is given images"
     elif kind != _STRICT:
         yield f"{key}/conditioning_type", f"conditioning_type {kind} is not supported; use {_STRICT}"
-    elif own.text("type", "local") != "local":
+    elif own.text("type", default="local") != "local":
         yield f"{key}/type", f"A conditioning dataset of the type {own.text('type')} is not supported; use local"
     elif not sources:
         yield key, f"No dataset names {name} in its conditioning_data"
-    else:
-        yield from _others(key, own, _OF_REFERENCES)
+    own.raw(*_OF_SOURCE)
 
 
-def _references(
-    key: str, own: Options, found: list[str], entries: Mapping[str, Options]
-) -> Iterator[tuple[str, str]]:
+def _references(key: str, own: Written, found: list[str], entries: Mapping[str, Written]) -> Iterator[Reason]:
     """The conditioning datasets that one of pictures names."""
     if len(found) > 1:
         yield f"{key}/conditioning_data", "Several conditioning datasets for one dataset are not supported; name one"
-    written = own.settings.get("conditioning_data")
-    named = written.value if written is not None else None
+    named = own.raw("conditioning_data")
     known = [entries[one].text("id") for one in found]
     for name in named if isinstance(named, list) else [named]:
         if name and str(name) not in known:
             yield f"{key}/conditioning_data", f"conditioning_data names {name}, which is no conditioning dataset here"
 
 
-def _others(key: str, own: Options, obeyed: frozenset[str]) -> Iterator[tuple[str, str]]:
-    for name, value in own.settings.items():
-        if "/" not in name and name not in obeyed and value.value not in (None, False, 0, "", [], {}):
-            yield f"{key}/{name}", f"{name} {short(value.value)} is not supported; leave it out"
-
-
-def _too_large(run: Run, key: str, own: Options) -> Iterator[tuple[str, str]]:
+def _too_large(options: Written, key: str, own: Written) -> Iterator[Reason]:
     """A least size above which SimpleTuner leaves every picture out."""
-    unit, size = minimum(own, Options(run.settings))
+    unit, size = minimum(own, options)
     if unit == "pixel" or size <= MOST_MEGAPIXELS:
         return
     if own.raw("minimum_image_size") is None:

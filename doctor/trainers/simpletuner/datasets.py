@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from math import floor, sqrt
 from typing import Literal
 
+from ...configs.written import Written
 from ...model import Config, Dataset, Value
 from ...model.buckets import Buckets, nearest
-from .options import Options
+from ...model.record import replace
+from .options import BESIDE
 
 TRAINED = ("image", "video")
 # With more megapixels as minimum_image_size the trainer leaves every picture out, with an error for each.
@@ -20,17 +22,9 @@ _CELL = 16  # pixels: the models take no other sides
 Captions = Literal["files", "names", "default"]
 
 
-def datasets(backend: Config | None, options: Options) -> tuple[Dataset, ...]:
-    """Entries that are switched off, and those that hold caches, conditions or evaluation pictures, are left out."""
-    values = {} if backend is None else backend.values
-    entries: dict[str, Options] = {}
-    for index in range(sum(1 for pointer in values if pointer.count("/") == 1)):
-        entry = {
-            pointer.split("/", 2)[2]: value for pointer, value in values.items() if pointer.startswith(f"/{index}/")
-        }
-        own = Options(entry)
-        if not (own.flag("disabled") or own.flag("disable")):
-            entries[f"datasets/{index}"] = own
+def datasets(options: Written) -> tuple[Dataset, ...]:
+    """Those that are trained on; what holds caches, conditions or evaluation pictures is left out."""
+    entries = entries_of(options)
     return tuple(
         _dataset(key, own, options, tuple(folder_of(entries[one], options) for one in references(key, entries)))
         for key, own in entries.items()
@@ -38,26 +32,35 @@ def datasets(backend: Config | None, options: Options) -> tuple[Dataset, ...]:
     )
 
 
-def kind_of(own: Options) -> str:
+def entries_of(options: Written) -> dict[str, Written]:
+    """What each dataset says; one that is switched off says no more."""
+    keys = [key for key in options.settings if key.startswith("datasets/") and key.count("/") == 1]
+    found = {key: replace(options.below(key), dialect=BESIDE) for key in keys}
+    off = {key for key, own in found.items() if own.flag("disabled") or own.flag("disable")}
+    options.raw(*off)
+    return {key: own for key, own in found.items() if key not in off}
+
+
+def kind_of(own: Written) -> str:
     """What a dataset holds. One with a conditioning_type is no other than conditioning."""
-    return "conditioning" if own.text("conditioning_type") else own.text("dataset_type", "image").lower()
+    kind = own.text("dataset_type", default="image").lower()
+    return "conditioning" if own.text("conditioning_type") else kind
 
 
-def references(key: str, entries: Mapping[str, Options]) -> list[str]:
+def references(key: str, entries: Mapping[str, Written]) -> list[str]:
     """The conditioning datasets whose pictures are edited into those of this dataset: either may name the other."""
     own = entries[key]
-    found = own.settings.get("conditioning_data")
-    named = found.value if found is not None else None
+    named = own.raw("conditioning_data")
     ids = [str(one) for one in (named if isinstance(named, list) else [named])]
     return [
         other
         for other, its in entries.items()
         if kind_of(its) == "conditioning"
-        and ((its.text("id") or None) in ids or its.text("source_dataset_id", "-") == own.text("id"))
+        and ((its.text("id") or None) in ids or its.text("source_dataset_id", default="-") == own.text("id"))
     ]
 
 
-def folder_of(own: Options, options: Options) -> str:
+def folder_of(own: Written, options: Written) -> str:
     """The folder as it is written, with what stands for other settings put in."""
     folder = own.text("instance_data_dir") or own.text("instance_data_root")
     for name in ("model_family", "output_dir"):
@@ -70,9 +73,9 @@ def settings(backend: Config | None) -> dict[str, Value]:
     return {} if backend is None else {f"datasets{pointer}": value for pointer, value in backend.values.items()}
 
 
-def _dataset(key: str, own: Options, options: Options, controls: tuple[str, ...]) -> Dataset:
-    strategy = own.text("caption_strategy", options.text("caption_strategy", "filename"))
-    local = own.text("type", "local") == "local"
+def _dataset(key: str, own: Written, options: Written, controls: tuple[str, ...]) -> Dataset:
+    strategy = own.text("caption_strategy", default=options.text("caption_strategy", default="filename"))
+    local = own.text("type", default="local") == "local"
     captions: Captions = "files"
     if strategy != "textfile":
         captions = "default" if strategy == "instanceprompt" else "names"
@@ -85,8 +88,10 @@ def _dataset(key: str, own: Options, options: Options, controls: tuple[str, ...]
         captions=captions,
         resolutions=(_edge(own, options),),
         default_caption=own.text("instance_prompt") if strategy == "instanceprompt" else "",
-        caption_dropout=own.number("caption_dropout_probability", options.number("caption_dropout_probability", 0.1)),
-        repeats=own.whole("repeats", 0) + 1,
+        caption_dropout=own.number(
+            "caption_dropout_probability", default=options.number("caption_dropout_probability", default=0.1)
+        ),
+        repeats=own.whole("repeats") + 1,
         control_folders=tuple(folder for folder in controls if folder),
         cache_latents_to_disk=cached,
         cache_latents=cached,
@@ -96,36 +101,36 @@ def _dataset(key: str, own: Options, options: Options, controls: tuple[str, ...]
     )
 
 
-def minimum(own: Options, options: Options) -> tuple[str, float]:
+def minimum(own: Written, options: Written) -> tuple[str, float]:
     """minimum_image_size, 0 where nothing is asked for, and its unit: "pixel" of a side, or "area" in megapixels.
 
     Of a dataset with the resolution_type pixel_area it is the edge of a square, but only where the dataset itself
     says it: the option of the whole run is not converted (factory.py _handle_resolution_conversion).
     """
-    kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
+    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
     if own.raw("minimum_image_size") is None:
-        size = options.number("minimum_image_size", 0.0)
+        size = options.number("minimum_image_size")
     else:
-        size = own.number("minimum_image_size", 0.0)
+        size = own.number("minimum_image_size")
         size = size * size / 1_000_000 if kind == "pixel_area" and size > 0 else size
     return "pixel" if kind == "pixel" else "area", size
 
 
-def _least(own: Options, options: Options) -> tuple[float, float]:
+def _least(own: Written, options: Written) -> tuple[float, float]:
     """The least side and the least number of pixels (metadata/backends/base.py meets_resolution_requirements)."""
     unit, size = minimum(own, options)
     if size <= 0:
         return 0.0, 0.0
     if unit == "pixel":
         return size, 0.0
-    square = own.flag("crop") and own.text("crop_aspect", "square") == "square"
+    square = own.flag("crop") and own.text("crop_aspect", default="square") == "square"
     return float(floor(sqrt(size * 1_000_000))) if square else 0.0, size * 1_000_000
 
 
-def buckets_of(own: Options, options: Options, step: int) -> Buckets:
+def buckets_of(own: Written, options: Written, step: int) -> Buckets:
     """The sizes that pictures are brought to; `step` is the alignment in pixels."""
-    size = min(max(0.0, own.number("resolution", options.number("resolution", 1024))), _MOST)
-    kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
+    size = min(max(0.0, own.number("resolution", default=options.number("resolution", default=1024))), _MOST)
+    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
     if kind == "pixel":
         edge = square = max(step, int(size))
     else:
@@ -134,9 +139,9 @@ def buckets_of(own: Options, options: Options, step: int) -> Buckets:
         round_one = next((side for megapixels, side in _ROUND if abs(area / 1e6 - megapixels) < 0.05), sqrt(area))
         square = nearest(round_one, step)
     square = max(_CELL, square // _CELL * _CELL)
+    digits = min(max(0, options.whole("aspect_bucket_rounding", default=2)), 9)
     if own.flag("crop"):
         return Buckets(square, square)
-    digits = min(max(0, options.whole("aspect_bucket_rounding", 2)), 9)
     return Buckets(
         edge,
         square,
@@ -146,8 +151,8 @@ def buckets_of(own: Options, options: Options, step: int) -> Buckets:
     )
 
 
-def _edge(own: Options, options: Options) -> int:
+def _edge(own: Written, options: Written) -> int:
     """The edge in pixels of a square picture of the dataset's resolution, which may be given in megapixels."""
-    size = own.number("resolution", options.number("resolution", 1024))
-    kind = own.text("resolution_type", options.text("resolution_type", "pixel_area"))
+    size = own.number("resolution", default=options.number("resolution", default=1024))
+    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
     return max(1, round(sqrt(size * 1e6)) if kind == "area" and 0 < size < 100 else int(size) if size < 1e9 else 1)

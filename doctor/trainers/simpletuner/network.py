@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ...configs.refused import Reason
+from ...configs.written import Written
 from ...families import family_of
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
-from .options import Options
 
 # flux/model.py get_lora_target_layers: how the names of the Linears end, but for those of fused ones.
 _CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
@@ -25,49 +26,45 @@ _TARGETS: Mapping[str, tuple[str, ...]] = {
     "tiny": ("single_transformer_blocks.7.proj_out", "single_transformer_blocks.20.proj_out"),
     "nano": ("single_transformer_blocks.7.proj_out",),
 }
-OBEYED = ("lora_type", "lycoris_config", "lora_dropout", "flux_lora_target", "use_dora")
 
 
-def refused_network(run: Run) -> Iterator[tuple[str, str]]:
-    """The option that is at fault, and a sentence about it without its full stop."""
-    options = Options(run.settings)
-    kind = options.text("lora_type", "standard").lower()
+def refused_network(run: Run, options: Written) -> Iterator[Reason]:
+    kind = options.text("lora_type", default="standard").lower()
     if run.recipe.network.type == "dora":
         yield "use_dora", "use_dora true is not supported; leave it out"
-    target = options.text("flux_lora_target", "all")
+    target = options.text("flux_lora_target", default="all")
     if kind == "lycoris":
-        yield from refused_lycoris(run)
+        yield from refused_lycoris(run, options)
     elif kind != "standard":
         yield "network_type", f"lora_type {kind} is not supported; use standard or lycoris"
     elif _of_flux(run.recipe.architecture) and target not in _TARGETS:
         yield "flux_lora_target", f"flux_lora_target {target} is not supported; use {', '.join(_TARGETS)}"
 
 
-def network_of(run: Run) -> Network:
+def network_of(run: Run, options: Written) -> Network:
     """The network as the runner takes it; most of a LoKr was found as its file was read."""
-    options, network = Options(run.settings), run.recipe.network
+    network = run.recipe.network
     if network.type == "lokr":
         return network
     return replace(
         network,
-        dropout=options.number("lora_dropout", 0.1),
+        dropout=options.number("lora_dropout", default=0.1),
         scale=network.alpha / network.rank if network.rank else 1.0,
         initial_weights=options.text("init_lora"),
     )
 
 
-def differences(run: Run) -> Iterator[str]:
+def differences(run: Run, options: Written) -> Iterator[str]:
     """What of the network is the runner's own way."""
-    options = Options(run.settings)
     if options.flag("fuse_qkv_projections"):
         yield "query, key and value have a network each (SimpleTuner with fuse_qkv_projections: one for all three)"
-    if run.recipe.network.type != "lokr" and options.number("lora_dropout", 0.1) > 0:
+    if run.recipe.network.type != "lokr" and options.number("lora_dropout", default=0.1) > 0:
         yield "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
 
 
-def excluded(architecture: str | None, options: Options) -> str:
+def excluded(architecture: str | None, options: Written) -> str:
     """A pattern of the Linears whose names end in none of the targets of a LoRA."""
-    targets = _TARGETS.get(options.text("flux_lora_target", "all"), _ALL) if _of_flux(architecture) else _ALL
+    targets = _TARGETS.get(options.text("flux_lora_target", default="all"), _ALL) if _of_flux(architecture) else _ALL
     ends = "|".join(target.replace(".", r"\.") for target in targets)
     return rf"^(?!(?:.*\.)?(?:{ends})$)"
 

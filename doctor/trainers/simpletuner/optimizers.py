@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...configs.refused import Reason
+from ...configs.written import Written
 from ...model import Run
-from .options import Options
 
 _ADAMW: Mapping[str, Any] = {"betas": [0.9, 0.999], "weight_decay": 1e-2, "eps": 1e-6}
 _ADAM: Mapping[str, Any] = {"betas": [0.9, 0.999], "weight_decay": 0.0, "eps": 1e-8}
@@ -29,19 +30,16 @@ OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **dict.fromkeys(("bnb-lion8bit", "bnb-lion8bit-paged"), ("lion8bit", _LION)),
     "prodigy": ("prodigy", {"betas": [0.9, 0.99], "weight_decay": 0.0, "eps": 1e-8, "d0": 1e-6, "d_coef": 1.0}),
 }
-OBEYED = ("optimizer", "optimizer_config", "optimizer_beta1", "optimizer_beta2")
 # Words of optimizer_config that choose how, not what, is computed.
 _HOW = ("foreach", "fused", "kahan_sum", "triton", "min_8bit_size")
 _NUMBERS = ("weight_decay", "eps", "lr_decay", "d0", "d_coef")
 
 
-def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
-    """The option that is at fault, and a sentence about it without its full stop."""
+def refused_optimizer(run: Run, options: Written) -> Iterator[Reason]:
     recipe = run.recipe
     if recipe.optimizer.name not in OPTIMIZERS:
         yield "optimizer", f"optimizer {recipe.optimizer.name} is not supported; use {', '.join(OPTIMIZERS)}"
         return
-    options = Options(run.settings)
     own = _own(run, options)[1]
     for name, value in _words(options).items():
         if name in _HOW:
@@ -61,16 +59,15 @@ def refused_optimizer(run: Run) -> Iterator[tuple[str, str]]:
     elif betas and "betas" not in own:
         yield betas[0], f"optimizer_beta1 and optimizer_beta2 are not supported for {recipe.optimizer.name}"
     for name in betas:
-        if not 0 <= options.number(name, -1.0) < 1:
+        if not 0 <= options.number(name, default=-1.0) < 1:
             yield name, f"{name} {options.raw(name)} is not a number from 0 to below 1"
 
 
-def optimizer_of(run: Run) -> tuple[str, dict[str, Any]]:
+def optimizer_of(run: Run, options: Written) -> tuple[str, dict[str, Any]]:
     """The runner's optimizer and its settings, for a run that is not refused."""
-    options = Options(run.settings)
     name, own = _own(run, options)
     written = {word: _number(value) for word, value in _words(options).items() if word in own}
-    betas = [options.number(f"optimizer_beta{index}", -1.0) for index in (1, 2)]
+    betas = [options.number(f"optimizer_beta{index}", default=-1.0) for index in (1, 2)]
     return name, {**own, **written, **({"betas": betas} if min(betas) >= 0 else {})}
 
 
@@ -79,15 +76,18 @@ def rate_of(run: Run) -> float:
     return 1.0 if run.recipe.optimizer.name == "prodigy" else run.recipe.learning_rate
 
 
-def _own(run: Run, options: Options) -> tuple[str, Mapping[str, Any]]:
+def _own(run: Run, options: Written) -> tuple[str, Mapping[str, Any]]:
     """Beside a quantized model in 32 bits SimpleTuner takes optimi-adamw for adamw_bf16."""
     recipe = run.recipe
-    wide = recipe.precision.quantization is not None and options.text("base_model_default_dtype", "bf16") == "fp32"
+    wide = (
+        recipe.precision.quantization is not None
+        and options.text("base_model_default_dtype", default="bf16") == "fp32"
+    )
     name = "optimi-adamw" if wide and recipe.optimizer.name == "adamw_bf16" else recipe.optimizer.name
     return OPTIMIZERS.get(name, (name, {}))
 
 
-def _words(options: Options) -> dict[str, str]:
+def _words(options: Written) -> dict[str, str]:
     """The words of optimizer_config, "eps=1e-6,weight_decay=0.0"; SimpleTuner strips nothing of them."""
     parts = (word.partition("=") for word in options.text("optimizer_config").split(",") if word)
     return {name: value for name, _, value in parts}

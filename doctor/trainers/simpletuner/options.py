@@ -6,17 +6,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...configs.written import Dialect
 from ...model import Value
 from ...model.record import dataclass, field, replace
 from .names import JSON_OPTIONS, RENAMED, VARIABLES
 
-TRUE = ("1", "true", "yes", "y", "on")
-MOST = 1e15  # what is larger counts or measures nothing
 _EXTRA = "TRAINER_EXTRA_ARGS"
 
 
 @dataclass(frozen=True)
-class Options:
+class OptionFile:
     """The written options by their present names. What is not written yet is spelled by `spelling`."""
 
     settings: Mapping[str, Value]
@@ -28,45 +27,32 @@ class Options:
         """How each of these would be written into this file."""
         return {name: f"--{name}" if self.dashed else self.spelling.get(name, name) for name in names}
 
-    def raw(self, name: str) -> Any:
-        """What reaches the parser, None for what the trainer drops on the way."""
-        found = self.settings.get(name)
-        return None if found is None else effective(name, found.value)
-
-    def text(self, name: str, default: str = "") -> str:
-        value = self.raw(name)
-        return default if value is None or isinstance(value, bool | dict) else str(value).strip()
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        value = self.raw(name)
-        return default if value is None else str(value).strip().lower() in TRUE
-
-    def number(self, name: str, default: float) -> float:
-        value = self.raw(name)
-        try:
-            made = default if value is None or isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            return default
-        return made if abs(made) < MOST else default
-
-    def whole(self, name: str, default: int) -> int:
-        value = self.number(name, default)
-        return int(value) if value == value // 1 else default
-
 
 def effective(name: str, value: Any) -> Any:
     """A written value as the trainer's parser gets it: some never arrive (cli_utils.mapping_to_cli_args)."""
+    if "/" in name:
+        return _plain(name, value)  # in a file beside
     if isinstance(value, dict):
         return value if name in JSON_OPTIONS else None
     if isinstance(value, list) and name not in JSON_OPTIONS:
         return value[-1] if value else None  # one flag for each, and the last one wins
-    if isinstance(value, str):
-        word = value.strip()
-        return True if word.lower() == "true" else None if word.lower() == "false" or not word else word
-    return value
+    return _plain(name, value)
 
 
-def from_mapping(values: Mapping[str, Value], root: str) -> Options:
+def _plain(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    word = value.strip()
+    return True if word.lower() == "true" else None if word.lower() == "false" or not word else word
+
+
+_ON = ("1", "true", "yes", "y", "on")
+PARSED = Dialect(effective, words=True, on=_ON)
+# the files beside, which are read as they are
+BESIDE = Dialect(_plain, words=True, on=_ON)
+
+
+def from_mapping(values: Mapping[str, Value], root: str) -> OptionFile:
     """The options of a JSON or TOML file; `root` is the pointer of the mapping that holds them."""
     settings: dict[str, Value] = {}
     dashes = 0
@@ -81,10 +67,10 @@ def from_mapping(values: Mapping[str, Value], root: str) -> Options:
         elif value.value is not None and name:
             dashes += written.startswith("--") - (not written.startswith("-"))
             settings[name] = value
-    return Options(settings, root, dashed=dashes > 0)
+    return OptionFile(settings, root, dashed=dashes > 0)
 
 
-def from_variables(values: Mapping[str, Value]) -> Options:
+def from_variables(values: Mapping[str, Value]) -> OptionFile:
     """The options of a config.env: the variables that the trainer maps, and the words of TRAINER_EXTRA_ARGS."""
     settings: dict[str, Value] = {}
     for pointer, value in values.items():
@@ -96,7 +82,7 @@ def from_variables(values: Mapping[str, Value]) -> Options:
             for key, word in _words(str(value.value)):
                 where = replace(value.where, pointer=f"{pointer}/{key}")  # no place of its own to be edited at
                 settings[RENAMED.get(key, key)] = replace(value, value=word, where=where)
-    return Options(settings, spelling={option: name for name, option in VARIABLES.items()})
+    return OptionFile(settings, spelling={option: name for name, option in VARIABLES.items()})
 
 
 def _words(text: str) -> Iterator[tuple[str, Any]]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from ...configs.reading import MOST_RUNS, Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
 from ...configs.text import Lines
+from ...configs.written import Written
 from ...model import Config, Problem, Where
 from ...model.record import replace
-from .datasets import datasets
-from .options import Options, from_mapping, from_variables
+from .options import PARSED, from_mapping, from_variables
 from .run import run
 
 DATASETS = "multidatabackend.json"
@@ -31,20 +31,21 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     lines = Lines(config.path, config.text)
     config = replace(config, values=values_of(root, lines))
     if config.format == "env":
-        options = from_variables(config.values)
-        if "model_family" not in options.settings and "model_type" not in options.settings:
+        file = from_variables(config.values)
+        if "model_family" not in file.settings and "model_type" not in file.settings:
             return Reading(
                 config, reason="these variables only say how the trainer is started; its options are elsewhere"
             )
     else:
         wrapped = isinstance(root.value.get("config"), dict) and "_metadata" in root.value
-        options = from_mapping(config.values, "/config" if wrapped else "")
-    if not options.settings:
+        file = from_mapping(config.values, "/config" if wrapped else "")
+    if not file.settings:
         return wrong(config, f"The file holds no option: {_OF_SIMPLETUNER}.")
+    options = Written(file.settings, PARSED)
     backend = _beside(options.text("data_backend_config") or DATASETS, beside)
     lycoris = _lycoris(options, beside)
     config = replace(config, beside=tuple(file for file in (backend, lycoris) if file is not None))
-    return Reading(config, (run(config, options, backend, datasets(backend, options), lycoris),))
+    return Reading(config, (run(config, file, options.read, backend, lycoris),))
 
 
 def _beside(name: str, beside: Beside) -> Config | None:
@@ -73,10 +74,10 @@ def _find(name: str, beside: Beside) -> Found | None:
     return found
 
 
-def _lycoris(options: Options, beside: Beside) -> Config | None:
+def _lycoris(options: Written, beside: Beside) -> Config | None:
     """The settings of the network, which lora_type: lycoris takes from a file of their own."""
     name = options.text("lycoris_config")
-    found = _find(name, beside) if name and options.text("lora_type", "standard") == "lycoris" else None
+    found = _find(name, beside) if name and options.text("lora_type", default="standard") == "lycoris" else None
     if found is None:
         return None
     made = replace(text_of(found.path, found.data), trainer="SimpleTuner", format="json")

@@ -9,36 +9,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.defaults import same, short
-from ...configs.refused import disobeyed, known
+from ...configs.refused import Reason, disobeyed, known, said, unheeded
+from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run, Schema, Unknown
 from ...model.recipe import Ema, Logging, TimestepDensity
 from ...model.record import replace
 from ...model.trainer import Folders
-from .dataset_recipe import own_of, refused_sets
-from .datasets import buckets_of
-from .network import OBEYED as OF_NETWORK
+from .dataset_recipe import WITHOUT_EFFECT as OF_DATASETS
+from .dataset_recipe import refused_sets
+from .datasets import buckets_of, entries_of
+from .lycoris import WITHOUT_EFFECT as OF_LYCORIS
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
-from .optimizers import OBEYED as OF_OPTIMIZER
 from .optimizers import optimizer_of, rate_of, refused_optimizer
-from .options import Options
-from .run import KEYS
+from .options import PARSED
 
-_OBEYED = frozenset(
-    (
-        *(*KEYS.values(), *OF_OPTIMIZER, *OF_NETWORK),
-        *("model_type", "model_family", "model_flavour", "pretrained_transformer_model_name_or_path"),
-        *("base_model_default_dtype", "lr_warmup_steps", "caption_dropout_probability", "caption_strategy"),
-        *("resolution", "resolution_type", "minimum_image_size", "disable_assistant_lora", "output_dir", "use_ema"),
-        *("grad_clip_method", "report_to", "resume_from_checkpoint", "checkpointing_steps", "save_total_limit"),
-        *("validation_steps", "flow_schedule_shift", "flow_schedule_auto_shift", "flow_sigmoid_scale"),
-        *("flow_use_uniform_schedule", "ema_update_interval", "ema_warmup_steps", "init_lora"),
-        *("aspect_bucket_alignment", "aspect_bucket_rounding"),
-        *("lr_end", "lr_power"),  # of the schedules that are supported only polynomial and the waves look at them
-    )
-)
 # By their names here: the two last are SimpleTuner's own, of which lr_warmup_steps is half the period.
 _SCHEDULES = {
     **{name: name for name in ("constant", "constant_with_warmup", "linear", "polynomial")},
@@ -66,42 +52,33 @@ _WITHOUT_EFFECT = re.compile(
     r"|ema_validation|eval_(?:steps_interval|epoch_interval|timesteps|loss_disable|dataset_pooling)|evaluation_type"
     r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
     r"|conditioning_multidataset_sampling"  # of several, which are refused
-    r"|maximum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
+    r"|m(?:ax|in)imum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
 )
 
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
-    disobeyed(refusals(run, known(run, schema)))
-    return as_trained(run)
+    options = Written(run.settings, PARSED, set(run.read))
+    parts = (_numbers, refused_network, refused_optimizer, refused_sets)
+    refused = said(run, (reason for part in parts for reason in part(run, options)))
+    try:
+        made = as_trained(run, options)
+    except KeyError:  # of what is refused anyway
+        disobeyed(refused)
+        raise
+    differing = differences(run, options)
+    others, idle = unheeded(run, options, known(run, schema), lambda key: _is_without_effect(run, options, key))
+    disobeyed([*said(run, others), *refused])
+    return replace(made, differences=(*differing, *idle), read=frozenset(options.read))
 
 
-def refusals(run: Run, schema: Schema) -> list[str]:
-    """Why the runner must not train this run, a sentence each with its place; empty when it may."""
-    return [
-        f"{what}{'' if (where := run.where(name)).line is None else f' ({where.path}:{where.line})'}."
-        for name, what in (
-            *(*_options(run, schema), *_numbers(run)),
-            *(*refused_network(run), *refused_optimizer(run), *refused_sets(run)),
-        )
-    ]
-
-
-def _options(run: Run, schema: Schema) -> Iterator[tuple[str, str]]:
-    options = Options(run.settings)
-    for name in run.settings:
-        if "/" in name or name in _OBEYED or _WITHOUT_EFFECT.fullmatch(name):
-            continue
-        value, known = options.raw(name), schema.key(name)
-        default = known.default if known is not None else None
-        if (
-            value is None
-            or same(value, default)
-            or (not default and same(value, False))
-            or _default(run, name, value)
-        ):
-            continue
-        yield name, f"{name} {short(value)} is not supported; leave it out"
+def _is_without_effect(run: Run, options: Written, key: str) -> bool:
+    section, _, name = key.rpartition("/")
+    if section.startswith("lycoris") or key.startswith("lycoris/"):
+        return name in OF_LYCORIS
+    if key.startswith("datasets/"):
+        return name in OF_DATASETS
+    return _WITHOUT_EFFECT.fullmatch(key) is not None or _default(run, key, options.raw(key))
 
 
 def _default(run: Run, name: str, value: Any) -> bool:
@@ -111,9 +88,8 @@ def _default(run: Run, name: str, value: Any) -> bool:
     return name == "pretrained_transformer_subfolder" and str(value).lower() in ("none", "transformer")
 
 
-def _numbers(run: Run) -> Iterator[tuple[str, str]]:
+def _numbers(run: Run, options: Written) -> Iterator[Reason]:
     recipe = run.recipe
-    options = Options(run.settings)
     if recipe.steps < 1 and _epochs(options) < 1:
         yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
     warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
@@ -129,28 +105,28 @@ def _numbers(run: Run) -> Iterator[tuple[str, str]]:
         yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
     if recipe.loss.type != "l2":
         yield "loss_type", f"loss_type {recipe.loss.type} is not supported; use l2"
-    precision = options.text("base_model_precision", "no_change")
+    precision = options.text("base_model_precision", default="no_change")
     if precision not in _FORMATS:
         yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
     if not 0 < _step(run, options) <= 4096 or _step(run, options) % 16:
         yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
-    if options.whole("ema_update_interval", 1) < 1:
+    if options.whole("ema_update_interval", default=1) < 1:
         yield "ema_update_interval", "ema_update_interval must be a whole number above 0"
     if options.text("init_lora") and recipe.network.type == "lokr":
         yield "init_lora", "init_lora with lora_type lycoris is not supported"
     elif options.text("init_lora") and recipe.network.alpha != recipe.network.rank:
         yield "init_lora", "init_lora with a lora_alpha other than lora_rank is not supported"
-    if options.text("resume_from_checkpoint", "latest") not in ("latest", "none", "None"):
+    if options.text("resume_from_checkpoint", default="latest") not in ("latest", "none", "None"):
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
 
-def differences(run: Run) -> list[str]:
+def differences(run: Run, options: Written) -> list[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     recipe = run.recipe
-    made, options = list(differences_of_network(run)), Options(run.settings)
+    made = list(differences_of_network(run, options))
     if recipe.batch_size > 1:
         made.append("a batch that pictures of one size cannot fill is filled with some of them again")
-    name = optimizer_of(run)[0]
+    name = optimizer_of(run, options)[0]
     if recipe.optimizer.name == "prodigy":
         made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
     elif name != recipe.optimizer.name:
@@ -158,7 +134,7 @@ def differences(run: Run) -> list[str]:
         made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {recipe.optimizer.name}{first}")
     if recipe.ema.use:
         made.append("the saved LoRA is the average (SimpleTuner saves both)")
-    if options.text("init_lora") and options.raw("init_lora_step") is None:
+    if options.text("init_lora") and not options.has("init_lora_step"):
         made.append(
             "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
         )
@@ -169,21 +145,22 @@ def differences(run: Run) -> list[str]:
     return made
 
 
-def as_trained(run: Run) -> Run:
+def as_trained(run: Run, options: Written) -> Run:
     """The run as the runner takes it."""
-    options, recipe = Options(run.settings), run.recipe
-    optimizer, optimizer_settings = optimizer_of(run)
+    recipe, epochs = run.recipe, _epochs(options)
+    entries = entries_of(options)
+    optimizer, optimizer_settings = optimizer_of(run, options)
     return replace(
         run,
         recipe=replace(
             recipe,
-            datasets=tuple(_dataset(run, dataset, options) for dataset in recipe.datasets),
-            epochs=_epochs(options) if recipe.steps < 1 else 0,
+            datasets=tuple(_dataset(run, dataset, entries[dataset.key], options) for dataset in recipe.datasets),
+            epochs=epochs if recipe.steps < 1 else 0,
             learning_rate=rate_of(run),
             max_grad_norm=0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
-            clip_method=options.text("grad_clip_method", "value"),
+            clip_method=options.text("grad_clip_method", default="value"),
             literal_captions=True,
-            network=network_of(run),
+            network=network_of(run, options),
             optimizer=replace(recipe.optimizer, name=optimizer, settings=optimizer_settings),
             lr_scheduler=replace(
                 recipe.lr_scheduler, name=_SCHEDULES[recipe.lr_scheduler.name], settings=_schedule(run, options)
@@ -196,63 +173,63 @@ def as_trained(run: Run) -> Run:
     )
 
 
-def _ema(ema: Ema, options: Options) -> Ema:
-    interval, warmup = options.whole("ema_update_interval", 1), options.whole("ema_warmup_steps", 0)
+def _ema(ema: Ema, options: Written) -> Ema:
+    interval, warmup = options.whole("ema_update_interval", default=1), options.whole("ema_warmup_steps")
     return replace(ema, interval=interval, warmup=warmup) if ema.use else ema
 
 
-def _dataset(run: Run, dataset: Dataset, options: Options) -> Dataset:
-    own = own_of(run, dataset.key)
+def _dataset(run: Run, dataset: Dataset, own: Written, options: Written) -> Dataset:
     return replace(
         dataset,
         buckets=buckets_of(own, options, _step(run, options)),
-        random_crop=own.flag("crop") and own.text("crop_style", "random") == "random",
+        random_crop=own.flag("crop") and own.text("crop_style", default="random") == "random",
     )
 
 
-def _logging(run: Run, options: Options) -> Logging:
-    report = run.setting("report_to") or ""
-    if "report_to" not in run.settings:
+def _logging(run: Run, options: Written) -> Logging:
+    report = options.raw("report_to") or ""
+    if not report:
         return Logging()
     return Logging(
         report_to=tuple(
             str(part).strip() for part in (report if isinstance(report, list) else str(report).split(","))
         ),
-        project=options.text("tracker_project_name", "simpletuner-training"),
-        run_name=options.text("tracker_run_name", run.name),
+        project=options.text("tracker_project_name", default="simpletuner-training"),
+        run_name=options.text("tracker_run_name", default=run.name),
         every=1,
     )
 
 
-def _epochs(options: Options) -> int:
-    return options.whole("num_train_epochs", 1)
+def _epochs(options: Written) -> int:
+    return options.whole("num_train_epochs", default=1)
 
 
-def _schedule(run: Run, options: Options) -> dict[str, Any]:
-    recipe = run.recipe
+def _schedule(run: Run, options: Written) -> dict[str, Any]:
+    recipe, end, power = run.recipe, options.number("lr_end", default=4e-7), options.number("lr_power", default=0.8)
     if recipe.lr_scheduler.name == "constant":  # which has no warm-up, whatever is written
         return {}
     warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
     made: dict[str, Any] = {"num_warmup_steps": warmup}
     if recipe.lr_scheduler.name in ("cosine", "sine"):
-        return {"half_period": warmup if warmup > 0 else _HALF_PERIOD, "lr_end": options.number("lr_end", 4e-7)}
+        return {"half_period": warmup if warmup > 0 else _HALF_PERIOD, "lr_end": end}
     if recipe.lr_scheduler.name == "polynomial":
-        made |= {"lr_end": options.number("lr_end", 4e-7), "power": options.number("lr_power", 0.8)}
+        made |= {"lr_end": end, "power": power}
     return made
 
 
-def _step(run: Run, options: Options) -> int:
+def _step(run: Run, options: Written) -> int:
     """The pixels between sizes; for Flux SimpleTuner takes no other than 64."""
     of_trainer = family_of(run.recipe.architecture).simpletuner
-    return 64 if of_trainer is None or not of_trainer.any_step else options.whole("aspect_bucket_alignment", 64)
+    written = options.whole("aspect_bucket_alignment", default=64)
+    return 64 if of_trainer is None or not of_trainer.any_step else written
 
 
-def _density(options: Options) -> TimestepDensity:
+def _density(options: Written) -> TimestepDensity:
     """How noise levels are drawn; flow_schedule_auto_shift puts flow_schedule_shift aside (safety_check.py)."""
-    shift = options.number("flow_schedule_shift", 3.0)
+    shift = options.number("flow_schedule_shift", default=3.0)
     uniform = options.flag("flow_use_uniform_schedule")
     return TimestepDensity(
         density="uniform" if uniform else "logit_normal",
-        spread=options.number("flow_sigmoid_scale", 1.0),
+        spread=options.number("flow_sigmoid_scale", default=1.0),
         shift=AUTO_SHIFT if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
     )

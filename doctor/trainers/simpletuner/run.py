@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ...configs.defaults import same
+from ...configs.written import Written
 from ...families import families, family_of
 from ...families.record import Flavour
 from ...model import Config, Dataset, Run, SamplePrompt
@@ -23,10 +24,10 @@ from ...model.recipe import (
     Validation,
 )
 from ...model.record import replace
-from .datasets import settings
-from .lycoris import lokr, rank_of
+from .datasets import datasets, settings
+from .lycoris import lokr, own_of, rank_of
 from .network import excluded
-from .options import Options
+from .options import PARSED, OptionFile
 
 KEYS: Mapping[str, str] = {
     "process_type": "model_type",
@@ -93,25 +94,30 @@ _PRECISIONS = {
 
 def run(
     config: Config,
-    options: Options,
+    file: OptionFile,
+    read: set[str],
     backend: Config | None,
-    found: tuple[Dataset, ...],
     lycoris: Config | None,
 ) -> Run:
-    """The one run of a config; `backend` and `lycoris` are the files beside it, where there are such."""
+    """The one run of a config.
+
+    `read` are the options that were asked for so far, `backend` and `lycoris` the files beside it, if there are any.
+    """
+    of_network = {} if lycoris is None else {f"lycoris{pointer}": value for pointer, value in lycoris.values.items()}
+    options = Written({**file.settings, **settings(backend), **of_network}, PARSED, read)
+    found = datasets(options)
     architecture, flavour = _family(options)
     base = options.text("pretrained_model_name_or_path") or flavour.repo or None
     transformer = options.text("pretrained_transformer_model_name_or_path") or flavour.transformer
-    output = options.text("output_dir", "simpletuner-results")
-    lora = options.text("model_type", "full") == "lora"
-    of_network = {} if lycoris is None else {f"lycoris{pointer}": value for pointer, value in lycoris.values.items()}
-    own = Options({key.removeprefix("lycoris/"): value for key, value in of_network.items()})
+    output = options.text("output_dir", default="simpletuner-results")
+    lora = options.text("model_type", default="full") == "lora"
+    own = own_of(options)
     files = {"datasets": backend, "lycoris": lycoris}
-    rank = options.whole("lora_rank", 16)
-    alpha = options.number("lora_alpha", rank)
-    is_lycoris = lora and options.text("lora_type", "standard") == "lycoris"
+    rank = options.whole("lora_rank", default=16)
+    alpha = options.number("lora_alpha", default=rank)
+    is_lycoris = lora and options.text("lora_type", default="standard") == "lycoris"
     if is_lycoris:
-        rank = rank_of(of_network, rank)
+        rank = rank_of(own, rank)
         alpha = float(rank)  # another one is either without effect or refused
     network = Network(
         type=_network(options, own) if lora else "",
@@ -122,28 +128,28 @@ def run(
     if lora and network.type != "lokr":
         network = replace(network, excluded=excluded(architecture, options))
     elif is_lycoris:
-        network = lokr(of_network, network)
-    quantization = options.text("base_model_precision", "no_change")
-    precision = options.text("mixed_precision", "bf16")
-    quantized = quantization != "no_change" and options.text("base_model_default_dtype", "bf16") == "bf16"
-    seed = options.whole("seed", -1)
-    steps = options.whole("max_train_steps", 0)
-    warmup = options.whole("lr_warmup_steps", 0)
+        network = lokr(own, network)
+    quantization = options.text("base_model_precision", default="no_change")
+    precision = options.text("mixed_precision", default="bf16")
+    quantized = quantization != "no_change" and options.text("base_model_default_dtype", default="bf16") == "bf16"
+    seed = options.whole("seed", default=-1)
+    steps = options.whole("max_train_steps")
+    warmup = options.whole("lr_warmup_steps")
     prompt = options.text("validation_prompt")
-    names = {name for name in {*KEYS.values(), *options.settings} if "/" not in name}
-    return Run(
+    names = {name for name in {*KEYS.values(), *file.settings} if "/" not in name}
+    made = Run(
         trainer="SimpleTuner",
         config=config.path,
-        root=options.root,
+        root=file.root,
         index=0,
         kind="lora" if lora else "finetune",
-        process_type=options.text("model_type", "full"),
+        process_type=options.text("model_type", default="full"),
         name=re.split(r"[/\\]", output.rstrip("/\\"))[-1] or "simpletuner-results",
         output_folder=output,
-        settings={**options.settings, **settings(backend), **of_network},
+        settings=options.settings,
         keys={**KEYS, **_keys_of(found)},
         homes={name: (file.path, "") for name, file in files.items() if file is not None},
-        spelled=options.spelled(names),
+        spelled=file.spelled(names),
         recipe=Recipe(
             architecture=architecture,
             variant=flavour.variant,
@@ -152,42 +158,43 @@ def run(
             adapter=_adapter(options, flavour.adapter) if lora else None,
             datasets=found,
             steps=max(0, steps),
-            batch_size=options.whole("train_batch_size", 4),
-            gradient_accumulation=options.whole("gradient_accumulation_steps", 1),
-            max_grad_norm=options.number("max_grad_norm", 2.0),
-            learning_rate=options.number("learning_rate", 4e-7),
+            batch_size=options.whole("train_batch_size", default=4),
+            gradient_accumulation=options.whole("gradient_accumulation_steps", default=1),
+            max_grad_norm=options.number("max_grad_norm", default=2.0),
+            learning_rate=options.number("learning_rate", default=4e-7),
             cache_text_embeddings=not options.flag("text_cache_disable"),
             seed=seed if seed > 0 else None,
             precision=Precision(
                 dtype="bf16" if quantized else _DTYPES.get(precision, precision),
                 quantization=_PRECISIONS.get(quantization, quantization),
-                text_encoder_quantization=_precision(options.text("text_encoder_1_precision", "no_change")),
+                text_encoder_quantization=_precision(options.text("text_encoder_1_precision", default="no_change")),
             ),
             network=network,
             offload=Offload(
-                gradient_checkpointing=options.flag("gradient_checkpointing", True),
-                other=next((name for name in _OFFLOADING if not same(options.raw(name), None)), ""),
+                gradient_checkpointing=options.flag("gradient_checkpointing", default=True),
+                other=next((name for name in _OFFLOADING if not same(options.arrived(name), None)), ""),
             ),
-            optimizer=Optimizer(name=options.text("optimizer", "adamw_bf16").lower()),
+            optimizer=Optimizer(name=options.text("optimizer", default="adamw_bf16").lower()),
             lr_scheduler=LrScheduler(
-                name=options.text("lr_scheduler", "constant_with_warmup"),
+                name=options.text("lr_scheduler", default="constant_with_warmup"),
                 settings={"warmup_steps": warmup} if warmup else {},
             ),
             timestep_sampling=TimestepSampling(noise_scheduler="flowmatch"),
-            loss=Loss(type=options.text("loss_type", "l2")),
-            ema=Ema(use=options.flag("use_ema"), decay=options.number("ema_decay", 0.995)),
+            loss=Loss(type=options.text("loss_type", default="l2")),
+            ema=Ema(use=options.flag("use_ema"), decay=options.number("ema_decay", default=0.995)),
             checkpoints=Checkpoints(
-                every=options.whole("checkpoint_step_interval", 500),
+                every=options.whole("checkpoint_step_interval", default=500),
                 dtype="bf16",
-                keep=options.whole("checkpoints_total_limit", 5),
+                keep=options.whole("checkpoints_total_limit", default=5),
             ),
             validation=Validation(
                 disabled=options.flag("validation_disable") or not prompt,
-                every=options.whole("validation_step_interval", 100),
+                every=options.whole("validation_step_interval", default=100),
                 prompts=_samples(options, prompt),
             ),
         ),
     )
+    return replace(made, read=frozenset(options.read))
 
 
 def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
@@ -195,7 +202,7 @@ def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
     return folders | {f"{one.key}/control_folders": f"{one.key}/conditioning_data" for one in found}
 
 
-def _family(options: Options) -> tuple[str | None, Flavour]:
+def _family(options: Written) -> tuple[str | None, Flavour]:
     """The architecture that is trained, and its flavour; what is not known is taken by its name."""
     name = options.text("model_family").lower()
     members = {f.name: f.simpletuner for f in families() if f.simpletuner and f.simpletuner.family == name}
@@ -206,7 +213,7 @@ def _family(options: Options) -> tuple[str | None, Flavour]:
     return next(iter(members), _ARCHITECTURES.get(name, name)) or None, Flavour("", flavour or None)
 
 
-def _adapter(options: Options, own: str | None) -> str | None:
+def _adapter(options: Written, own: str | None) -> str | None:
     """The adapter of a distilled model, which the trainer fetches unasked."""
     if own is None or options.flag("disable_assistant_lora"):
         return None
@@ -221,16 +228,16 @@ def _precision(written: str) -> str | None:
     return _PRECISIONS.get(written, written)
 
 
-def _network(options: Options, lycoris: Options) -> str:
-    if options.text("lora_type", "standard") == "lycoris":
-        return lycoris.text("algo", "lycoris")
+def _network(options: Written, lycoris: Written) -> str:
+    if options.text("lora_type", default="standard") == "lycoris":
+        return lycoris.text("algo", default="lycoris")
     return "dora" if options.flag("use_dora") else "lora"
 
 
-def _samples(options: Options, prompt: str) -> tuple[SamplePrompt, ...]:
+def _samples(options: Written, prompt: str) -> tuple[SamplePrompt, ...]:
     """The validation prompt at each of the resolutions ("1024", "1024x768", "512,1024")."""
     made: list[SamplePrompt] = []
-    for size in options.text("validation_resolution", "256").split(",") if prompt else ():
+    for size in options.text("validation_resolution", default="256").split(",") if prompt else ():
         edges = re.fullmatch(r"\s*(\d{1,5})(?:\s*x\s*(\d{1,5}))?(?:\.0)?\s*", size.lower())
         width, height = (int(edges[1]), int(edges[2] or edges[1])) if edges else (1024, 1024)
         made.append(
@@ -238,9 +245,9 @@ def _samples(options: Options, prompt: str) -> tuple[SamplePrompt, ...]:
                 prompt=prompt,
                 width=width,
                 height=height,
-                seed=options.whole("validation_seed", 0),
-                steps=options.whole("validation_num_inference_steps", 30),
-                guidance=options.number("validation_guidance", 7.5),
+                seed=options.whole("validation_seed"),
+                steps=options.whole("validation_num_inference_steps", default=30),
+                guidance=options.number("validation_guidance", default=7.5),
                 negative=options.text("validation_negative_prompt"),
             )
         )

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.configs.written import Written
 from zdoctor.doctor.examine.config_file import beside
 from zdoctor.doctor.examine.engine import cures, examine
 from zdoctor.doctor.model import Facts, Unknown
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers.read import read_config
-from zdoctor.doctor.trainers.simpletuner.options import from_mapping
+from zdoctor.doctor.trainers.simpletuner.options import PARSED, from_mapping
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECKOUT = ROOT.parent / "SimpleTuner"
@@ -62,7 +63,7 @@ def test_what_arrives_is_what_the_trainer_makes(real: Any, name: str, value: Any
     words = real({name: value})
     reading = read_config("config.json", json.dumps({name: value}).encode(), {}, trainer="SimpleTuner")
     options = from_mapping(reading.config.values, "")
-    ours = next((options.raw(key) for key in options.settings if "/" not in key), None)
+    ours = next((Written(options.settings, PARSED).raw(key) for key in options.settings if "/" not in key), None)
     if not words:
         assert ours is None
         return

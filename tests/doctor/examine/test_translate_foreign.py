@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from zdoctor.doctor.examine.translate import for_runner
-from zdoctor.doctor.model import Run, Unknown
+from zdoctor.doctor.model import Run
+from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import refuse
 from zdoctor.doctor.train.network.lora import network_dropout
 from zdoctor.doctor.train.settings.explain import explain
@@ -16,7 +17,9 @@ from zdoctor.doctor.trainers.read import read_config
 def test_in_a_config_of_ai_toolkit_they_say_nothing() -> None:
     nonsense: dict[str, Any] = {"linear": 4, "linear_alpha": 2, "scale": "x", "rank_dropout": "x", "left_out": "["}
     made = ai_toolkit(network=nonsense, train={"epochs": "2", "drawn": 3}, dataset={"bucket_sizes": []})
-    run = for_runner(made, Unknown("not asked"))
+    table = shipped("ai-toolkit")
+    assert table is not None
+    run = for_runner(made, table)
     assert refuse(run) == []
     assert not any(network_dropout(run)) and run.recipe.epochs == 0 and run.recipe.network.scale == 1.0
     assert any("alpha 2 is ignored" in note for note in explain(run))

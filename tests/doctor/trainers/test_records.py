@@ -18,7 +18,7 @@ each = pytest.mark.parametrize("trainer", TRAINERS, ids=NAMES)
 def test_a_record_answers_for_its_room(trainer: Trainer) -> None:
     assert callable(module(trainer.reader).read)
     assert module(trainer.failures).KNOWN
-    assert callable(module(trainer.recipe).for_runner) and callable(module(trainer.recipe).differences)
+    assert callable(module(trainer.recipe).for_runner)
     for name in (trainer.miner, trainer.editor):
         place, _, function = name.partition(":")
         assert not name or callable(getattr(module(place), function))

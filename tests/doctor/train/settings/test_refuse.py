@@ -31,7 +31,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("lokr_factor 0", {"network_type": "lokr", "settings": written(network__lokr_factor=0)}),
     ("which ignores captions", {"settings": written(train__unload_text_encoder=True)}),
     ("network_kwargs is not", {"settings": written(network__network_kwargs={"only_if_contains": []})}),
-    ("old LoKr format", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
+    ("old_lokr_format true is not", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),
     ("architecture flux2", {"architecture": "flux2"}),
@@ -102,7 +102,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         "gradient_accumulation_steps 4",
         {"gradient_accumulation": 4, "settings": written(train__gradient_accumulation_steps=4)},
     ),
-    ("EMA feedback", {"settings": written(train__ema_config__use_feedback=True)}),
+    ("use_feedback true is not supported", {"settings": written(train__ema_config__use_feedback=True)}),
     ("param_multiplier", {"settings": written(train__ema_config__param_multiplier=0.9)}),
     ("gradient_checkpointing_interval 0 is", {"settings": written(train__gradient_checkpointing_interval=0)}),
     (

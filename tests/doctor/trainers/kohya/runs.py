@@ -104,3 +104,8 @@ def said(run: Run) -> str:
     with pytest.raises(UserError) as error:
         for_runner(run, schema_of(run))
     return str(error.value)
+
+
+def differences(run: Run) -> tuple[str, ...]:
+    """What the runner says that it does in another way."""
+    return for_runner(run, schema_of(run)).differences

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.changes import value_of
 
-from .runs import MUSUBI_SET, SCRIPTS, run_of, said, toml, trained
+from .runs import MUSUBI_SET, SCRIPTS, differences, run_of, said, toml, trained
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

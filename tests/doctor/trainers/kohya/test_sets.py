@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from zdoctor.doctor.errors import UserError
-from zdoctor.doctor.examine.translate import differences, for_runner
+from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.model.buckets import Buckets, scaled_size
 from zdoctor.doctor.trainers.read import Found, read_config
 
-from .runs import FLUX, run_of, schema_of, toml, trained
+from .runs import FLUX, differences, run_of, schema_of, toml, trained
 
 
 def test_datasets_in_the_runners_words() -> None:

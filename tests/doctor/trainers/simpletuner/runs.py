@@ -59,3 +59,10 @@ def said(written: dict[str, Any] | None = None, *sets: dict[str, Any], lycoris: 
     except UserError as error:
         return str(error)
     return ""
+
+
+def differences(run: Run) -> tuple[str, ...]:
+    """What the runner says that it does in another way."""
+    schema = shipped("SimpleTuner")
+    assert schema is not None
+    return for_runner(run, schema).differences

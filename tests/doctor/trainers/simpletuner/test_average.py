@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.model.start import start_of
 from zdoctor.doctor.train.step.ema import ema_decay_at
 from zdoctor.tests.doctor.train.patient import run_with
 
-from .runs import SET, run_of, said, trained
+from .runs import SET, differences, run_of, said, trained
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.examine.translate import differences
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.doctor.train.conftest import flux
 
-from .runs import run_of, said, trained
+from .runs import differences, run_of, said, trained
 
 __all__ = ["flux"]
 CONTEXT = {"attn.add_k_proj", "attn.add_q_proj", "attn.add_v_proj", "attn.to_add_out"}

@@ -10,10 +10,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from zdoctor.doctor.commands.train import train
-from zdoctor.doctor.examine.translate import differences
 from zdoctor.tests.doctor.train.conftest import circles, flux
 
-from .runs import CONFIG, SET, run_of, said, trained
+from .runs import CONFIG, SET, differences, run_of, said, trained
 
 __all__ = ["circles", "flux"]
 KONTEXT = {"model_family": "flux", "model_flavour": "kontext"}

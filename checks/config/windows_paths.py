@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..doctor.model.pattern import pattern
-from ..doctor.model.record import dataclass
+from ...doctor.model.pattern import pattern
+from ...doctor.model.record import dataclass
 
 _OPEN = pattern(r'(?:(?<=[:\-,\[{])|(?<=[:\-,\[{][ \t])|(?<=[ \t]))"|^"')
 _OPEN_TOML = pattern(r'(?:(?<=[=,\[{])|(?<=[ \t]))"|^"')
@@ -93,8 +93,7 @@ def _in_line(body: str, offset: int, parent: str | None, format: str) -> Iterato
             return
         raw = body[start + 1 : closing.start()]
         index = closing.end()
-        made = _judge(raw, key, format)
-        if made is not None:
+        if (made := _judge(raw, key, format)) is not None:
             first, path, reads, rejected = made
             at = offset + start + 1 + first
             yield EscapedPath(key, offset + start, offset + closing.end(), at, path, reads, rejected)
@@ -106,17 +105,10 @@ def _judge(raw: str, key: str | None, format: str) -> tuple[int, str, str, bool]
     if not (_ABSOLUTE.match(raw) or (takes_path and _RELATIVE.match(raw))):
         return None
     network = raw.startswith("\\\\") and not raw.startswith("\\\\\\\\")
-    first = None
-    for run in _RUN.finditer(raw):
-        if len(run.group()) % 2:
-            first = run.start()
-            break
-    if first is None and network:
-        first = 0  # "\\nas" without doubling reads as \nas: rejected or not, a backslash is gone
-    if first is None:
-        return None
+    # "\\nas" without doubling reads as \nas: rejected or not, a backslash is gone
+    first = next((run.start() for run in _RUN.finditer(raw) if len(run.group()) % 2), 0 if network else None)
     reads, rejected = _reading(raw, format)
-    if not rejected and not takes_path:
+    if first is None or not (rejected or takes_path):
         return None
     lead = "\\\\" if raw.startswith("\\\\") else ""
     rest = raw.lstrip("\\") if lead else raw
@@ -125,30 +117,25 @@ def _judge(raw: str, key: str | None, format: str) -> tuple[int, str, str, bool]
 
 def _reading(raw: str, format: str) -> tuple[str, bool]:
     """The raw text of a double-quoted value as the parser reads it, or its complaint."""
-    made: list[str] = []
-    index = 0
-    while index < len(raw):
-        character = raw[index]
-        if character != "\\":
-            made.append(character)
-            index += 1
-            continue
-        letter = raw[index + 1 : index + 2]
+    made = ""
+    while raw:
+        plain, escaped, raw = raw.partition("\\")
+        made += plain
+        if not escaped:
+            break
+        letter, raw = raw[:1], raw[1:]
+        digits = _HEX.get(letter, 0) if format == "yaml" or letter == "u" or (format, letter) == ("toml", "U") else 0
         if not letter:
             return "the closing quote is escaped, so the text does not end here", True
-        digits = _HEX.get(letter, 0) if format == "yaml" or letter == "u" or (format, letter) == ("toml", "U") else 0
         if digits:
-            code = raw[index + 2 : index + 2 + digits]
+            code, raw = raw[:digits], raw[digits:]
             if not re.fullmatch(rf"[0-9A-Fa-f]{{{digits}}}", code) or int(code, 16) > 0x10FFFF:
                 return f"\\{letter} is not followed by {digits} hexadecimal digits that name a character", True
-            made.append(f"<U+{int(code, 16):04X}>")
-            index += 2 + digits
-            continue
-        if letter in '\\"' or (letter == "/" and format != "toml") or (format == "yaml" and letter in " \t"):
-            made.append(letter)
+            made += f"<U+{int(code, 16):04X}>"
+        elif letter in '\\"' or (letter == "/" and format != "toml") or (format == "yaml" and letter in " \t"):
+            made += letter
         elif letter in _NAMES and (format == "yaml" or letter in _ESCAPES[format]):
-            made.append(f"<{_NAMES[letter]}>")
+            made += f"<{_NAMES[letter]}>"
         else:
             return f"\\{letter} is no escape", True
-        index += 2
-    return "".join(made), False
+    return made, False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from ..doctor.model import Config, Finding, Where, found
-from ..doctor.rules import prevents, rule
+from ...doctor.model import Config, Finding, Where, found
+from ...doctor.rules import prevents, rule
+from ..keys.places import place_of
 from .windows_paths import escaped_paths
 
 
@@ -31,14 +31,11 @@ def windows_path_escape(config: Config) -> Iterator[Finding]:
     """
     if config.format not in ("yaml", "json", "toml") or "\\" not in config.text:
         return
-    quoted = {value.start for value in config.values.values() if value.style == '"'}
     pointers = {value.start: pointer for pointer, value in config.values.items() if value.style == '"'}
     for sick in escaped_paths(config.text, config.format):
-        if config.problem is None and sick.start not in quoted:
+        if config.problem is None and sick.start not in pointers:
             continue
-        before = config.text[: sick.at]
-        line = len(re.findall(r"\r\n|\r|\n", before)) + 1
-        column = sick.at - max(before.rfind("\n"), before.rfind("\r"))
+        line, column = place_of(config.text, sick.at)
         message = "{path} is in double quotes, where a backslash starts an escape"
         message += ": {reads}, and the file does not parse" if sick.rejected else "; the trainer reads {reads}"
         yield found(

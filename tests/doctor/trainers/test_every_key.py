@@ -1,0 +1,189 @@
+"""Every key of every trainer's schema at a value that is not its default: read, refused, or said to do nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.configs.defaults import same
+from zdoctor.doctor.errors import UserError
+from zdoctor.doctor.examine.translate import for_runner, obeyed
+from zdoctor.doctor.model import Run, Schema
+from zdoctor.doctor.model.schema import Key
+from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.trainers.read import Found, read_config
+from zdoctor.tests.doctor.trainers.kohya.runs import FLUX, GENERAL, KONTEXT, MUSUBI_SET, SET, SUBSET, ZIMAGE
+
+AI_TOOLKIT = {
+    "type": "sd_trainer",
+    "training_folder": "out",
+    "device": "cuda",
+    "network": {"type": "lora", "linear": 16, "linear_alpha": 16},
+    "save": {"dtype": "bf16"},
+    "datasets": [{"folder_path": "/data/cat"}],
+    "train": {"noise_scheduler": "flowmatch", "dtype": "bf16", "ema_config": {"use_ema": True}},
+    "model": {"name_or_path": "/models/z", "arch": "zimage"},
+    "sample": {"samples": [{"prompt": "a cat"}]},
+    "logging": {},
+}
+SIMPLETUNER = {
+    "model_type": "lora",
+    "model_family": "z_image",
+    "pretrained_model_name_or_path": "/models/z",
+    "data_backend_config": "multidatabackend.json",
+    "max_train_steps": 10,
+    "output_dir": "out",
+    "optimizer": "adamw_bf16",
+    "validation_prompt": "a cat",
+}
+BACKEND = {"id": "cat", "type": "local", "instance_data_dir": "/data/cat", "caption_strategy": "textfile"}
+# The trainer, the script or process, and the tree that the runner trains; files of datasets are below "datasets".
+BASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ai-toolkit zimage": ("ai-toolkit", "sd_trainer", AI_TOOLKIT),
+    "ai-toolkit flux": (
+        "ai-toolkit",
+        "sd_trainer",
+        {**AI_TOOLKIT, "model": {"name_or_path": "/models/f", "arch": "flux"}},
+    ),
+    "SimpleTuner zimage": ("SimpleTuner", "lora", {**SIMPLETUNER, "datasets": [BACKEND]}),
+    "SimpleTuner flux": (
+        "SimpleTuner",
+        "lora",
+        {**SIMPLETUNER, "model_family": "flux", "datasets": [BACKEND]},
+    ),
+    "sd-scripts flux": (
+        "sd-scripts",
+        "flux_train_network",
+        {**FLUX, "general": {}, "datasets": [{**SET, "subsets": [SUBSET]}]},
+    ),
+    "musubi-tuner zimage": (
+        "musubi-tuner",
+        "zimage_train_network",
+        {**ZIMAGE, "general": GENERAL, "datasets": [MUSUBI_SET]},
+    ),
+    "musubi-tuner kontext": (
+        "musubi-tuner",
+        "flux_kontext_train_network",
+        {**KONTEXT, "general": GENERAL, "datasets": [MUSUBI_SET]},
+    ),
+}
+
+
+def table(trainer: str) -> Schema:
+    found = shipped(trainer)
+    assert found is not None
+    return found
+
+
+def keys_of(schema: Schema, process: str) -> Iterator[tuple[str, Key]]:
+    """The keys in all sections that a run of this process has, by their places in the first of each list."""
+    for at in schema.sections:
+        if ":" in at:
+            continue
+        place = at.replace("*", "0")
+        for name, key in (schema.section(at, process) or {}).items():
+            yield f"{place}/{name}".lstrip("/"), key
+
+
+def other(key: Key, written: Any) -> Any:
+    """A value that is neither the default nor the one in `written`."""
+    plain = written if written is not None else key.default
+    if key.kind == "bool" or isinstance(plain, bool):
+        return not plain
+    if key.kind in ("int", "float") or isinstance(plain, int | float):
+        return (plain or 0) + 7
+    if key.kind == "list":
+        return ["zdoctor"]
+    if key.kind == "dict":
+        return {"zdoctor": 7}
+    return next((choice for choice in key.choices if not same(choice, plain)), "zdoctor")
+
+
+def at(tree: Any, key: str) -> Any:
+    for part in key.split("/"):
+        if isinstance(tree, list):
+            tree = tree[int(part)] if int(part) < len(tree) else None
+        else:
+            tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
+
+
+def put(tree: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    made: Any = json.loads(json.dumps(tree))
+    inner = made
+    *parents, name = key.split("/")
+    for part, following in pairwise((*parents, name)):
+        if isinstance(inner, list):
+            inner += [{}] * (int(part) + 1 - len(inner))
+            inner = inner[int(part)]
+        else:
+            empty: Any = [] if following.isdigit() else {}
+            inner[part] = inner[part] if isinstance(inner.get(part), list | dict) else empty
+            inner = inner[part]
+    inner[name] = value
+    return dict(made)
+
+
+def run_of(trainer: str, tree: dict[str, Any]) -> Run | None:
+    """The run of a tree as a config with its file of datasets; None where it is refused as it is read."""
+    files: dict[str, Any] = {}
+    if trainer == "ai-toolkit":
+        whole: Any = {"job": "extension", "config": {"name": "cat", "process": [tree]}}
+    else:
+        whole = {name: value for name, value in tree.items() if name not in ("general", "datasets")}
+        sets = (
+            tree["datasets"] if trainer == "SimpleTuner" else {name: tree[name] for name in ("general", "datasets")}
+        )
+        files = {str(tree.get("dataset_config", "multidatabackend.json")): sets}
+    reading = read_config(
+        "c.json",
+        json.dumps(whole).encode(),
+        {},
+        trainer=trainer,
+        beside=lambda name: Found("d.json", json.dumps(files[name]).encode()) if name in files else None,
+    )
+    return reading.runs[0] if reading.runs else None
+
+
+def outcome(run: Run | None, base: Run, schema: Schema, key: str) -> str:
+    if run is None:
+        return "refused"
+    try:
+        made = for_runner(run, schema)
+    except UserError:
+        return "refused"
+    if not obeyed(made):
+        return "refused"
+    without = " ".join(line for line in made.differences if line.startswith("without effect"))
+    if key.rpartition("/")[2] in without.replace(",", "").split():
+        return "said to have no effect"
+    places: dict[str, Any] = {"settings": {}, "keys": {}, "spelled": {}, "read": frozenset()}
+    if replace(made, **places) != replace(base, **places):
+        return "read, and it changes the run"
+    above = [key[:end] for end, character in enumerate(key) if character == "/"]
+    return "read" if made.read & {key, *above} else "passed over"
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_no_key_is_silently_passed_over(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: package)  # packages that need not be here
+    trainer, process, tree = BASES[name]
+    schema = table(trainer)
+    run = run_of(trainer, tree)
+    assert run is not None
+    base = for_runner(run, schema)
+    assert obeyed(base), base.refused
+    found = {
+        key: outcome(run_of(trainer, put(tree, key, other(known, at(tree, key)))), base, schema, key)
+        for key, known in keys_of(schema, process)
+    }
+    counts = Counter(found.values())
+    print(f"{name}: {len(found)} keys, {', '.join(f'{n} {what}' for what, n in sorted(counts.items()))}")
+    assert len(found) > 150
+    assert [key for key, what in found.items() if what == "passed over"] == []
