@@ -36,7 +36,6 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
     Signature: None; the LoRA draws masks, or what the samples showed.
     """
     recipe = run.recipe
-    samples = not recipe.validation.disabled and recipe.validation.prompts
     for folder in datasets:
         yield from _aids_in(folder, run, system)
         for other in recipe.datasets:
@@ -51,7 +50,7 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                     path=other.folder,
                     folder=folder.path,
                 )
-        if samples and _inside(folder, run.output_folder, system):
+        if recipe.validation.painted and _inside(folder, run.output_folder, system):
             yield found(
                 run.where("output_folder"),
                 "The run writes to {path}, inside the dataset folder {folder}.",
@@ -169,8 +168,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
         elif dataset.mask_folder:
             entry = files.at(dataset.mask_folder)
             yield from _no_folder(run, f"{dataset.key}/mask_folder", dataset.mask_folder, entry, _UNMASKED)
-    validation = run.recipe.validation
-    edited = [sample.control for sample in validation.prompts if edits and not validation.disabled]
+    edited = [sample.control for sample in run.recipe.validation.painted if edits]
     gone = [path for path in edited if (entry := files.at(path)) is not None and entry.kind in (*_GONE, "folder")]
     if gone:
         yield found(

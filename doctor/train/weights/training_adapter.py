@@ -26,7 +26,6 @@ class LoraDelta:
         return (self.up[start:stop] @ self.down) * self.scale
 
     def to(self, device: torch.device) -> LoraDelta:
-        """Returns the delta on a device."""
         return LoraDelta(self.down.to(device), self.up.to(device), self.scale)
 
 
