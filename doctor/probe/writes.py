@@ -7,7 +7,7 @@ sd-scripts writes its caches beside the pictures (48d368fa, library/strategy_flu
 from __future__ import annotations
 
 from ..model import Files, Run, Unknown, WritePlace, Writes
-from ..trainers import module, trainer_of
+from ..trainers import loaded, trainer_of
 from .world import Stat, World
 
 SIZES = ".aitk_size.json"
@@ -28,7 +28,7 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
         if entry is None or entry.kind not in ("folder", "file"):
             continue
         folder = entry.path if entry.kind == "folder" else world.parent(entry.path)
-        for what, phase in module(rooms).dataset_writes(run, dataset):
+        for what, phase in loaded(rooms).dataset_writes(run, dataset):
             add(what, folder, f"{dataset.key}/folder_path", phase)
     return Writes(tuple(places), _mirror_root(world, run))
 

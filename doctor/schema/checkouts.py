@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..trainers import TRAINERS, named
+from ..trainers import named, trainers
 
 HIGHEST = 12  # folders above a config that may be the checkout
 
@@ -16,7 +16,7 @@ class NoCheckout(Exception):
 
 def recognised(root: Path) -> str | None:
     """The trainer whose checkout a folder is, None for any other folder."""
-    return next((trainer.name for trainer in TRAINERS if (root / trainer.marker).is_file()), None)
+    return next((trainer.name for trainer in trainers() if (root / trainer.marker).is_file()), None)
 
 
 def find(trainer: str, near: Sequence[str]) -> Path | None:

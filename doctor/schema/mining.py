@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..model.record import replace
 from ..model.schema import Schema
-from ..trainers import NAMES, loaded, named
+from ..trainers import loaded, named, names
 from .checkouts import NoCheckout, commit_of, recognised
 from .sources import Sources
 
@@ -21,7 +21,7 @@ def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, t
     name = trainer or recognised(root)
     known = named(name or "")
     if known is None or not known.miner:
-        raise NoCheckout(f"{root} is no checkout of {', '.join(NAMES)}.")
+        raise NoCheckout(f"{root} is no checkout of {', '.join(names())}.")
     miner: Callable[[Sources], Schema] = loaded(known.miner)
     sources = Sources(root)
     collecting = gc.isenabled()
