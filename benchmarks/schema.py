@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from zdoctor.doctor.schema import mining
 from zdoctor.doctor.schema.checkouts import recognised
 from zdoctor.doctor.schema.tables import cached, shipped
 from zdoctor.doctor.trainers import names
@@ -49,7 +48,7 @@ def main(checkouts: list[Path]) -> None:
         print(f"{trainer}, shipped table: {timed(lambda name=trainer: table(name))}")  # type: ignore[misc]
     for root in checkouts:
         trainer = recognised(root) or ""
-        print(f"{trainer}, mined: {timed(lambda at=root: mining.mine(at))}")  # type: ignore[misc]
+        print(f"{trainer}, mined: {timed(lambda at=root: checkouts.mine(at))}")  # type: ignore[misc]
         with tempfile.TemporaryDirectory() as state:
             again = lambda at=root, name=trainer: cached(at, name, Path(state))  # noqa: E731
             again()

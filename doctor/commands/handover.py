@@ -13,8 +13,6 @@ from ..model import ModelFolder, Unknown
 
 if TYPE_CHECKING:
     from ..train import TrainResult
-    from ..train.distributed.ranks import Ranks
-    from ..train.encode.text_encoder_process import TextEncoderProcess
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:
@@ -23,37 +21,31 @@ def not_green(seen: Examination, known: Container[str] = ()) -> str:
     `known` are rules whose errors are taken care of.
     """
     report = seen.report
-    errors = [finding for finding in report.errors if finding.rule not in known]
-    if errors:
+    if errors := [finding for finding in report.errors if finding.rule not in known]:
         return ", ".join(dict.fromkeys(f"{f.rule} {f.name}" for f in errors))
     if report.crashed:
         return ", ".join(f"{o.rule} crashed" for o in report.crashed)
     if not seen.reading.runs:
         return seen.reading.reason or "there is nothing to train in it"
     serious = {rule.id for rule in seen.rules if rule.severity == "error"}
-    open_questions = [o for o in report.unknown if o.rule in serious]
-    if open_questions:
-        return "; ".join(f"{o.rule} is not known ({o.reason})" for o in open_questions)
-    return ""
+    return "; ".join(f"{o.rule} is not known ({o.reason})" for o in report.unknown if o.rule in serious)
 
 
 def hand_over(
     seen: Examination,
-    *,
-    max_minutes: float | None = None,
-    held_out: int | None = None,
-    skip_unreadable: bool = False,
-    ranks: Ranks | None = None,
-    text_process: TextEncoderProcess | None = None,
-    progress: Any = None,
+    **how: Any,
 ) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
-    `ranks` are the connected processes of the run when this is one of several; `text_process` as in `train`.
+    `how` is the rest of what `train` of the runner takes.
     """
     from .. import train as runner
 
-    _refuse_shared_names(seen)
+    if twice := written_twice(seen.reading.runs):  # they would go on from each other's state
+        raise UserError(
+            f"several processes of this config write {twice.name} into {twice.output_folder}.",
+            "Give each its own training_folder, or each its own config.",
+        )
     result: TrainResult | None = None
     for facts in seen.facts:
         run, model, system, files = facts.run, facts.model, facts.system, facts.files
@@ -78,12 +70,7 @@ def hand_over(
             adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
             dataset_folders=datasets,
             output_folder=system.absolute(run.output_folder or "output"),
-            max_minutes=max_minutes,
-            held_out=held_out,
-            skip_unreadable=skip_unreadable,
-            ranks=ranks,
-            text_process=text_process,
-            progress=progress,
+            **how,
         )
         if result.stopped != "finished":
             break
@@ -99,12 +86,3 @@ def _places(model: ModelFolder) -> dict[str, str]:
         for name, part in model.components.items()
         if name != "transformer" and part.problem is None
     }
-
-
-def _refuse_shared_names(seen: Examination) -> None:
-    """Two runs that write the same files would go on from each other's state."""
-    if run := written_twice(seen.reading.runs):
-        raise UserError(
-            f"several processes of this config write {run.name} into {run.output_folder}.",
-            "Give each its own training_folder, or each its own config.",
-        )

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import UserError, printable
 from ..model import Schema
 from . import console
-from .machine_file import existing_folder
+from .examined import existing_folder
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
@@ -46,8 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _mined(folder: str, trainer: str | None) -> Schema:
-    from ..schema.checkouts import NoCheckout, recognised
-    from ..schema.mining import mine
+    from ..schema.checkouts import NoCheckout, mine, recognised
 
     found = recognised(existing_folder(folder))
     if trainer is not None and found is not None and found != trainer:

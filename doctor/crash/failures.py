@@ -86,15 +86,11 @@ def _tracebacks(stream: Stream) -> list[Failure]:
         failure, read = traceback(stream, at)
         if failure is None:
             continue
-        if found and _chained(stream[found[-1].at : at]):
+        between = " ".join(stream[found[-1].at : at] if found else ())
+        if " ".join(between.split()).startswith(CHAINED):
             failure = replace(failure, cause=found.pop())
         found.append(failure)
     return [_placed(stream, failure) for failure in found]
-
-
-def _chained(between: Sequence[str]) -> bool:
-    """Whether the log says that two tracebacks belong together."""
-    return " ".join(" ".join(between).split()).startswith(CHAINED)
 
 
 def _placed(stream: Stream, failure: Failure) -> Failure:

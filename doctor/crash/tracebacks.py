@@ -154,17 +154,14 @@ def _cell(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
         code = _CELL_CODE.match(line)
         if frame is not None:
             parts = frame.groupdict()
-            frames.append(Frame(parts["file"], int(parts.get("line") or 0), _function(parts["where"])))
+            function = (parts["where"] or "").partition("(")[0].strip()
+            frames.append(Frame(parts["file"], int(parts.get("line") or 0), function))
         elif code is not None and frames and not frames[-1].code:
             frames[-1] = replace(frames[-1], line=frames[-1].line or int(code["line"]), code=code["code"].strip())
         elif START in line:
             break
         at += 1
     return (Failure(name, "", tuple(frames), at) if frames else None), at
-
-
-def _function(text: str | None) -> str:
-    return (text or "").partition("(")[0].strip()
 
 
 def _message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:

@@ -58,18 +58,20 @@ class Failure:
 
 @dataclass(frozen=True)
 class Known:
-    """`error` is the last part of the exception's type, "" for any; `text` is looked for in its message, `where` in
-    its frames.
+    """What a failure means, what to do and what to avoid, and how it is known.
+
+    `error` is the last part of the exception's type, "" for any; `text` is looked for in its message, `where` in its
+    frames.
 
     `line` is for what a trainer prints without an exception: words that the line has, at least `least` times.
     `alone` tells that this is another failure than the rules with the same words look for.
     """
 
-    error: str
-    text: str
     cause: str
     do: str
     avoid: str = ""
+    error: str = ""
+    text: str = ""
     rule: str = ""
     where: str = ""
     line: str = ""

@@ -48,9 +48,9 @@ class Component:
 
     name: str
     folder: str
-    class_name: str | None
-    config: Mapping[str, Any] | None
-    weights: tuple[WeightFile, ...]
+    class_name: str | None = None
+    config: Mapping[str, Any] | None = None
+    weights: tuple[WeightFile, ...] = ()
     index: Mapping[str, str] | None = None
     index_file: str | None = None
     needed: Mapping[str, tuple[int, ...]] | None = None

@@ -40,15 +40,15 @@ def read_component(
     """
     names = listed(world, folder)
     if isinstance(names, Unknown):
-        return Component(name, folder, None, None, (), problem=names.reason, repo=repo)
+        return Component(name, folder, problem=names.reason, repo=repo)
     if names is None:
-        return Component(name, folder, expected, None, (), problem="missing", repo=repo)
+        return Component(name, folder, expected, problem="missing", repo=repo)
     if name.startswith("tokenizer"):
         found = _tokenizer(world, name, folder, names, repo, chat=expected is None)
         return found if loader_known else replace(found, missing_files=())
     if name == "scheduler":
         gone = () if "scheduler_config.json" in names else ("scheduler_config.json",)
-        return Component(name, folder, expected, None, (), missing_files=gone, repo=repo)
+        return Component(name, folder, expected, missing_files=gone, repo=repo)
     missing: list[str] = []
     problem: str | None = None
     config: Mapping[str, Any] | None = None
@@ -184,4 +184,4 @@ def _tokenizer(
             missing.append("tokenizer_config.json")
     elif chat and "tokenizer_config.json" not in names and "chat_template.jinja" not in names:
         missing.append("tokenizer_config.json")
-    return Component(name, folder, class_name, settings, (), missing_files=tuple(missing), problem=problem, repo=repo)
+    return Component(name, folder, class_name, settings, missing_files=tuple(missing), problem=problem, repo=repo)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from itertools import pairwise
 
 from ..model import DatasetFolder, Image, Run, Unknown
 from ..model.datasets import FORBIDDEN, Garbled
+from ..model.record import replace
 from ..model.run import repeats_of
 from ..trainers import trainer_of
 from .components import listed
@@ -46,13 +47,13 @@ def probe_datasets(world: World, run: Run) -> tuple[DatasetFolder, ...] | Unknow
             continue
         caption = f".{dataset.caption_extension.lstrip('.')}"
         if not trainer.top_suffixes:
-            deep = dataset.recursive
-            found.append(_read(world, dataset.key, root, caption, dataset.suffixes, deep=deep))
+            walk = _Walk(world, caption, dataset.suffixes, deep=dataset.recursive)
+            found.append(walk.of(dataset.key, root))
             continue
         numbered = dataset.key.endswith("_data_dir")
-        inside = [world.join(root, name) for name in names if repeats_of(name) > 0] if numbered else [root]
-        walk = [folder for folder in inside if isinstance(listed(world, folder), tuple)]
-        found += [_read(world, dataset.key, folder, caption, trainer.top_suffixes, deep=False) for folder in walk]
+        for folder in [world.join(root, name) for name in names if repeats_of(name) > 0] if numbered else [root]:
+            if isinstance(listed(world, folder), tuple):
+                found.append(_Walk(world, caption, trainer.top_suffixes, deep=False).of(dataset.key, folder))
     return tuple(found)
 
 
@@ -78,117 +79,115 @@ def folders_in(world: World, folder: str) -> tuple[str, ...] | None:
     return tuple(name for name, stat in stats if isinstance(stat, Stat) and stat.kind == "folder")
 
 
-class _Seen:
-    """What a walk has come across so far; the fields are those of DatasetFolder."""
-
-    def __init__(self) -> None:
-        self.images: list[Image] = []
-        self.unreadable: dict[str, str] = {}
-        self.more = 0
-        self.others: Counter[str] = Counter()
-        self.unlisted = 0
-        self.captions: Counter[str] = Counter()
-        self.blank = 0
-        self.garbled: list[Garbled] = []
-
-
-def _read(
-    world: World, key: str, root: str, caption: str, kinds: tuple[str, ...] = IMAGES, *, deep: bool = True
-) -> DatasetFolder:
+class _Walk:
     """The trainer's own walk: every folder inside, but hidden ones and linked ones; no hidden files (`._a.jpg`).
 
-    sd-scripts and musubi-tuner look into no folder inside (`deep` is false).
+    sd-scripts and musubi-tuner look into no folder inside (`deep` is false). The fields are those of DatasetFolder.
     """
-    seen = _Seen()
-    waiting, visited = [root], 0
-    while waiting and visited < MOST_FOLDERS:
-        folder = waiting.pop(0)
-        visited += 1
-        names = world.names(folder)
+
+    def __init__(self, world: World, caption: str, kinds: tuple[str, ...] = IMAGES, *, deep: bool = True) -> None:
+        self.world, self.caption, self.kinds, self.deep = world, caption, kinds, deep
+        self.images: list[Image] = []
+        self.unreadable: dict[str, str] = {}
+        self.more = self.unlisted = self.blank = 0
+        self.others: Counter[str] = Counter()
+        self.captions: Counter[str] = Counter()
+        self.garbled: list[Garbled] = []
+
+    def of(self, key: str, root: str) -> DatasetFolder:
+        waiting, visited = [root], 0
+        while waiting and visited < MOST_FOLDERS:
+            visited += 1
+            inside = self._folder(waiting.pop(0))
+            waiting += inside if self.deep else ()
+        return DatasetFolder(
+            key,
+            root,
+            tuple(self.images),
+            self.unreadable,
+            self.more,
+            self.others,
+            self.unlisted + len(waiting),
+            self.captions,
+            self.blank,
+            tuple(self.garbled),
+        )
+
+    def _folder(self, folder: str) -> list[str]:
+        """Look at what lies in a folder; the folders inside that are to be walked."""
+        names = self.world.names(folder)
         if isinstance(names, Unknown):
-            seen.unlisted += 1
-            continue
-        present = {_found_as(world, name): name for name in names}
-        pictures = {_stem(name) for name in names if name.lower().endswith(kinds)}
+            self.unlisted += 1
+            return []
+        present = {self._found_as(name): name for name in names}
+        pictures = {_stem(name) for name in names if name.lower().endswith(self.kinds)}
+        inside = []
         for name in names:
-            path = world.join(folder, name)
+            path = self.world.join(folder, name)
             if name.startswith("."):
                 continue
-            if name.lower().endswith(kinds):
-                is_folder = _picture(world, path, f"{_stem(name)}{caption}", present, seen)
+            if name.lower().endswith(self.kinds):
+                is_folder = self._picture(path, present.get(self._found_as(f"{_stem(name)}{self.caption}")))
             else:
-                is_folder = _other(world, path, name, pictures, seen)
-            if is_folder and deep:
-                waiting.append(path)
-    return DatasetFolder(
-        key,
-        root,
-        tuple(seen.images),
-        seen.unreadable,
-        seen.more,
-        seen.others,
-        seen.unlisted + len(waiting),
-        seen.captions,
-        seen.blank,
-        tuple(seen.garbled),
-    )
+                is_folder = self._other(path, name, pictures)
+            inside += [path] if is_folder else []
+        return inside
+
+    def _found_as(self, name: str) -> str:
+        """What the names of a file that the system finds have in common: not the case on Windows and macOS."""
+        return name.lower() if self.world.system.os in ("windows", "darwin") else name
+
+    def _other(self, path: str, name: str, pictures: Container[str]) -> bool:
+        """Count what does not end like a picture; whether it is a folder to walk."""
+        if name == "_controls":
+            return False
+        ending, like_caption = name.rpartition(".")[2].lower(), name.lower().endswith(_CAPTIONS)
+        if like_caption and _stem(name) in pictures:
+            self.captions[f".{ending}"] += 1
+            return False
+        stat = self.world.stat(path)
+        if isinstance(stat, Stat) and stat.kind == "folder":
+            return True
+        if stat is not None and not like_caption:
+            self.others[f".{ending}" if "." in name else name] += 1
+        return False
+
+    def _picture(self, path: str, caption: str | None) -> bool:
+        """Look at what ends like a picture, and at its caption of that name; whether it is a folder to walk."""
+        if len(self.images) + len(self.unreadable) >= MOST_IMAGES:
+            self.more += 1
+            return False
+        final, stat = self.world.resolve(path)
+        if isinstance(stat, Stat) and stat.kind == "folder":
+            return final == path
+        if stat is None:
+            self.unreadable[path] = "is a link to something that is gone"
+            return False
+        start = beginning(self.world, path) if isinstance(stat, Stat) else stat
+        harm = size = None
+        if isinstance(start, Unknown):
+            harm = next((said for error, said in _REFUSED.items() if error in start.reason), None)
+        elif isinstance(stat, Stat):
+            harm, size = damage(self.world, path, stat.size, start), dimensions(self.world, path, start)
+        if harm is not None:
+            self.unreadable[path] = harm
+        elif size is None:
+            self.more += 1
+        else:
+            self.images.append(Image(path, *size, caption=caption is not None))
+            if caption is not None:
+                self._words(self.world.join(self.world.parent(path), caption))
+        return False
+
+    def _words(self, caption: str) -> None:
+        words = self.world.read(caption, 0, _CAPTION_LIMIT)
+        if isinstance(words, bytes):
+            self.blank += not words.strip()
+            self.garbled += _garbled(caption, words)
 
 
 def _stem(name: str) -> str:
     return name.rpartition(".")[0]
-
-
-def _found_as(world: World, name: str) -> str:
-    """What the names of a file have in common under which the system finds it: not the case on Windows and macOS."""
-    return name.lower() if world.system.os in ("windows", "darwin") else name
-
-
-def _other(world: World, path: str, name: str, pictures: Container[str], seen: _Seen) -> bool:
-    """Count what does not end like a picture; whether it is a folder to walk."""
-    if name == "_controls":
-        return False
-    ending = name.rpartition(".")[2].lower()
-    if _stem(name) in pictures and name.lower().endswith(_CAPTIONS):
-        seen.captions[f".{ending}"] += 1
-        return False
-    stat = world.stat(path)
-    if isinstance(stat, Stat) and stat.kind == "folder":
-        return True
-    if stat is not None and not name.lower().endswith(_CAPTIONS):
-        seen.others[f".{ending}" if "." in name else name] += 1
-    return False
-
-
-def _picture(world: World, path: str, caption: str, present: Mapping[str, str], seen: _Seen) -> bool:
-    """Look at what ends like a picture, and at its caption of that name; whether it is a folder to walk."""
-    if len(seen.images) + len(seen.unreadable) >= MOST_IMAGES:
-        seen.more += 1
-        return False
-    final, stat = world.resolve(path)
-    if isinstance(stat, Stat) and stat.kind == "folder":
-        return final == path
-    if stat is None:
-        seen.unreadable[path] = "is a link to something that is gone"
-        return False
-    start = beginning(world, path) if isinstance(stat, Stat) else stat
-    harm = size = None
-    if isinstance(start, Unknown):
-        harm = next((said for error, said in _REFUSED.items() if error in start.reason), None)
-    elif isinstance(stat, Stat):
-        harm, size = damage(world, path, stat.size, start), dimensions(world, path, start)
-    if harm is not None:
-        seen.unreadable[path] = harm
-    elif size is None:
-        seen.more += 1
-    else:
-        name = present.get(_found_as(world, caption))
-        seen.images.append(Image(path, *size, caption=name is not None))
-        beside = world.join(world.parent(path), name or caption)
-        words = world.read(beside, 0, _CAPTION_LIMIT) if name is not None else b"-"
-        if isinstance(words, bytes):
-            seen.blank += not words.strip()
-            seen.garbled.extend(_garbled(beside, words))
-    return False
 
 
 def _garbled(path: str, words: bytes) -> tuple[Garbled, ...]:
@@ -199,14 +198,13 @@ def _garbled(path: str, words: bytes) -> tuple[Garbled, ...]:
     except UnicodeDecodeError as error:
         at = error.start
     found = Garbled(path, words[at], at, words[:at].count(b"\n") + 1)
-    if len(words) == _CAPTION_LIMIT:
-        return (found,)
     marked = words.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding = "utf-16" if marked else "cp1252"
     # Where bytes beyond ASCII stand in pairs, it is rather one of the encodings of East Asia.
-    if not marked and any(one > 127 < other for one, other in pairwise(words)):
+    in_pairs = any(one > 127 < other for one, other in pairwise(words))
+    if len(words) == _CAPTION_LIMIT or (in_pairs and not marked):
         return (found,)
+    encoding = "utf-16" if marked else "cp1252"
     try:
-        return (Garbled(path, found.byte, at, found.line, encoding, words.decode(encoding)),)
+        return (replace(found, encoding=encoding, text=words.decode(encoding)),)
     except UnicodeDecodeError:
         return (found,)

@@ -8,26 +8,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import Event
-from typing import Protocol
 
 from ..files import fingerprints
 from ..model import Unknown
 from ..model.record import dataclass
-from ..state.receipts import Key
+from ..state.receipts import Key, Receipts
 from .windows import PLACEHOLDER, is_placeholder
 
 BUFFER = 1 << 20
 LARGE = 1 << 30  # after a file this large its pages are given back, so that 20 GB do not push out what others cached
 REPORT_EVERY = 0.2
 Progress = Callable[[int, int, str], None]  # bytes done, bytes in all (0: none to read), name of the file being read
-
-
-class Receipts(Protocol):
-    """Digests of files as they were when they were read."""
-
-    def recall(self, key: Key, kind: str) -> str | None: ...
-
-    def note(self, key: Key, kind: str, digest: str, started_ns: int) -> None: ...
 
 
 @dataclass(frozen=True)

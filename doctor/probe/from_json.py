@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 Record = TypeVar("Record")
 Defaults = Mapping[type, Mapping[str, Any]]
-NO_DEFAULTS: Defaults = {}
 _NONE = type(None)
 
 _types_of: Callable[[Any], dict[str, Any]] = cache(get_type_hints)

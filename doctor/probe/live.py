@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Literal
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
 from . import filesystem
 from .cards import cards
-from .disk import MountLine, mount_of, read_mounts
-from .disks import folders_below
+from .disks import MountLine, folders_below, mount_of, read_mounts
 from .speed import speed_of
 from .world import Mount, Shapes, World
 
 if TYPE_CHECKING:
-    from .digests import Progress, Receipts
+    from ..state.receipts import Receipts
+    from .digests import Progress
 
 # Only variables that change what a trainer or the hub does; a token is never among them.
 VARIABLES = (

@@ -24,18 +24,8 @@ from .world.safetensors import read_weight_file
 _REPO = pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPO_FILE = pattern(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
 _PARTS = (
-    "transformer",
-    "transformer_2",
-    "unet",
-    "vae",
-    "text_encoder",
-    "text_encoder_2",
-    "text_encoder_3",
-    "text_encoder_4",
-    "image_encoder",
-    "tokenizer",
-    "tokenizer_2",
-    "tokenizer_3",
+    *("transformer", "transformer_2", "unet", "vae", "text_encoder", "text_encoder_2", "text_encoder_3"),
+    *("text_encoder_4", "image_encoder", "tokenizer", "tokenizer_2", "tokenizer_3"),
 )
 
 
@@ -182,7 +172,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     owner = repo.repo if repo else None
     commit = repo.commit if repo else None
     if "transformer" not in names and "snapshots" in names and world.name(folder).startswith("models--"):
-        cache = Component("cache", snapshot_inside(world, folder), None, None, (), problem="cache root")
+        cache = Component("cache", snapshot_inside(world, folder), problem="cache root")
         return ModelFolder(look.source, "diffusers", folder, {"cache": cache})
     bare = "transformer" not in names and "config.json" in names
     layout: Literal["transformer-only", "diffusers"] = "transformer-only" if bare else "diffusers"
@@ -200,7 +190,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     if bare and not loader.bare and repo is None and world.name(folder) == "transformer":
         beside = listed(world, above)
         if isinstance(beside, tuple) and {"transformer", *loader.others} <= set(beside):
-            whole = Component("whole", above, None, None, (), problem="the folder above")
+            whole = Component("whole", above, problem="the folder above")
             return ModelFolder(look.source, "transformer-only", folder, {"whole": whole}, owner, commit)
     where = folder if bare and loader.bare else world.join(folder, "transformer")
     expected = loader.components["transformer"][0]
@@ -252,7 +242,7 @@ def _vae(look: _Look, source: str) -> dict[str, Component]:
         if stat is None and _REPO.fullmatch(source):
             return {}
         problem = "it does not exist" if stat is None else "the trainer opens a folder there"
-        return {"vae": Component("vae", place, "AutoencoderKL", None, (), problem=problem)}
+        return {"vae": Component("vae", place, "AutoencoderKL", problem=problem)}
     repo = None if folder == place else source
     names = listed(world, folder)
     inside = folder if isinstance(names, tuple) and "config.json" in names else world.join(folder, "vae")

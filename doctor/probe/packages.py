@@ -13,14 +13,7 @@ from ..trainers import named as named_trainer
 from .world import World
 
 NAMES = (
-    "torch",
-    "diffusers",
-    "transformers",
-    "bitsandbytes",
-    "lion_pytorch",
-    "prodigyopt",
-    "dadaptation",
-    "wandb",
+    *("torch", "diffusers", "transformers", "bitsandbytes", "lion_pytorch", "prodigyopt", "dadaptation", "wandb"),
     "huggingface_hub",
 )
 _METADATA = pattern(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ..families import classes
 from ..families.part_file import as_in_file, inferred_config, shards_of
-from ..families.part_files import part_files, written_path
+from ..families.part_files import part_files, tokenizers, written_path
+from ..families.record import Tokenizer
 from ..families.record.shapes import BadConfig, Shapes
 from ..families.tensors import needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
 from ..trainers import trainer_of
-from .tokenizers import probe_tokenizers
+from .components import listed, read_component
+from .hub.caches import caches, repo_folder, snapshot_inside
 from .world import World
 from .world.safetensors import read_weight_file
 
@@ -86,3 +88,38 @@ def _needed(part: PartFile, present: Collection[str]) -> Shapes | None:
         return kind.by_kohya(part.config, present, part.either)
     except BadConfig:
         return {}
+
+
+def probe_tokenizers(world: World, run: Run) -> dict[str, Component]:
+    """Each tokenizer that the run needs, from the first place that holds it whole; else its problem is "missing"."""
+    return {tokenizer.name: _found(world, run, tokenizer) for tokenizer in tokenizers(run)}
+
+
+def _found(world: World, run: Run, tokenizer: Tokenizer) -> Component:
+    """A tokenizer.json is read as it is, a spiece.model only with other packages: that one is taken last."""
+    whole: list[Component] = []
+    for folder, repo in _places(world, run, tokenizer):
+        names = listed(world, folder)
+        if not isinstance(names, tuple):
+            continue
+        expected = None if tokenizer.chats else tokenizer.name
+        part = read_component(world, tokenizer.name, folder, repo=repo, expected=expected)
+        if not part.missing_files and not part.problem:
+            whole.append(part)
+            if "tokenizer.json" in names:
+                return part
+    absent = Component(tokenizer.name, "", problem="missing", repo=tokenizer.repos[0][0])
+    return whole[0] if whole else absent
+
+
+def _places(world: World, run: Run, tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
+    kept = run.setting("tokenizer_cache_dir")
+    if isinstance(kept, str) and "\0" not in kept:
+        repo = tokenizer.repos[0][0]
+        yield world.absolute(world.join(kept, repo.replace("/", "_"))), repo
+    for repo, inside in tokenizer.repos:
+        for cache in caches(world):
+            root = repo_folder(world, cache, repo)
+            snapshot = snapshot_inside(world, root)
+            if snapshot != root:
+                yield (world.join(snapshot, inside) if inside else snapshot), repo

@@ -159,16 +159,23 @@ class RecordedWorld(World):
         inner = self._through_link(self.join(folder, "")) if self.live is None else None
         return self._beside.names(folder) if inner is None else self.names(inner)
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+    def _final(self, path: str) -> tuple[str, Any]:
+        """What is recorded of the file that a path leads to, None where nothing is, and its own path."""
         for _ in range(40):
             entry = self._files.get(path)
-            if entry is None or "link" not in entry:
-                break
-            path = self.target(path, entry["link"])
-        entry = self._files.get(path)
+            inner = self._through_link(path) if entry is None else None
+            if entry is not None and "link" in entry:
+                path = self.target(path, entry["link"])
+            elif inner is not None:
+                path = inner
+            else:
+                return path, entry
+        return path, None
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+        path, entry = self._final(path)
         if entry is None:
-            inner = self._through_link(path)
-            return self._beside.read(path, start, length) if inner is None else self.read(inner, start, length)
+            return self._beside.read(path, start, length)
         size = self._size(entry)
         stop = size if length is None else min(size, start + length)
         if "ranges" in entry:
@@ -190,7 +197,7 @@ class RecordedWorld(World):
         return {**self._beside.digests(live), **told}
 
     def _digest(self, path: str, kind: str) -> str | Unknown:
-        entry = self._files.get(self.resolve(path)[0]) or {}
+        entry = self._final(path)[1] or {}
         for digest in entry.get("digests", ()):
             if str(digest).startswith(kind + ":"):
                 return str(digest)

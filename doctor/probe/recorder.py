@@ -40,16 +40,9 @@ class Recorder(World):
         elif isinstance(answer, Unknown):
             self._files[path] = {"unknown": answer.reason}
         else:
-            entry = self._entry(path)
-            entry["modified_ns"] = answer.modified_ns
-            if answer.kind == "link":
-                entry["link"] = answer.target
-            elif answer.kind == "folder":
-                entry["folder"] = True
-            else:
-                entry["size"] = answer.size
-                if answer.kind == "other":
-                    entry["other"] = True
+            kinds = {"link": {"link": answer.target}, "folder": {"folder": True}, "file": {"size": answer.size}}
+            kinds["other"] = {"size": answer.size, "other": True}
+            self._entry(path).update(kinds[answer.kind], modified_ns=answer.modified_ns)
         return answer
 
     def names(self, folder: str) -> tuple[str, ...] | Unknown:
@@ -91,10 +84,8 @@ class Recorder(World):
                 self._entry(self.resolve(path)[0]).setdefault("digests", []).append(answer)
         return answers
 
-    def _entry(self, path: str) -> dict[str, Any]:
-        entry: dict[str, Any] | None = self._files.get(path)
-        if entry is None:
-            entry = self._files[path] = {}
+    def _entry(self, path: str) -> Any:
+        self._files[path] = entry = self._files.get(path) or {}
         return entry
 
     def refusal(self, folder: str) -> str | Unknown | None:

@@ -15,7 +15,7 @@ from typing import Literal
 from ..model import Speed, Unknown
 from ..model.record import replace
 from ..model.storage import HOST
-from .disk import Device, MountLine, device_of, mount_of
+from .disks import Device, MountLine, device_of, mount_of
 from .windows import PLACEHOLDER, is_placeholder
 from .world import Mount
 

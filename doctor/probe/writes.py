@@ -1,4 +1,4 @@
-"""Where a run will write, and whether it can. Nothing is written to find out.
+"""Where a run will write, whether it can, and how much room there is. Nothing is written to find out.
 
 What ai-toolkit writes where: its data loader, cache mixins and base trainer (ai-toolkit 27a03a91, 2026-08-21).
 sd-scripts writes its caches beside the pictures (48d368fa, library/strategy_flux.py), musubi-tuner in other scripts.
@@ -6,9 +6,12 @@ sd-scripts writes its caches beside the pictures (48d368fa, library/strategy_flu
 
 from __future__ import annotations
 
-from ..model import Files, Run, Unknown, WritePlace, Writes
+from collections import Counter
+
+from ..memory.disk_space import Need, needs
+from ..model import DatasetFolder, Files, Hub, ModelFolder, Room, Run, Unknown, WritePlace, Writes
 from ..trainers import loaded, trainer_of
-from .world import Stat, World
+from .world import World
 
 SIZES = ".aitk_size.json"
 
@@ -56,7 +59,39 @@ def _mirror_root(world: World, run: Run) -> str | None:
     if run.output_folder:
         candidates.insert(0, world.parent(world.parent(world.absolute(run.output_folder))))
     for folder in candidates:
-        stat = world.stat(folder)
-        if isinstance(stat, Stat) and stat.kind == "folder" and world.refusal(folder) is None:
+        if world.is_folder(folder) and world.refusal(folder) is None:
             return folder
     return None
+
+
+def probe_room(
+    world: World,
+    run: Run,
+    model: ModelFolder | Unknown,
+    datasets: tuple[DatasetFolder, ...] | Unknown,
+    hub: Hub | Unknown,
+) -> tuple[Room, ...]:
+    """One Room for every file system to which something of known size goes."""
+    output = world.absolute(run.output_folder) if run.output_folder else None
+    if output is not None:
+        names = world.names(output)
+        # With a file of this name the run goes on from there, and new saves take the place of old ones.
+        if not isinstance(names, Unknown) and any(name.startswith(run.name) for name in names):
+            output = None
+    rooms: dict[str, tuple[int | None, list[Need]]] = {}
+    for need in needs(run, model, datasets, hub, output):
+        mount = world.mount(need.folder)
+        # what refuses to be written is another rule's
+        if need.size > 0 and (isinstance(mount, Unknown) or not mount.read_only):
+            point, free = (need.folder, None) if isinstance(mount, Unknown) else (mount.point, mount.free)
+            rooms.setdefault(point, (free, []))[1].append(need)
+    return tuple(_room(point, free, wanted) for point, (free, wanted) in rooms.items())
+
+
+def _room(point: str, free: int | None, wanted: list[Need]) -> Room:
+    items: Counter[str] = Counter()
+    for need in wanted:
+        items[need.what] += need.size
+    keys = [need.key for need in wanted]
+    key = "output_folder" if "output_folder" in keys else keys[0]
+    return Room(point, free, items, key, tuple(dict.fromkeys(need.folder for need in wanted)))

@@ -1,11 +1,14 @@
-"""Checkouts of trainers: which trainer's a folder is, where one may lie, which commit it holds."""
+"""Checkouts of trainers: whose a folder is, where one may lie, which commit it holds, which keys it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..trainers import named, trainers
+from ..model.record import replace
+from ..model.schema import Schema
+from ..trainers import loaded, named, names, trainers
 
 HIGHEST = 12  # folders above a config that may be the checkout
 
@@ -56,3 +59,29 @@ def commit_of(root: Path) -> str:
 
 def _hex(text: str) -> str:
     return text if len(text) in (40, 64) and set(text) <= set("0123456789abcdef") else ""
+
+
+def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, tuple[int, int]]]:
+    """The schema of a checkout, and the (size, time) of every file and folder that it rests on.
+
+    Raises NoCheckout for a folder that is none, or one of which nothing could be read.
+    """
+    name = trainer or recognised(root)
+    known = named(name or "")
+    if known is None or not known.miner:
+        raise NoCheckout(f"{root} is no checkout of {', '.join(names())}.")
+    from .sources import Sources
+
+    sources = Sources(root)
+    collecting = gc.isenabled()
+    gc.disable()  # syntax trees are many small objects and all live to the end
+    try:
+        schema: Schema = loaded(known.miner)(sources)
+    finally:
+        if collecting:
+            gc.enable()
+    if not schema.sections.get(""):
+        unparsed = next(iter(sources.unparsed.items()), None)
+        why = f": {unparsed[0]} does not parse ({unparsed[1]})" if unparsed else ""
+        raise NoCheckout(f"{root} looks like {name}, but zdoctor found no key that it reads{why}.")
+    return replace(schema, commit=commit_of(root), source=str(root)), sources.stamps

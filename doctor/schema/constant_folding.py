@@ -47,8 +47,6 @@ def fold(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
             return _called(function, arguments, names)
         case ast.Subscript(owner, index):
             return _indexed(owner, fold(index, names), names)
-        case _:
-            pass
     raise NotLiteral
 
 
@@ -133,6 +131,4 @@ def constants(body: list[ast.stmt]) -> dict[str, Any]:
                 made = folded(value, known, NOT_LITERAL)
                 if made is not NOT_LITERAL:
                     known[name] = made
-            case _:
-                pass
     return known

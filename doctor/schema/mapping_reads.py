@@ -29,8 +29,6 @@ class Reads:
                 case (file, ast.ClassDef(bases=bases) as definition) if (file, definition) not in made:
                     made.append((file, definition))
                     waiting += [(file, base.id) for base in bases if isinstance(base, ast.Name)]
-                case _:
-                    pass
         return made
 
     def section(self, path: str, name: str, at: str, positional: int, into: Sections) -> None:
@@ -44,8 +42,6 @@ class Reads:
                         known.setdefault(field, self.key(file, default, annotation))
                     case ast.FunctionDef("__init__"):
                         self._constructor(file, statement, at, positional, into)
-                    case _:
-                        pass
 
     def _constructor(self, file: str, function: ast.FunctionDef, at: str, positional: int, into: Sections) -> None:
         arguments = function.args

@@ -14,7 +14,7 @@ from ..model.record import replace
 from ..model.schema import Key, Schema, Section
 from ..state import keep
 from ..trainers import named
-from .checkouts import commit_of
+from .checkouts import commit_of, mine
 
 FORMAT = "zdoctor.schema/1"
 KEPT = 16
@@ -128,8 +128,6 @@ def cached(root: Path, trainer: str, state: Path) -> Schema:
         noted = json.loads(file.read_bytes())
         if noted["commit"] == commit and _unchanged(root, noted["stamps"]):
             return from_json(noted["schema"], str(root))
-    from .mining import mine
-
     schema, stamps = mine(root, trainer)
     keep(file, json.dumps({"commit": commit, "stamps": stamps, "schema": as_json(schema)}).encode("ascii"))
     with suppress(OSError):

@@ -6,98 +6,93 @@ from ...model.crashes import Known
 
 KNOWN = (
     Known(
-        "",
-        r"no kernel image is available for execution on the device",
         "This build of PyTorch holds no code for the card.",
         "Install the PyTorch wheel that its site names for this card and driver.",
+        text=r"no kernel image is available for execution on the device",
         rule="PKG002",
     ),
     Known(
-        "",
-        r"Torch not compiled with CUDA enabled|PyTorch is not linked with support for cuda devices",
         "This is the build of PyTorch without CUDA.",
         "Install the PyTorch wheel that its site names for this card and driver.",
+        text=r"Torch not compiled with CUDA enabled|PyTorch is not linked with support for cuda devices",
         rule="PKG001",
     ),
     Known(
-        "",
-        r"Found no NVIDIA driver on your system|No CUDA GPUs are available|No GPU found\. A GPU is needed"
-        r"|Cannot access accelerator device when none is available",
         "The program finds no card: there is none, its driver is not loaded, or CUDA_VISIBLE_DEVICES hides it.",
         "nvidia-smi tells whether the driver answers; in Docker the container needs --gpus all.",
+        text=r"Found no NVIDIA driver on your system|No CUDA GPUs are available|No GPU found\. A GPU is needed"
+        r"|Cannot access accelerator device when none is available",
         rule="MEM003",
     ),
     Known(
-        "",
-        r"CUDA driver version is insufficient for CUDA runtime version|The NVIDIA driver on your system is too old"
-        r"|provided PTX was compiled with an unsupported toolchain|device kernel image is invalid",
         "The driver of the card is older than what this build of PyTorch needs.",
         "Update the driver, or install a PyTorch wheel for an older CUDA.",
+        text=r"CUDA driver version is insufficient for CUDA runtime version"
+        r"|The NVIDIA driver on your system is too old|provided PTX was compiled with an unsupported toolchain"
+        r"|device kernel image is invalid",
         rule="PKG003",
     ),
     Known(
-        "",
-        r"operator torchvision::nms does not exist",
         "torchvision was built for another PyTorch than the one installed.",
         "Install torch and torchvision together, from the same index.",
+        text=r"operator torchvision::nms does not exist",
     ),
     Known(
-        "ImportError",
-        r"Diffusers is out of date",
         "The trainer needs a newer diffusers than the one installed, most often a commit that is in no release.",
         "pip install -r requirements.txt in the trainer's folder, in the environment that runs it.",
-        "pip install -U diffusers may bring a version that is too new for it.",
+        avoid="pip install -U diffusers may bring a version that is too new for it.",
+        error="ImportError",
+        text=r"Diffusers is out of date",
         rule="PKG004",
     ),
     Known(
-        "ImportError",
-        r"cannot import name '\w+' from '?(diffusers|transformers|peft|accelerate|torchao|huggingface_hub|optimum)",
         "Two packages do not go with each other: one asks the other for something that this version of it lacks.",
         "Install the versions that the trainer's own requirements name: pip install -r requirements.txt",
-        "Upgrading the one that is named alone moves the mismatch to the next package.",
+        avoid="Upgrading the one that is named alone moves the mismatch to the next package.",
+        error="ImportError",
+        text=r"cannot import name '\w+' from "
+        r"'?(diffusers|transformers|peft|accelerate|torchao|huggingface_hub|optimum)",
     ),
     Known(
-        "",
-        r"Could not import module '\w+'\. Are this object's requirements defined correctly",
         "transformers could not import a part of itself, because a package that it needs there is missing or broken.",
         'python -c "from transformers import T5EncoderModel", with the name from the message, shows which one.',
+        text=r"Could not import module '\w+'\. Are this object's requirements defined correctly",
     ),
     Known(
-        "ValueError",
-        r"Either a revision or a version must be specified",
         "The package kernels is newer than this transformers knows.",
         "pip uninstall kernels, or install the version that transformers names.",
+        error="ValueError",
+        text=r"Either a revision or a version must be specified",
     ),
     Known(
-        "ModuleNotFoundError",
-        r"No module named",
         "A package is not installed in the environment that ran this: another environment, or an installation that "
         "was not finished.",
         "pip install -r requirements.txt in the trainer's folder, with the same python that starts the run.",
+        error="ModuleNotFoundError",
+        text=r"No module named",
     ),
     Known(
-        "ImportError",
-        r"Please install lion_pytorch",
         "The optimizer lion needs a package that ai-toolkit does not install.",
         "pip install lion-pytorch, or take another optimizer.",
+        error="ImportError",
+        text=r"Please install lion_pytorch",
     ),
     Known(
-        "",
-        r"api_key not configured \(no-tty\)",
         "Weights & Biases asks for its key, and nobody can answer.",
         "wandb login before the start, or WANDB_MODE=offline.",
+        text=r"api_key not configured \(no-tty\)",
     ),
     Known(
-        "UnicodeEncodeError",
-        r"'(charmap|gbk|cp\d+|ascii|latin-1)' codec can't encode",
         "A name or a caption holds characters that the terminal's code page lacks.",
         "Set PYTHONUTF8=1 before the start.",
+        error="UnicodeEncodeError",
+        text=r"'(charmap|gbk|cp\d+|ascii|latin-1)' codec can't encode",
     ),
     Known(
-        "UnicodeDecodeError",
-        r"'(charmap|gbk|cp\d+|ascii)' codec can't decode",
         "A file written in UTF-8 is read in the code page of this Windows.",
         "Set PYTHONUTF8=1 before the start.",
+        error="UnicodeDecodeError",
+        text=r"'(charmap|gbk|cp\d+|ascii)' codec can't decode",
         alone=True,
     ),
 )

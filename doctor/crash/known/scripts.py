@@ -6,51 +6,46 @@ from ...model.crashes import Known
 
 KNOWN = (
     Known(
-        "",
-        r"vector_norm.*Got Long|Expected a floating point or complex tensor as input\. Got Long",
         "A gradient was not finite. DeepSpeed 0.13.2 to 0.17.0 with an optimizer on the CPU then hands an integer to "
         "the norm, and this message hides it.",
         "Upgrade DeepSpeed to 0.17.1 or newer, then look for the first loss or gradient that is not finite: learning "
         "rate, fp16, loss.",
-        "There is no parameter of type Long; do not look for one.",
+        avoid="There is no parameter of type Long; do not look for one.",
+        text=r"vector_norm.*Got Long|Expected a floating point or complex tensor as input\. Got Long",
         rule="SRC015",
     ),
     Known(
-        "",
-        r"element 0 of tensors does not require grad and does not have a grad_fn",
         "The loss does not depend on any trained parameter: most often a whole model was wrapped in re-entrant "
         "checkpointing, and none of its inputs requires a gradient.",
         "Checkpoint each block with use_reentrant=False (in diffusers: enable_gradient_checkpointing()).",
-        "requires_grad_(True) on the output silences the message, and every gradient is then missing.",
+        avoid="requires_grad_(True) on the output silences the message, and every gradient is then missing.",
+        text=r"element 0 of tensors does not require grad and does not have a grad_fn",
     ),
     Known(
-        "",
-        "",
         "ComfyUI does not know the names in the LoRA. For Z-Image this is a ComfyUI from before it could read "
         "such files.",
         "Update ComfyUI, then load the LoRA again.",
-        "Nothing has to be trained again.",
+        avoid="Nothing has to be trained again.",
         line="lora key not loaded: diffusion_model.layers.",
     ),
     Known(
-        "",
-        r"Unpack is being triggered for a tensor that was already unpacked",
         "A custom autograd.Function reads ctx.saved_tensors twice in its backward, which checkpointing does not "
         "bear.",
         "Read ctx.saved_tensors once and keep what it gives.",
+        text=r"Unpack is being triggered for a tensor that was already unpacked",
     ),
     Known(
-        "UnidentifiedImageError",
-        r"cannot identify image file '[^']*\.(txt|caption|json|toml|npz|safetensors)'",
         "The script opens every file of its folder as a picture, captions too. diffusers' DreamBooth examples do, "
         "and read no captions from files.",
         "Keep only pictures in the folder; captions go through --dataset_name and --caption_column.",
+        error="UnidentifiedImageError",
+        text=r"cannot identify image file '[^']*\.(txt|caption|json|toml|npz|safetensors)'",
         alone=True,
     ),
     Known(
-        "ValueError",
-        r"Target module SiLU\(\) is not supported",
         "The list of layers for the LoRA names adaLN_modulation.0, which is a SiLU in the last layer of Z-Image.",
         "Name the layers more exactly, or leave adaLN_modulation.0 out of --lora_layers.",
+        error="ValueError",
+        text=r"Target module SiLU\(\) is not supported",
     ),
 )

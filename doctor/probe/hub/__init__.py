@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 
-from ...model import Hub, HubFile, HubRepo, Run, Unknown
+from ...model import Hub, HubRepo, Run, Unknown
 from ...model.record import replace
-from ..world import Stat, World
-from .caches import Use, caches, model_folders, offline, uses
+from ..world import World
+from .caches import Use, caches, model_folders, named_models, offline, uses
 from .content import Unreadable, kind_of
 from .local import claimed, local_uses, look_local
 from .repos import Look, look_cached
@@ -28,15 +28,14 @@ def probe_hub(world: World, run: Run, *, deep: bool = False) -> Hub | Unknown:
     hub = _look_around(world, run, None)
     if not deep or isinstance(hub, Unknown):
         return hub
-    wanted = {file.path: file.digest or "" for repo in hub.repos for file in repo.files if _to_hash(repo, file)}
-    hashed = world.digests({path: kind_of(digest) for path, digest in wanted.items()})
+    unread = [
+        (file.path, file.digest)
+        for repo in hub.repos
+        for file in repo.files
+        if repo.used_by and file.needed and file.state == "ok" and file.digest is not None and not file.verified
+    ]
+    hashed = world.digests({path: kind_of(digest) for path, digest in unread})
     return _look_around(world, run, hashed)  # what is wrong is looked for elsewhere, and verified there
-
-
-def _to_hash(repo: HubRepo, file: HubFile) -> bool:
-    """Whether it is one of the large files the run loads, and looks right so far."""
-    checkable = file.needed and file.state == "ok" and file.digest is not None
-    return bool(repo.used_by) and checkable and not file.verified
 
 
 def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | None) -> Hub | Unknown:
@@ -46,7 +45,9 @@ def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | N
         groups.setdefault((use.repo, use.cache, use.commit), []).append(use)
     named = [cache for _, cache, _ in groups if cache]
     everywhere = tuple(dict.fromkeys((*found, *named)))
-    plain = tuple(_local_folders(world, run))
+    # plain folders that the run names may hold a good copy of a cached file
+    plain = [world.absolute(value) for key, value in named_models(run) if key != "adapter"]
+    plain = [folder for folder in plain if world.is_folder(folder)]
     look = Look(world, run, everywhere, plain, hashed)
 
     def at(uses: Sequence[Use]) -> HubRepo:
@@ -82,14 +83,3 @@ def _named_alike(world: World, folders: Sequence[str], caches: Sequence[str]) ->
             owner, _, repo = entry.removeprefix("models--").partition("--")
             if repo and repo.lower() in name:
                 yield f"{owner}/{repo}", cache
-
-
-def _local_folders(world: World, run: Run) -> list[str]:
-    """Plain model folders that the run names: they may hold a good copy of a cached file."""
-    written = [
-        world.absolute(value)
-        for value in (run.recipe.base_model, run.recipe.extras_model)
-        if value and "\0" not in value
-    ]
-    stats = [(folder, world.stat(folder)) for folder in written]
-    return [folder for folder, stat in stats if isinstance(stat, Stat) and stat.kind == "folder"]

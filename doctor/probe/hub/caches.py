@@ -117,18 +117,22 @@ def is_repo_id(text: str) -> bool:
 
 def uses(world: World, run: Run, cache: str) -> Iterator[Use]:
     """The repositories the run names; ids are looked for in `cache`."""
-    recipe = run.recipe
-    written = {"base_model": recipe.base_model, "extras_model": recipe.extras_model, "adapter": recipe.adapter}
     seen: set[tuple[str, str, str | None, str]] = set()
-    for key, value in written.items():
-        if not value or "\0" in value:
-            continue
+    for key, value in named_models(run):
         use = _into_cache(world, key, value)
         if use is None and world.stat(world.absolute(value)) is None:
             use = _by_id(key, value, cache)
         if use is not None and (use.repo, use.cache, use.commit, use.inside) not in seen:
             seen.add((use.repo, use.cache, use.commit, use.inside))
             yield use
+
+
+def named_models(run: Run) -> Iterator[tuple[str, str]]:
+    """The fields of a run's recipe that name a model, with what they say."""
+    for key in ("base_model", "extras_model", "adapter"):
+        value = getattr(run.recipe, key)
+        if value and "\0" not in value:
+            yield key, value
 
 
 def repo_folder(world: World, cache: str, repo: str) -> str:

@@ -18,7 +18,7 @@ from .content import Unreadable, digest_of_blob, kind_of, known, manifest
 from .listings import MARK, MOST_FILES, Listing, listings_of
 from .needs import needed
 from .repos import files_of, partials_of
-from .waste import Identity, Tree, identity, left_in, sizes_of, store_waste, tree_of
+from .waste import Identity, Tree, identity, left_in, size_of, store_waste, tree_of
 
 MOST_READ = 2000  # more small files are hashed only in a deep look, or in one at this repository
 WORTH = 1 << 20  # smaller duplicates are not worth a line
@@ -112,7 +112,7 @@ def _seen(world: World, cache: str, repo: CachedRepo, asked: bool, hashed: Hashe
             revisions.append(replace(revision, reason=f"It cannot be looked at: {error}."))
     blobs = world.join(repo.folder, "blobs")
     payloads = frozenset(_payloads(world, tree, blobs))
-    size = sum(sizes_of(world, tree, [path for path, stat in tree.items() if stat.kind == "file"] + [*payloads]))
+    size = size_of(world, tree, [path for path, stat in tree.items() if stat.kind == "file"] + [*payloads])
     sized = tuple(_with_sizes(world, tree, revisions, files))
     summary = replace(repo, size=size, revisions=sized, bad_refs=bad_refs, partly=partly)
     broken = {_address(f.digest) for found in files.values() for f in found if f.state != "ok"}
@@ -256,7 +256,7 @@ def _cache(world: World, path: str, why: str, looks: list[RepoLook], repo: str |
         why,
         tuple(look.summary for look in looks),
         waste,
-        sum(sizes_of(world, trees, files)),
+        size_of(world, trees, files),
         mount.free if isinstance(mount, Mount) else None,
     )
 

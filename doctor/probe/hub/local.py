@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...model import Component, Hub, HubFile, HubRepo, ModelFolder, Run
 from ...model.record import dataclass, replace
 from ..world import Stat, World
-from .caches import COMMIT, Use, model_folders, repo_of
+from .caches import COMMIT, Use, model_folders, named_models, repo_of
 from .content import Expected, digest_of_blob, examine, is_json, manifest, structure
 from .listings import shards_of, walk
 from .needs import needed
@@ -45,12 +45,8 @@ class Note:
 
 def local_uses(world: World, run: Run) -> Iterator[Use]:
     """The downloaded folders that the run names, or names something inside of: no `cache`, `repo` is the folder."""
-    for key in ("base_model", "extras_model", "adapter"):
-        value = getattr(run.recipe, key)
-        if not value or "\0" in value:
-            continue
-        named = world.absolute(value)
-        place, inside = named, ""
+    for key, value in named_models(run):
+        place, inside = world.absolute(value), ""
         for _ in range(HIGHEST):
             if any(isinstance(world.stat(world.join(place, *NOTES, kept)), Stat) for kept in ("download", "trees")):
                 yield Use(place, "", None, key, inside)

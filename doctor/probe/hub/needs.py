@@ -14,17 +14,7 @@ COMPONENTS = (
 _WEIGHTS = pattern(r"(model|diffusion_pytorch_model)(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
 _OTHER_FORMATS = (".bin", ".ckpt", ".pt", ".pth", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".gguf", ".xml")
 _NO_DATA = (
-    ".md",
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".webp",
-    ".gif",
-    ".mp4",
-    ".pdf",
-    ".gitattributes",
-    ".gitignore",
-    "LICENSE",
+    *(".md", ".png", ".jpg", ".jpeg", ".webp", ".gif", ".mp4", ".pdf", ".gitattributes", ".gitignore", "LICENSE"),
 )
 
 

@@ -9,7 +9,7 @@ from ...model import HubFile, HubRepo, Run, Unknown
 from ...model.record import dataclass, replace
 from ..world import Stat, World
 from .caches import COMMIT, Use, offline, repo_folder
-from .content import SMALL, Expected, digest_of, examine, known, manifest
+from .content import SMALL, digest_of, examine, known, manifest
 from .listings import Listing, listings_of, walk
 from .needs import needed
 from .search import Partials, Search
@@ -50,7 +50,9 @@ def look_cached(look: Look, uses: Sequence[Use]) -> HubRepo:
         search = Search(world, look.caches, folder, elsewhere, look.hashed is not None, partials, others, found.rest)
         files = tuple(map(search.remedied, seen))
         if listing.broken_manifest is not None:
-            files = (*files, _bad_manifest(world, folder, listing))
+            name = f"trees/{listing.commit}.json"
+            bad = HubFile(name, world.below(folder, name), None, "broken-structure", None, None, needed=False)
+            files = (*files, replace(bad, detail=listing.broken_manifest))
     return HubRepo(
         repo=use.repo,
         cache=use.cache,
@@ -148,13 +150,10 @@ def _taken_over(new: Listing, older: Listing) -> frozenset[str]:
 
     def is_cheap(name: str) -> bool:
         wants, had = new.expected[name], older.expected.get(name)
-        return wants is not None and (_same(wants, had) or (wants.size or 0) <= SMALL)
+        is_same = had is not None and had.digest is not None and wants is not None and had.digest == wants.digest
+        return is_same or (wants is not None and (wants.size or 0) <= SMALL)
 
     return frozenset(n for n in new.expected if n in older.present and n not in new.present and is_cheap(n))
-
-
-def _same(wants: Expected, had: Expected | None) -> bool:
-    return had is not None and had.digest is not None and had.digest == wants.digest
 
 
 def _is_link(world: World, listing: Listing) -> bool:
@@ -195,11 +194,8 @@ def from_elsewhere(used_by: Collection[str], run: Run) -> str:
 
 def _missing(world: World, listing: Listing, wanted: Collection[str]) -> int:
     """How many of the wanted files lead to nothing."""
-    count = 0
-    for name in wanted:
-        path = world.below(listing.folder, name)
-        count += name not in listing.present or not isinstance(world.resolve(path)[1], Stat)
-    return count
+    there = [world.resolve(world.below(listing.folder, name))[1] for name in wanted if name in listing.present]
+    return len(wanted) - sum(isinstance(stat, Stat) for stat in there)
 
 
 def files_of(
@@ -223,17 +219,9 @@ def files_of(
         marks = set(walk(world, denied))
         files = [replace(file, hidden=file.name in marks) for file in files]
     for file in files:
-        if (file.state == "wrong-link" or (file.state == "missing" and linked)) and file.digest is not None:
-            yield replace(file, blob=world.join(folder, "blobs", file.digest.partition(":")[2]))
-        else:
-            yield file
-
-
-def _bad_manifest(world: World, folder: str, listing: Listing) -> HubFile:
-    name = f"trees/{listing.commit}.json"
-    path = world.below(folder, name)
-    detail = listing.broken_manifest or ""
-    return HubFile(name, path, None, "broken-structure", None, None, detail=detail, needed=False)
+        is_unlinked = file.state == "wrong-link" or (file.state == "missing" and linked)
+        address = file.digest.partition(":")[2] if is_unlinked and file.digest is not None else ""
+        yield replace(file, blob=world.join(folder, "blobs", address)) if address else file
 
 
 def partials_of(world: World, folder: str, names: Iterable[str] | None = None) -> Partials:

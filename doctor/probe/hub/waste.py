@@ -42,16 +42,14 @@ def identity(world: World, tree: Tree, path: str) -> Identity:
     return (stat.device, stat.inode) if isinstance(stat, Stat) and stat.inode else path
 
 
-def sizes_of(world: World, tree: Tree, files: Iterable[str]) -> Iterator[int]:
-    """The size of each file, hard links and repeated paths counted once."""
-    seen: set[Identity] = set()
+def size_of(world: World, tree: Tree, files: Iterable[str]) -> int:
+    """The bytes of all the files, hard links and repeated paths counted once."""
+    contents: dict[Identity, int] = {}
     for path in files:
         stat = tree[path] if path in tree else world.stat(path)
         if isinstance(stat, Stat) and stat.kind == "file":
-            same: Identity = (stat.device, stat.inode) if stat.inode else path
-            if same not in seen:
-                seen.add(same)
-                yield stat.size
+            contents[(stat.device, stat.inode) if stat.inode else path] = stat.size
+    return sum(contents.values())
 
 
 def left_in(
@@ -66,8 +64,8 @@ def left_in(
             yield Waste("detached", repo.repo, (path,), revision.own, revision.commit, revision.health, last)
     orphans = tuple(_orphans(world, repo.folder, tree, awaited))
     if orphans:
-        behind = [_end(world, tree, path) for path in orphans]
-        yield Waste("orphan", repo.repo, orphans, sum(sizes_of(world, tree, behind)))
+        behind = [world.target(path, tree[path].target) if tree[path].kind == "link" else path for path in orphans]
+        yield Waste("orphan", repo.repo, orphans, size_of(world, tree, behind))
     for alive in (False, True):
         found = [(path, size) for path, size, running in partials if running == alive]
         if found:
@@ -93,12 +91,10 @@ def store_waste(world: World, store: str, tree: Tree, used: set[str]) -> Iterato
         and path not in used
         and now - stat.modified_ns >= ALIVE_NS
     ]
-    noted = [path for path in free if f"{path}.refs" in tree]
-    if noted:
-        yield Waste("unreferenced", "", tuple(noted), sum(sizes_of(world, tree, noted)))
-    leaked = [path for path in free if f"{path}.refs" not in tree]
-    if leaked:
-        yield Waste("leaked", "", tuple(leaked), sum(sizes_of(world, tree, leaked)))
+    noted = tuple(path for path in free if f"{path}.refs" in tree)
+    leaked = tuple(path for path in free if f"{path}.refs" not in tree)
+    yield from (Waste("unreferenced", "", noted, size_of(world, tree, noted)),) if noted else ()
+    yield from (Waste("leaked", "", leaked, size_of(world, tree, leaked)),) if leaked else ()
     yield from _quarantine(world, "", store, tree)
 
 
@@ -119,11 +115,6 @@ def _orphans(world: World, folder: str, tree: Tree, awaited: set[str]) -> Iterat
             yield path
 
 
-def _end(world: World, tree: Tree, path: str) -> str:
-    """The payload behind a blob that is a link into the shared store."""
-    return world.target(path, tree[path].target) if tree[path].kind == "link" else path
-
-
 def _quarantine(world: World, repo: str, folder: str, tree: Tree) -> Iterator[Waste]:
     """What repairs put aside, repair by repair."""
     top = world.join(folder, QUARANTINE) + world.flavour.sep
@@ -133,4 +124,4 @@ def _quarantine(world: World, repo: str, folder: str, tree: Tree) -> Iterator[Wa
             held = repairs.setdefault(path[len(top) :].partition(world.flavour.sep)[0], [])
             held += [path] if stat.kind == "file" else []
     for id, held in repairs.items():
-        yield Waste("quarantine", repo, (top + id,), sum(sizes_of(world, tree, held)), id)
+        yield Waste("quarantine", repo, (top + id,), size_of(world, tree, held), id)

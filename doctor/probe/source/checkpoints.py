@@ -15,15 +15,10 @@ from ...model.checkout import Edit
 from ...model.script import Checkpoint, Forced
 from .names import BLOCK, CHECKPOINT, DEEPSPEED, MODEL, Module, Scope
 
-_OPTIONS = [
-    "use_reentrant",
-    "preserve_rng_state",
-    "context_fn",
-    "determinism_check",
-    "debug",
-    "early_stop",
+_OPTIONS = (
+    *("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"),
     "function",
-]
+)
 _FORWARD = re.compile(r"_?forward")
 _INPUT_GRADS = {"enable_input_require_grads", "prepare_model_for_kbit_training"}
 

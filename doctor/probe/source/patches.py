@@ -128,8 +128,5 @@ def _bare(source: Source, node: ast.If, tree: Tree) -> Edit | None:
 
 def _is_swallowed(node: ast.AST, tree: Tree) -> bool:
     """Whether an error that is raised here would be caught and only printed, inside of its function."""
-    return any(not _raises(handler) for up in tree.tries(node) for handler in up.handlers)
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement))
+    handlers = [handler for up in tree.tries(node) for handler in up.handlers]
+    return any(not any(isinstance(node, ast.Raise) for node in ast.walk(handler)) for handler in handlers)

@@ -163,6 +163,11 @@ class World:
             path = self.target(path, stat.target)
         return path, Unknown("a loop of symbolic links")
 
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder, and no link to one, lies there."""
+        stat = self.stat(path)
+        return isinstance(stat, Stat) and stat.kind == "folder"
+
     def names_in(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, none where it cannot be listed."""
         names = self.names(folder)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ...model import Tensor, Unknown, WeightFile
 from ...model.record import replace
@@ -18,34 +18,26 @@ LARGEST_HEADER = 100_000_000
 _FIRST_READ = 64 << 10
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
-BITS = {
-    "BOOL": 8,
-    "F4": 4,
-    "F6_E2M3": 6,
-    "F6_E3M2": 6,
-    "U8": 8,
-    "I8": 8,
-    "F8_E5M2": 8,
-    "F8_E4M3": 8,
-    "F8_E8M0": 8,
-    "F8_E4M3FNUZ": 8,
-    "F8_E5M2FNUZ": 8,
-    "I16": 16,
-    "U16": 16,
-    "F16": 16,
-    "BF16": 16,
-    "I32": 32,
-    "U32": 32,
-    "F32": 32,
-    "C64": 64,
-    "F64": 64,
-    "I64": 64,
-    "U64": 64,
+_BY_BITS = {
+    4: ("F4",),
+    6: ("F6_E2M3", "F6_E3M2"),
+    8: ("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"),
+    16: ("I16", "U16", "F16", "BF16"),
+    32: ("I32", "U32", "F32"),
+    64: ("C64", "F64", "I64", "U64"),
 }
+BITS = {dtype: bits for bits, dtypes in _BY_BITS.items() for dtype in dtypes}
 
 
-class BadHeader(Exception):
-    """The header breaks the format; the message says how."""
+Problem = Literal["empty", "truncated", "not-safetensors", "bad-header", "pickle", "unreadable"]
+
+
+class BadFile(Exception):
+    """The file breaks the format, or cannot be read; the message says how."""
+
+    def __init__(self, detail: str, problem: Problem = "bad-header") -> None:
+        super().__init__(detail)
+        self.problem = problem
 
 
 def read_weight_file(world: World, path: str, name: str = "") -> WeightFile:
@@ -63,66 +55,68 @@ def read_weight_file(world: World, path: str, name: str = "") -> WeightFile:
 
 def read_header(world: World, path: str, name: str, stat: Stat) -> WeightFile:
     """As `read_weight_file`, for a file whose stat is known."""
-    size = stat.size
+    seen = WeightFile(name, path, stat.size)
+    try:
+        header = _header(world, path, stat.size)
+        tree = parse_tree(header)
+        seen = replace(seen, metadata=parse_metadata(tree))
+        tensors, end = parse_tensors(header, tree)
+        seen = replace(seen, tensors=tensors)
+        expected = 8 + len(header) + end
+        if seen.size < expected:
+            missing = f"{seen.size} bytes of {expected}: {expected - seen.size} are missing at the end"
+            raise BadFile(missing, "truncated")
+        if seen.size > expected:
+            raise BadFile(f"{seen.size - expected} bytes too many after the last tensor")
+    except BadFile as error:
+        return replace(seen, problem=error.problem, detail=str(error))
+    return seen
+
+
+def _header(world: World, path: str, size: int) -> bytes:
+    """The header's text. Raises BadFile."""
     if size == 0:
-        return WeightFile(name, path, 0, problem="empty", detail="0 bytes")
-    start = world.read(path, 0, min(size, _FIRST_READ))
-    if isinstance(start, Unknown):
-        return WeightFile(name, path, size, problem="unreadable", detail=start.reason)
+        raise BadFile("0 bytes", "empty")
+    start = _bytes(world, path, 0, min(size, _FIRST_READ))
     length = int.from_bytes(start[:8], "little")
     pickle = path.lower().endswith(_PICKLES)
     # Two letters can be an honest header length, so content is guessed at only where the length cannot be right.
     disguise = _disguise(start) if pickle or length > LARGEST_HEADER or 8 + length > size else ""
     if disguise and not (pickle and "pickle" in disguise):
-        return WeightFile(name, path, size, problem="not-safetensors", detail=disguise)
+        raise BadFile(disguise, "not-safetensors")
     if pickle:
-        return WeightFile(name, path, size, problem="pickle", detail="a Python pickle, not opened")
+        raise BadFile("a Python pickle, not opened", "pickle")
     if len(start) < 8:
-        return WeightFile(name, path, size, problem="truncated", detail=f"{size} bytes, the format begins with 8")
+        raise BadFile(f"{size} bytes, the format begins with 8", "truncated")
     if length > LARGEST_HEADER:
-        return WeightFile(
-            name, path, size, problem="not-safetensors", detail="its first 8 bytes are no header length"
-        )
+        raise BadFile("its first 8 bytes are no header length", "not-safetensors")
     if 8 + length > size:
-        return WeightFile(
-            name, path, size, problem="truncated", detail=f"{size} bytes, its header alone takes {8 + length}"
-        )
+        raise BadFile(f"{size} bytes, its header alone takes {8 + length}", "truncated")
     if length > LARGEST_READ:
-        return WeightFile(name, path, size, problem="unreadable", detail=f"a header of {length} bytes is not read")
+        raise BadFile(f"a header of {length} bytes is not read", "unreadable")
     header = start[8 : 8 + length]
-    if len(header) < length:
-        rest = world.read(path, len(start), length - len(header))
-        if isinstance(rest, Unknown):
-            return WeightFile(name, path, size, problem="unreadable", detail=rest.reason)
-        header += rest
-    metadata: Mapping[str, str] = {}
-    try:
-        tree = parse_tree(header)
-        metadata = parse_metadata(tree)
-        tensors, end = parse_tensors(header, tree)
-    except BadHeader as error:
-        return WeightFile(name, path, size, problem="bad-header", detail=str(error), metadata=metadata)
-    sound, expected = WeightFile(name, path, size, tensors, metadata=metadata), 8 + length + end
-    if size < expected:
-        detail = f"{size} bytes of {expected}: {expected - size} are missing at the end"
-        return replace(sound, problem="truncated", detail=detail)
-    if size > expected:
-        return replace(sound, problem="bad-header", detail=f"{size - expected} bytes too many after the last tensor")
-    return sound
+    return header if len(header) == length else header + _bytes(world, path, len(start), length - len(header))
+
+
+def _bytes(world: World, path: str, start: int, length: int) -> bytes:
+    found = world.read(path, start, length)
+    if isinstance(found, Unknown):
+        raise BadFile(found.reason, "unreadable")
+    return found
 
 
 def parse_tree(header: bytes) -> dict[str, Any]:
     try:
         tree = json.loads(header.decode("utf-8"), parse_constant=_no_constant, parse_float=str)
     except UnicodeDecodeError:
-        raise BadHeader("the header is not UTF-8 text") from None
+        raise BadFile("the header is not UTF-8 text") from None
     except RecursionError:
-        raise BadHeader("the header nests too deeply") from None
+        raise BadFile("the header nests too deeply") from None
     except ValueError:
         filled = "it is all zeros" if not header.strip(b"\0") else "the header is not JSON"
-        raise BadHeader(filled) from None
+        raise BadFile(filled) from None
     if not isinstance(tree, dict):
-        raise BadHeader("the header is no JSON object")
+        raise BadFile("the header is no JSON object")
     return tree
 
 
@@ -131,12 +125,12 @@ def parse_metadata(tree: dict[str, Any]) -> Mapping[str, str]:
     if metadata is None:
         return {}
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-        raise BadHeader("__metadata__ holds something other than text")
+        raise BadFile("__metadata__ holds something other than text")
     return metadata
 
 
 def parse_tensors(header: bytes, tree: Mapping[str, Any]) -> tuple[dict[str, Tensor], int]:
-    """Tensors of a header, and where the last one ends, counted from the end of the header. Raises BadHeader."""
+    """Tensors of a header, and where the last one ends, counted from the end of the header. Raises BadFile."""
     tensors: dict[str, Tensor] = {}
     spans: list[tuple[int, int, str]] = []
     # A model repeats a few dozen shapes hundreds of times: each is examined once. To Python true is 1, so where the
@@ -155,7 +149,7 @@ def parse_tensors(header: bytes, tree: Mapping[str, Any]) -> tuple[dict[str, Ten
     position = 0
     for begin, end, name in spans:
         if begin != position:
-            raise BadHeader(f"tensor {_shown(name)} begins at byte {begin}, the one before it ends at {position}")
+            raise BadFile(f"tensor {_shown(name)} begins at byte {begin}, the one before it ends at {position}")
         position = end
     return tensors, position
 
@@ -177,19 +171,19 @@ def _entry(name: str, value: Any) -> tuple[str, list[int], int, int]:
         dtype, shape, (begin, end) = value["dtype"], value["shape"], value["data_offsets"]
         bits = BITS[dtype]
     except (KeyError, TypeError, ValueError):
-        raise BadHeader(f"tensor {_shown(name)} lacks a known dtype, a shape or offsets") from None
+        raise BadFile(f"tensor {_shown(name)} lacks a known dtype, a shape or offsets") from None
     if type(shape) is not list:
-        raise BadHeader(f"tensor {_shown(name)} has no shape")
+        raise BadFile(f"tensor {_shown(name)} has no shape")
     if type(begin) is not int or type(end) is not int or begin < 0:
-        raise BadHeader(f"tensor {_shown(name)} has an offset that is no whole number")
+        raise BadFile(f"tensor {_shown(name)} has an offset that is no whole number")
     for side in shape:
         if type(side) is not int or side < 0:
-            raise BadHeader(f"tensor {_shown(name)} has a size that is no whole number")
+            raise BadFile(f"tensor {_shown(name)} has a size that is no whole number")
         bits *= side
         if bits >= 1 << 70:
-            raise BadHeader(f"tensor {_shown(name)} has an impossible shape")
+            raise BadFile(f"tensor {_shown(name)} has an impossible shape")
     if bits != 8 * (end - begin):
-        raise BadHeader(f"tensor {_shown(name)} has {end - begin} bytes, its shape and dtype take {bits / 8:.0f}")
+        raise BadFile(f"tensor {_shown(name)} has {end - begin} bytes, its shape and dtype take {bits / 8:.0f}")
     return dtype, shape, begin, end
 
 

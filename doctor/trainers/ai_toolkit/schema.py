@@ -93,8 +93,6 @@ def _process(sources: Sources, file: str, definition: ast.ClassDef) -> tuple[str
                 imported = [at for node in body for _, at in sources.imported(file, node, name)]
                 found = next((at for at in imported if sources.text(at)), None if imported else file)
                 return (found, name) if found is not None else None
-            case _:
-                pass
     return None
 
 
@@ -118,8 +116,6 @@ def _compared(node: ast.AST, name: str) -> Iterator[str]:
             case ast.Call(ast.Attribute(ast.Name(one), "startswith"), [ast.Constant(str() as start)]) if one == name:
                 if start.isalnum():
                     yield start
-            case _:
-                pass
 
 
 def _architectures(sources: Sources) -> Iterator[str]:
@@ -141,5 +137,3 @@ def _qtypes(sources: Sources) -> Iterator[str]:
                 case ast.Assign([ast.Name(name)], value) if name.endswith(("_QTYPES", "_qtypes")):
                     for listed in value.keys if isinstance(value, ast.Dict) else [value]:
                         yield from texts(folded(listed, {}))
-                case _:
-                    pass

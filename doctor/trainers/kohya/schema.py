@@ -68,10 +68,6 @@ def _dataset_keys(sources: Sources, file: str) -> dict[str, dict[str, Key]]:
                     match key:
                         case ast.Constant(str() as spelt) | ast.Call(_, [ast.Constant(str() as spelt), *_]):
                             known[spelt] = Key(_kind(value))  # Required("image_dir"): str
-                        case _:
-                            pass
-            case _:
-                pass
     return found
 
 

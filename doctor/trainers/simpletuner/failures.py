@@ -6,7 +6,7 @@ from ...model.crashes import Known
 
 
 def _refused(line: str, cause: str, do: str) -> Known:
-    return Known("", "", cause, do, rule="SIM003", line=line)
+    return Known(cause, do, rule="SIM003", line=line)
 
 
 KNOWN = (
@@ -36,11 +36,11 @@ KNOWN = (
         "Set model_type: lora, or base_model_precision: no_change.",
     ),
     Known(
-        "RuntimeError",
-        r"Expected all tensors to be on the same device",
         "Group offloading of a model that Quanto quantized leaves parts of it on another device; nothing in "
         "SimpleTuner refuses the two together.",
         "Quantize with int8-torchao in the place of int8-quanto, or switch enable_group_offload off.",
+        error="RuntimeError",
+        text=r"Expected all tensors to be on the same device",
         rule="SIM005",
         where=r"group_offload|optimum.quanto",
     ),

@@ -74,8 +74,6 @@ def _legacy(sources: Sources) -> Iterator[tuple[str, str]]:
             match decorator:
                 case ast.Call(ast.Name("_legacy_handler"), [ast.Constant(str() as old)]):
                     yield old, _first_text(node, ("_ensure_prefixed", "_format_key_value"))
-                case _:
-                    pass
 
 
 def _first_text(function: ast.AST, called: tuple[str, ...]) -> str:
@@ -85,8 +83,6 @@ def _first_text(function: ast.AST, called: tuple[str, ...]) -> str:
         match call:
             case ast.Call(ast.Name(name), [ast.Constant(str() as text), *_]) if name in called:
                 found = text
-            case _:
-                pass
     return found
 
 
@@ -120,8 +116,6 @@ class _Fields:
                     yield from self.of([*inside, *other])
                 case ast.With(_, inside) | ast.Try(inside):
                     yield from self.of(inside)
-                case _:
-                    pass
 
     def _record(self, node: ast.expr) -> Iterator[tuple[str, Key]]:
         match node:
@@ -164,8 +158,6 @@ class _Fields:
             case ast.ListComp(element, [ast.comprehension(target, iterable, [], 0)]):
                 with suppress(NotLiteral):
                     listed = [(element, names) for names in iterations(target, iterable, self.names)]
-            case _:
-                pass
         for entry, names in listed:
             inside = zip(entry.keys, entry.values, strict=True) if isinstance(entry, ast.Dict) else [(None, entry)]
             for key, value in inside:

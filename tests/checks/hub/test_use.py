@@ -14,8 +14,7 @@ import pytest
 
 from zdoctor.checks.hub.use import hf_xet_missing
 from zdoctor.doctor.model import Hub, Report, SetValue
-from zdoctor.doctor.probe.disk import MountLine
-from zdoctor.doctor.probe.disks import folders_below
+from zdoctor.doctor.probe.disks import MountLine, folders_below
 from zdoctor.doctor.probe.hub import probe_hub
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.tests.hub_cache import BIG, REPO, SHARD, Cache

@@ -14,7 +14,7 @@ from zdoctor.doctor.probe.digests import digests
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import SCHEMA, RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
-from zdoctor.doctor.state.receipts import Key
+from zdoctor.doctor.state.receipts import Key, Receipts
 from zdoctor.tests.hub_server import git_sha1, sha256
 
 
@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
 def test_a_file_that_changes_meanwhile_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = files(tmp_path, 3 * module.BUFFER)
 
-    class Notes:
+    class Notes(Receipts):
         noted = 0
 
         def recall(self, key: Key, kind: str) -> None:
@@ -73,7 +73,7 @@ def test_a_file_that_changes_meanwhile_is_unknown(tmp_path: Path, monkeypatch: p
             file.write(b"x")
 
     monkeypatch.setattr(module, "_advise", touch_it)
-    notes = Notes()
+    notes = Notes(tmp_path)
     assert digests({path: "sha256"}, lambda _: 1, notes) == {path: Unknown("it changed while it was read")}
     assert notes.noted == 0
 
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_the_threads_and_keeps_what_was_done(tmp_path: Path) -> None
     small, large = 10, 50 * module.BUFFER
     made = files(tmp_path, large, small)
 
-    class Notes:
+    class Notes(Receipts):
         def recall(self, key: Key, kind: str) -> None:
             return None
 
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_threads_and_keeps_what_was_done(tmp_path: Path) -> None
 
     noted: list[int] = []
     with pytest.raises(KeyboardInterrupt):
-        digests(dict.fromkeys(made, "sha256"), lambda _: 2, Notes())
+        digests(dict.fromkeys(made, "sha256"), lambda _: 2, Notes(tmp_path))
     assert len(noted) == 1
 
 

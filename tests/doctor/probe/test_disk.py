@@ -12,7 +12,7 @@ import pytest
 
 from zdoctor.doctor.model import Unknown
 from zdoctor.doctor.probe.digests import digests
-from zdoctor.doctor.probe.disk import Device, _of_number, device_of, mount_of, read_mounts
+from zdoctor.doctor.probe.disks import Device, _of_number, device_of, mount_of, read_mounts
 from zdoctor.doctor.probe.live import LiveWorld
 
 PCI = "devices/pci0000:00/0000:00:1f.2"
@@ -124,7 +124,7 @@ def below(folder: Path) -> str | None:
 
 LOOKS = """
 import sys
-from zdoctor.doctor.probe.disk import device_of
+from zdoctor.doctor.probe.disks import device_of
 from zdoctor.doctor.probe.live import LiveWorld
 world = LiveWorld()
 for path in sys.argv[1:]:

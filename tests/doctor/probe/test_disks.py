@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.probe.disk import MountLine
-from zdoctor.doctor.probe.disks import folders_below
+from zdoctor.doctor.probe.disks import MountLine, folders_below
 from zdoctor.doctor.probe.hub.caches import caches, origins
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.tests.doctor.probe.test_hub import POSIX, machine

@@ -14,7 +14,7 @@ import pytest
 from zdoctor.checks.storage import slow_storage
 from zdoctor.doctor.model import Run, Speed, Storage, Unknown
 from zdoctor.doctor.model.recipe import Recipe
-from zdoctor.doctor.probe.disk import Device
+from zdoctor.doctor.probe.disks import Device
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.speed import speed_kind
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.model import Key, Schema
-from zdoctor.doctor.schema import checkouts, mining, tables
+from zdoctor.doctor.schema import checkouts, tables
 from zdoctor.doctor.trainers import names
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, MUSUBI, SD_SCRIPTS, SIMPLETUNER, checkout
 
 
 def mined(folder: Path, files: dict[str, str]) -> Schema:
-    return mining.mine(checkout(folder, files))[0]
+    return checkouts.mine(checkout(folder, files))[0]
 
 
 def test_ai_toolkit(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_choices_in_another_form_are_not_called_wrong(tmp_path: Path) -> None:
 
 def test_nothing_to_mine_is_said(tmp_path: Path) -> None:
     with pytest.raises(checkouts.NoCheckout, match="no checkout"):
-        mining.mine(tmp_path)
+        checkouts.mine(tmp_path)
     checkout(tmp_path, {"toolkit/config_modules.py": "def (\n"})
     with pytest.raises(checkouts.NoCheckout, match="found no key"):
-        mining.mine(tmp_path)
+        checkouts.mine(tmp_path)
 
 
 def test_odd_files_in_a_checkout_do_no_harm(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_odd_files_in_a_checkout_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "extensions/mine/loop").symlink_to(tmp_path / "extensions")
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "extensions/mine/pipe.py")  # to open it would wait for ever
-    schema, _ = mining.mine(tmp_path)
+    schema, _ = checkouts.mine(tmp_path)
     assert "steps" in schema.sections["train"] and "newest" in schema.choices("model/arch")
 
 
@@ -145,13 +145,13 @@ def test_a_table_gives_back_what_was_mined(tmp_path: Path, files: dict[str, str]
 def test_a_checkout_is_mined_anew_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, state = checkout(tmp_path / "ai-toolkit", AI_TOOLKIT), tmp_path / "state"
     mined: list[Path] = []
-    real = mining.mine
+    real = checkouts.mine
 
     def counted(root: Path, trainer: str | None = None) -> Any:
         mined.append(root)
         return real(root, trainer)
 
-    monkeypatch.setattr(mining, "mine", counted)
+    monkeypatch.setattr(tables, "mine", counted)
     for _ in range(3):
         assert "steps" in tables.cached(root, "ai-toolkit", state).sections["train"]
     assert len(mined) == 1

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from zdoctor.doctor.model import Tensor, WeightFile
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.world.safetensors import (
-    BadHeader,
+    BadFile,
     parse_metadata,
     parse_tensors,
     parse_tree,
@@ -170,7 +170,7 @@ def test_any_header_is_read_or_refused(header: bytes) -> None:
         tree = parse_tree(header)
         metadata = parse_metadata(tree)
         tensors, end = parse_tensors(header, tree)
-    except BadHeader as error:
+    except BadFile as error:
         assert 0 < len(str(error)) < 300
     else:
         assert end >= 0 and all(isinstance(tensor, Tensor) for tensor in tensors.values())
