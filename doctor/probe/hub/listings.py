@@ -63,12 +63,8 @@ def listing_of(world: World, folder: str, commit: str) -> Listing:
     snapshot = world.join(folder, "snapshots", commit)
     present = frozenset(walk(world, snapshot))
     found = manifest(world, world.join(folder, "trees", f"{commit}.json")) if present else None
-    expected: dict[str, Expected | None] = {}
+    expected: dict[str, Expected | None] = dict(found if isinstance(found, Mapping) else dict.fromkeys(present))
     shards: set[str] = set()
-    if isinstance(found, Mapping):
-        expected.update(found)
-    else:
-        expected.update(dict.fromkeys(present))
     for full in shards_of(world, snapshot, present):
         if full in expected or not isinstance(found, Mapping):
             expected.setdefault(full, None)

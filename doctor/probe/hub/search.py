@@ -74,8 +74,7 @@ class Search:
         if self._link_name(path) not in (None, file.digest):
             return False  # a link to the content of another version
         if own is not None and isinstance(own[1], Stat):
-            same_inode = stat.inode != 0 and (stat.device, stat.inode) == (own[1].device, own[1].inode)
-            if final == own[0] or same_inode:
+            if final == own[0] or (stat.identity is not None and stat.identity == own[1].identity):
                 return False
         if isinstance(self.world.read(final, 0, 1), Unknown):
             return False

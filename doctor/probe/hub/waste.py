@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...model.caches import CachedRepo, Waste
 from ..world import Stat, World
+from .caches import Identity
 from .content import digest_of_blob, known
 from .repos import ALIVE_NS
 
@@ -15,7 +16,6 @@ QUARANTINE = ".zdoctor-quarantine"
 STORE_MARK = ".huggingface-shared-blobs"
 
 Tree = dict[str, Stat]
-Identity = tuple[int, int] | str
 
 
 def tree_of(world: World, folder: str) -> tuple[Tree, bool]:
@@ -36,19 +36,13 @@ def tree_of(world: World, folder: str) -> tuple[Tree, bool]:
     return tree, False
 
 
-def identity(world: World, tree: Tree, path: str) -> Identity:
-    """What two names of one file have in common; `tree` knows most files already."""
-    stat = tree[path] if path in tree else world.stat(path)
-    return (stat.device, stat.inode) if isinstance(stat, Stat) and stat.inode else path
-
-
 def size_of(world: World, tree: Tree, files: Iterable[str]) -> int:
     """The bytes of all the files, hard links and repeated paths counted once."""
     contents: dict[Identity, int] = {}
     for path in files:
         stat = tree[path] if path in tree else world.stat(path)
         if isinstance(stat, Stat) and stat.kind == "file":
-            contents[(stat.device, stat.inode) if stat.inode else path] = stat.size
+            contents[stat.identity or path] = stat.size
     return sum(contents.values())
 
 

@@ -32,6 +32,11 @@ class Stat:
     inode: int = 0
     target: str | None = None
 
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """What the names of one file have in common; None where the system does not say."""
+        return (self.device, self.inode) if self.inode else None
+
 
 @dataclass(frozen=True)
 class Mount:
