@@ -86,13 +86,7 @@ class Repair:
 Repairs = Mapping[str, Sequence[Repair]]
 
 
-def rule(
-    id: str,
-    severity: Severity,
-    name: str,
-    *,
-    trainers: tuple[str, ...] = (),
-) -> Callable[[Check], Check]:
+def rule(id: str, severity: Severity, name: str, *, trainers: tuple[str, ...] = ()) -> Callable[[Check], Check]:
     """Declare a check. Its parameters must be fields of Facts; `trainers` keeps it to the configs of these."""
 
     def declare(check: Check) -> Check:

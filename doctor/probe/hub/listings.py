@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 
 from ...model.record import dataclass
 from ..world import Stat, World
@@ -12,6 +13,7 @@ from .caches import COMMIT, is_safe
 from .content import SMALL, Expected, known, manifest
 
 MOST_FILES = 20_000
+DEEPEST = 12
 MARK = ".zdoctor-"  # what a repair put aside is no partial download
 
 
@@ -77,23 +79,9 @@ def listing_of(world: World, folder: str, commit: str) -> Listing:
 
 def walk(world: World, snapshot: str) -> Iterator[str]:
     """Names of the files and links below a folder, other folders not followed through links."""
-    waiting = [""]
-    found = 0
-    while waiting:
-        inside = waiting.pop()
-        for base in known(world.names(world.below(snapshot, inside) if inside else snapshot)):
-            name = f"{inside}/{base}" if inside else base
-            if not is_safe(name) or MARK in base:
-                continue
-            found += 1
-            if found > MOST_FILES:
-                return
-            stat = known(world.stat(world.below(snapshot, name)))
-            if isinstance(stat, Stat) and stat.kind == "folder":
-                if name.count("/") < 12:
-                    waiting.append(name)
-            elif stat is not None:
-                yield name
+    for name, stat in islice(world.walk(snapshot, DEEPEST), MOST_FILES):
+        if known(stat).kind != "folder" and is_safe(name) and MARK not in name:
+            yield name
 
 
 def shards_of(world: World, folder: str, names: Collection[str]) -> Iterator[str]:

@@ -21,18 +21,10 @@ Tree = dict[str, Stat]
 def tree_of(world: World, folder: str) -> tuple[Tree, bool]:
     """Everything below a folder by path, links not followed; whether there was more than is looked at."""
     tree: Tree = {}
-    waiting = [(folder, 0)]
-    while waiting:
-        inside, depth = waiting.pop()
-        for name in known(world.names(inside)):
-            if len(tree) >= MOST_ENTRIES or depth > DEEPEST:
-                return tree, True
-            path = world.join(inside, name)
-            stat = known(world.stat(path))
-            if isinstance(stat, Stat):
-                tree[path] = stat
-                if stat.kind == "folder":
-                    waiting.append((path, depth + 1))
+    for name, stat in world.walk(folder, DEEPEST):
+        if len(tree) >= MOST_ENTRIES or name.count("/") >= DEEPEST:
+            return tree, True
+        tree[world.below(folder, name)] = known(stat)
     return tree, False
 
 
