@@ -16,8 +16,7 @@ from ...model.record import dataclass, field, replace
 from ..world import Mount, World
 from .caches import Identity, identity, origins
 from .content import Unreadable, digest_of_blob, kind_of, known, manifest
-from .listings import MARK, MOST_FILES, Listing, listings_of
-from .needs import needed
+from .listings import MARK, MOST_FILES, Listing, listings_of, needed
 from .repos import files_of, partials_of
 from .waste import Tree, left_in, size_of, store_waste, tree_of
 
