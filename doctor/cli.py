@@ -81,17 +81,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
-        run: Callable[[argparse.Namespace], int] = options.run
-        return run(options) if _somewhere() else USER_MISTAKE
+        _require_places()
+        return int(options.run(options))
 
     return guarded(command)
 
 
-def _somewhere() -> bool:
+def _require_places() -> None:
     if os.path.expanduser("~") == "~":
         raise UserError("HOME is not set, and the system knows no home folder of this user.", "export HOME=/tmp")
     try:
-        return bool(os.getcwd())
+        os.getcwd()
     except OSError:
         raise UserError("The folder you are in does not exist any more.", "Go to one that exists, with cd.") from None
 

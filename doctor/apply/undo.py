@@ -101,7 +101,8 @@ def history(state: Path) -> tuple[Entry, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.") from error
+        hint = "The environment variable ZDOCTOR_STATE names another state folder."
+        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.", hint) from error
     groups: dict[str, list[Journal]] = {}
     for journal in journals(state):
         groups.setdefault(journal.group, []).append(journal)

@@ -16,7 +16,7 @@ from ..probe.world import World
 from ..rules import all_repairs, all_rules
 from ..rules.selection import select
 from . import console
-from .machine_file import world_of
+from .examined import world_of
 from .repair import Fixed, carry_out, recover
 
 REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")

@@ -64,8 +64,7 @@ def named_or_found(given: str | None) -> str:
     """The config to work on, as the command line's help says. Raises UserError where none or several are found."""
     if given is not None:
         return given
-    remembered = state.recall()
-    if remembered is not None and Path(remembered).is_file():
+    if remembered := state.recall():
         return remembered
     names = [p.name for pattern in ("*.yaml", "*.yml") for p in sorted(Path().glob(pattern))]
     found = [name for name in names if _is_ai_toolkit(Path(name))]

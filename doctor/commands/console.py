@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
 
 def progress() -> Callable[[int, int, str], None] | None:
     """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return None
 
-    def show(done: int, total: int, name: str) -> None:
+    def line(done: int, total: int, name: str) -> str:
         part = done / total if total else 1.0
-        _line(f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {printable(name)}", done >= total)
+        return f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {name}"
 
-    return show
+    return _on_one_line(line)
 
 
 def reading() -> Callable[[int, int, str], None] | None:
@@ -33,25 +32,27 @@ def reading() -> Callable[[int, int, str], None] | None:
 
     Without any bytes to read, the name says what takes its time.
     """
-    if not sys.stderr.isatty():
-        return None
-    import time
-
     started = time.monotonic()
 
-    def show(done: int, total: int, name: str) -> None:
+    def line(done: int, total: int, name: str) -> str:
         rate = done / max(time.monotonic() - started, 1e-3)
         left = f"{(total - done) / rate:.0f} s left" if done else ""
         amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
-        text = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {printable('/'.join(Path(name).parts[-2:]))}"
-        _line(text if total else printable(name), done >= total)
+        shown = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {'/'.join(Path(name).parts[-2:])}"
+        return shown if total else name
+
+    return _on_one_line(line)
+
+
+def _on_one_line(line: Callable[[int, int, str], str]) -> Callable[[int, int, str], None] | None:
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int, name: str) -> None:
+        text, room = printable(line(done, total, name)), width() - 1
+        print(f"\r{text[:room]:<{room}}", end="\n" if done >= total else "", file=sys.stderr, flush=True)
 
     return show
-
-
-def _line(text: str, is_last: bool) -> None:
-    end = "\n" if is_last else ""
-    print(f"\r{text[: width() - 1]:<{width() - 1}}", end=end, file=sys.stderr, flush=True)
 
 
 def emit(text: str, file: str | None = None, spare: str = "") -> None:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ..errors import INTERRUPTED, UserError
@@ -62,7 +63,9 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
         from ..demo.patient import build
 
         patient = build(root)
-        _print_recorded(patient)
+        print("\nThis machine does not have all seven troubles, so some are recorded (machine.json):")
+        for line in patient.shown:
+            print(f"  - {line}")
         with _inside(patient):
             return _walk(patient, zdoctor, started)
     except KeyboardInterrupt:
@@ -125,18 +128,16 @@ def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, se
         seen, gone = [r for r in rules if r in found], not any(r in left for r in rules)
         ok = len(seen) == len(rules) and gone
         good &= ok
-        print(f"  {'ok ' if ok else 'NO '} {family:<48} {' '.join(seen) or 'not found':<28} {_state(seen, gone)}")
+        state = "" if not seen else "found, repaired" if gone else "found, NOT repaired"
+        print(f"  {'ok ' if ok else 'NO '} {family:<48} {' '.join(seen) or 'not found':<28} {state}")
     quarter = max(1, len(result.losses) // 4)
-    first, last = _mean(result.losses[:quarter]), _mean(result.losses[-quarter:])
-    checks = [
+    first, last = fmean(result.losses[:quarter] or [0.0]), fmean(result.losses[-quarter:] or [0.0])
+    means = f"mean loss {first:.4f} in the first quarter, {last:.4f} in the last"
+    for ok, text in (
         (not cured.errors, f"green: {len(cured.passed)} rules passed, {len(cured.errors)} errors"),
-        (
-            last < first,
-            f"trained {result.steps} steps: mean loss {first:.4f} in the first quarter, {last:.4f} in the last",
-        ),
+        (last < first, f"trained {result.steps} steps: {means}"),
         (change > 0, f"the LoRA loads into ZImagePipeline and moves its latents by up to {change:.3g}"),
-    ]
-    for ok, text in checks:
+    ):
         good &= ok
         print(f"  {'ok ' if ok else 'NO '} {text}")
     print(f"\n{seconds:.0f} s in all. Look around in {folder}. The last of its two repairs is taken back with")
@@ -156,14 +157,6 @@ def _undo(folder: Path) -> str:
     return f"ZDOCTOR_STATE={shlex.quote(state)} zdoctor undo"
 
 
-def _state(seen: Sequence[str], gone: bool) -> str:
-    return "" if not seen else "found, repaired" if gone else "found, NOT repaired"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / max(1, len(values))
-
-
 def _room(folder: str | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="zdoctor-demo-"))
@@ -179,36 +172,18 @@ def _room(folder: str | None) -> Path:
     return root
 
 
-def _print_recorded(patient: Patient) -> None:
-    print("\nThis machine does not have all seven troubles, so some are recorded (machine.json):")
-    for line in patient.shown:
-        print(f"  - {line}")
-
-
 @contextlib.contextmanager
 def _inside(patient: Patient) -> Iterator[None]:
     """The patient's folder as working directory, its hub cache and zdoctor's folders in it; then as before."""
-    cwd = Path.cwd()
-    wanted = {
-        "HF_HOME": str(patient.hub_home),
-        "ZDOCTOR_STATE": str(patient.folder / "state"),
-        "ZDOCTOR_CACHE": str(patient.folder / "cache"),
-        "HF_HUB_OFFLINE": None,
-    }
-    wanted |= {"HF_HUB_CACHE": None, "HUGGINGFACE_HUB_CACHE": None}
-    before = {name: os.environ.get(name) for name in wanted}
-    _set(wanted)
+    cwd, before = Path.cwd(), dict(os.environ)
+    state, cache = str(patient.folder / "state"), str(patient.folder / "cache")
+    os.environ |= {"HF_HOME": str(patient.hub_home), "ZDOCTOR_STATE": state, "ZDOCTOR_CACHE": cache}
+    for name in ("HF_HUB_OFFLINE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        os.environ.pop(name, None)
     os.chdir(patient.folder)
     try:
         yield
     finally:
         os.chdir(cwd)
-        _set(before)
-
-
-def _set(variables: Mapping[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        os.environ.clear()
+        os.environ |= before

@@ -1,15 +1,20 @@
-"""A config on the machine that was asked for: what check, fix, train and facts all begin with."""
+"""A config on the machine that was asked for, this one or a recorded one: what several commands begin with."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ..errors import UserError
 from ..examine.examination import Examination, examine_config
 from ..model.record import replace
+from ..probe.live import LiveWorld
+from ..probe.world import World
 from ..rules import all_rules
 from ..rules.selection import select
-from .machine_file import world_of
+from ..state import state_folder
 
 
 def examined(
@@ -39,3 +44,65 @@ def examined(
     if selected or ignored:
         report = replace(report, trainable=False, held_back=())
     return replace(seen, report=report)
+
+
+def world_of(
+    machine: str | None,
+    *,
+    deep: bool = False,
+    progress: Any = None,
+    trainer_source: str | None = None,
+    to_repair: bool = False,
+) -> World:
+    """The live machine, or the one in a machine file. Raises UserError for a file or checkout that is none.
+
+    `to_repair`: and for a machine of which there is only the record.
+    `deep`: it keeps receipts of the files that it hashes, and tells `progress` (bytes done, in all, file name).
+    """
+    if trainer_source is not None:
+        _require_checkout(trainer_source)
+    receipts = None
+    if deep:
+        from ..state.receipts import Receipts
+
+        receipts = Receipts(state_folder())
+    live = LiveWorld(receipts=receipts, progress=progress, trainer_source=trainer_source)
+    if machine is None:
+        return live
+    from ..probe.recorded import MachineError, RecordedWorld
+
+    try:
+        if Path(machine).exists() and not Path(machine).is_file():
+            raise MachineError("it is not a file")
+        text = Path(machine).read_text(encoding="utf-8")
+        if not text.strip():
+            raise MachineError("it is empty")
+        record = json.loads(text)
+        if not isinstance(record, dict):
+            raise MachineError("it is not a JSON object")
+        world = RecordedWorld(record, live)
+    except FileNotFoundError:
+        raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
+    except RecursionError:
+        raise UserError(f"{machine} is no machine file: it is nested too deeply.") from None
+    except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
+        raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
+    if to_repair and world.live is None:
+        raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
+    return world
+
+
+def _require_checkout(folder: str) -> None:
+    """Raises UserError for a folder that is no checkout of a trainer that zdoctor knows."""
+    from ..schema.checkouts import recognised
+    from ..trainers import NAMES
+
+    if recognised(existing_folder(folder)) is None:
+        known = ", ".join(NAMES)
+        raise UserError(f"{folder} is no checkout of a trainer that zdoctor knows ({known}).", "Name its top folder.")
+
+
+def existing_folder(checkout: str) -> Path:
+    if not Path(checkout).is_dir():
+        raise UserError(f"{checkout}: there is no such folder.", "Name the top folder of the checkout.")
+    return Path(checkout)

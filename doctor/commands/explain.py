@@ -7,6 +7,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,19 +118,16 @@ def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
 def read(name: str) -> bytes:
     """The end of a log, "-" being standard input. Raises UserError."""
     try:
-        if name == "-":
-            start, kept = b"", bytearray()
-            while block := sys.stdin.buffer.read(1 << 20):
-                start = start or block[:4]
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            start = file.read(4)
+            kept = bytearray(start)
+            if name != "-":
+                file.seek(max(4, Path(name).stat().st_size - MOST_BYTES) // 4 * 4)
+            while block := file.read(1 << 20):
                 kept += block
                 if len(kept) > 2 * MOST_BYTES:
                     del kept[: (len(kept) - MOST_BYTES) // 4 * 4]
             rest = bytes(kept[max(0, len(kept) - MOST_BYTES) // 4 * 4 :])
-            return rest if rest.startswith(start) else _mark(start) + rest
-        with Path(name).open("rb") as file:
-            start = file.read(4)
-            file.seek(max(0, Path(name).stat().st_size - MOST_BYTES) // 4 * 4)
-            rest = file.read(MOST_BYTES + 4)
             return rest if rest.startswith(start) else _mark(start) + rest
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror}.") from None

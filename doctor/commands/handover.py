@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
@@ -13,8 +13,6 @@ from ..model import ModelFolder, Unknown
 
 if TYPE_CHECKING:
     from ..train import TrainResult
-    from ..train.distributed.ranks import Ranks
-    from ..train.encode.text_encoder_process import TextEncoderProcess
 
 
 def not_green(seen: Examination, known: Container[str] = ()) -> str:
@@ -23,37 +21,34 @@ def not_green(seen: Examination, known: Container[str] = ()) -> str:
     `known` are rules whose errors are taken care of.
     """
     report = seen.report
-    errors = [finding for finding in report.errors if finding.rule not in known]
-    if errors:
+    if errors := [finding for finding in report.errors if finding.rule not in known]:
         return ", ".join(dict.fromkeys(f"{f.rule} {f.name}" for f in errors))
     if report.crashed:
         return ", ".join(f"{o.rule} crashed" for o in report.crashed)
     if not seen.reading.runs:
         return seen.reading.reason or "there is nothing to train in it"
     serious = {rule.id for rule in seen.rules if rule.severity == "error"}
-    open_questions = [o for o in report.unknown if o.rule in serious]
-    if open_questions:
-        return "; ".join(f"{o.rule} is not known ({o.reason})" for o in open_questions)
-    return ""
+    return "; ".join(f"{o.rule} is not known ({o.reason})" for o in report.unknown if o.rule in serious)
 
 
 def hand_over(
     seen: Examination,
-    *,
-    max_minutes: float | None = None,
-    held_out: int | None = None,
-    skip_unreadable: bool = False,
-    ranks: Ranks | None = None,
-    text_process: TextEncoderProcess | None = None,
-    progress: Any = None,
+    **how: Any,
 ) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
-    `ranks` are the connected processes of the run when this is one of several; `text_process` as in `train`.
+    `how` is the rest of the runner's Job.
     """
     from .. import train as runner
+    from ..train.distributed.ranks import Ranks
 
-    _refuse_shared_names(seen)
+    if twice := written_twice(seen.reading.runs):  # they would go on from each other's state
+        raise UserError(
+            f"several processes of this config write {twice.name} into {twice.output_folder}.",
+            "Give each its own training_folder, or each its own config.",
+        )
+    ranks = how.pop("ranks", None) or Ranks()
+    shown = how.pop("progress", None) or (runner.default_progress() if ranks.is_first else runner.Progress())
     result: TrainResult | None = None
     for facts in seen.facts:
         run, model, system, files = facts.run, facts.model, facts.system, facts.files
@@ -70,21 +65,19 @@ def hand_over(
         if isinstance(adapter, Unknown) and run.recipe.adapter:
             raise UserError(f"the training adapter {run.recipe.adapter} cannot be used: {adapter.reason}.")
         datasets = {d.key: system.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
-        result = runner.train(
+        job = runner.Job(
             run,
-            model_folder=single.weights[0].path if single is not None else model.folder,
-            extras_folder=os.path.dirname(component.folder) if component is not None and not in_parts else None,
-            components=_places(model) if in_parts else None,
-            adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
-            dataset_folders=datasets,
-            output_folder=system.absolute(run.output_folder or "output"),
-            max_minutes=max_minutes,
-            held_out=held_out,
-            skip_unreadable=skip_unreadable,
+            model=Path(single.weights[0].path if single is not None else model.folder),
+            datasets=datasets,
+            output=Path(system.absolute(run.output_folder or "output")),
+            extras=Path(component.folder).parent if component is not None and not in_parts else None,
+            components=_places(model) if in_parts else {},
+            adapter=None if adapter is None or isinstance(adapter, Unknown) else Path(adapter.path),
             ranks=ranks,
-            text_process=text_process,
-            progress=progress,
+            progress=shown,
+            **how,
         )
+        result = runner.train(job)
         if result.stopped != "finished":
             break
     if result is None:
@@ -92,19 +85,10 @@ def hand_over(
     return result
 
 
-def _places(model: ModelFolder) -> dict[str, str]:
+def _places(model: ModelFolder) -> dict[str, Path]:
     """The file of each part beside the transformer, and the folder of each tokenizer."""
     return {
-        name: part.weights[0].path if part.weights else part.folder
+        name: Path(part.weights[0].path if part.weights else part.folder)
         for name, part in model.components.items()
         if name != "transformer" and part.problem is None
     }
-
-
-def _refuse_shared_names(seen: Examination) -> None:
-    """Two runs that write the same files would go on from each other's state."""
-    if run := written_twice(seen.reading.runs):
-        raise UserError(
-            f"several processes of this config write {run.name} into {run.output_folder}.",
-            "Give each its own training_folder, or each its own config.",
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .. import apply as writer
-from ..errors import UserError, printable
+from ..errors import printable
 from ..state import state_folder
 from . import console
 
@@ -15,10 +15,7 @@ def arguments(_: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    try:
-        entries = writer.history(state_folder())
-    except writer.ApplyError as error:
-        raise UserError(str(error), "The environment variable ZDOCTOR_STATE names another state folder.") from error
+    entries = writer.history(state_folder())
     for entry in entries:
         console.emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
         for line in entry.what:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import apply as writer
-from ..errors import UserError
 from ..examine.engine import prescribe
 from ..model import Fix, Plan, ReplaceText, Report, TrainingEffect
 from ..model.record import dataclass, field, replace
@@ -46,40 +45,32 @@ def carry_out(
     result = Fixed(first, plan, writer.diff(plan), offers=_offers(plan))
     if not apply or not plan.fixes:
         return result
-    state = state_folder()
+    state, after = state_folder(), first
     applied: list[str] = []
-    after = first
     try:
-        for _ in range(MOST_PASSES):
+        while plan.fixes and len(applied) < MOST_PASSES:
             group = applied[0] if applied else None
             done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
             applied.append(done.id)
             after = look()
             plan = prescribe(after, allow=allow, asked=asked)
-            if not plan.fixes:
-                break
             binding = writer.bind(plan)
     except writer.ApplyError as error:
-        hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else ""
-        raise UserError(str(error), hint) from error
+        error.hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else ""
+        raise
     return replace(result, applied=tuple(applied), after=after)
 
 
 def _offers(plan: Plan) -> dict[Fix, str]:
     """The diffs of the edits of source code that wait for the user's decision."""
-    sources = [
-        fix
+    return {
+        fix: writer.diff(Plan(plan.config, (fix,)))
         for fix in plan.shown
         if fix.steps and all(isinstance(step, ReplaceText) and step.path.endswith(".py") for step in fix.steps)
-    ]
-    return {fix: writer.diff(Plan(plan.config, (fix,))) for fix in sources}
+    }
 
 
 def recover() -> None:
     """Finish or roll back what an earlier zdoctor was killed in; said in words when there was something."""
-    try:
-        lines = writer.recover(state_folder())
-    except writer.ApplyError as error:
-        raise UserError(str(error)) from error
-    for line in lines:
+    for line in writer.recover(state_folder()):
         print(f"zdoctor: {line}", file=sys.stderr)

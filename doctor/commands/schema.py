@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import UserError, printable
 from ..model import Schema
 from . import console
-from .machine_file import existing_folder
+from .examined import existing_folder
 
 
 def arguments(made: argparse.ArgumentParser) -> None:

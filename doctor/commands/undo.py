@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .. import apply as writer
-from ..errors import UserError, printable
+from ..errors import printable
 from ..state import state_folder
 from . import console
 from .repair import recover
@@ -17,9 +17,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     recover()
-    try:
-        for line in writer.undo(options.id, state=state_folder()):
-            console.emit(f"{printable(line)}\n")
-    except writer.ApplyError as error:
-        raise UserError(str(error)) from error
+    for line in writer.undo(options.id, state=state_folder()):
+        console.emit(f"{printable(line)}\n")
     return 0

@@ -35,10 +35,23 @@ _STOP = {
     "powershell": re.compile(r"[\r\n]|&&|\|\||[|;&]"),
     "cmd": re.compile(r"[\r\n]|&&|\|\||[|&]"),
 }
-_QUOTES = {"bash": "\"'", "powershell": "\"'", "cmd": '"'}
-_BREAK = re.compile(r"\r\n|\r|\n")
-_REDIRECT = re.compile(r"(?:\d|&)?(?:>>?|<)(&\d)?")
+_QUOTED = {
+    "bash": {"'": re.compile(r"'([^']*)'"), '"': re.compile(r'"((?:\\[\s\S]|[^"\\])*)"')},
+    "powershell": {"'": re.compile(r"'((?:''|[^'])*)'(?!')"), '"': re.compile(r'"((?:`[\s\S]|""|[^"`])*)"(?!")')},
+    "cmd": {'"': re.compile(r'"([^"\r\n]*)(?:"|(?=[\r\n]))')},  # a quote ends with its line
+}
+_ESCAPED = {"bash": r'\\(["\\$`\r\n])', "powershell": r'(?:`|"(?="))([\s\S])', "cmd": r"(?!)()"}  # in double quotes
+_SOFT = {shell: re.compile(f"{_ESCAPED[shell]}|{name.pattern}", name.flags) for shell, name in _VARIABLE.items()}
+_BLANK = {shell: re.compile(rf"[ \t]|{re.escape(sign)}(?:\r\n|\r|\n)") for sign, shell in _CONTINUES.items()}
+_HASH = re.compile(r"#[^\r\n]*")
+_COMMENT = {"bash": _HASH, "powershell": _HASH, "cmd": re.compile(r"(?:::|@?rem\b)[^\r\n]*", re.I)}
+_BETWEEN = {  # the words of a list
+    "bash": re.compile(r"[ \t\r\n]|\\[\r\n]|#[^\r\n]*"),
+    "powershell": re.compile(r"[ \t\r\n,]|`[\r\n]|#[^\r\n]*"),
+}
+_REDIRECT = re.compile(r"(?:\d|&)?(?:>>?|<)(?:(&\d)|[ \t]*)")
 _BASH_LIST = re.compile(r"(\w+)\+?=\(")
+_POWERSHELL_LIST = re.compile(r"@\(")
 _ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|@(\w+)")
 _OPTION = re.compile(r"--[A-Za-z]")
 _ASSIGNED = re.compile(r"(?:\[[\w.\[\]]+\][ \t]*)?\$(?:env:)?(\w+)[ \t]*=(?!=)[ \t]*", re.I)
@@ -111,7 +124,7 @@ class _Reader:
         self.text = text
         self.is_note = is_note
         self.shell: Shell = shell
-        self.escape = {"bash": "\\", "powershell": "`", "cmd": "^"}[shell]
+        self.escape = next(sign for sign, of in _CONTINUES.items() if of == shell)
         self.index = 1 if text.startswith("\ufeff") else 0
         self.known = dict(environment)
         self.lists: dict[str, tuple[Word, ...]] = {}
@@ -191,73 +204,44 @@ class _Reader:
             self.visible = self.known.get(name)
             self.visible = ALL if self.visible == "" else self.visible  # PowerShell takes it away then
 
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """What matches here, which is passed over."""
+        found = pattern.match(self.text, self.index)
+        self.index = found.end() if found is not None else self.index
+        return found
+
     def command(self) -> tuple[list[Word], str]:
         """The words up to the end of a command, and what ended it."""
         words: list[Word] = []
-        text = self.text
-        while self.index < len(text):
-            if stop := self.stop():
+        comment = _COMMENT[self.shell]
+        while self.index < len(self.text):
+            if found := self.take(_STOP[self.shell]):
+                stop = "\n" if found[0] == "\r" else found[0]
                 if stop != "&" or self.shell != "powershell" or words:  # there it starts what is named behind it
                     return words, stop
-            elif text[self.index] in " \t":
-                self.index += 1
-            elif text[self.index] == self.escape and (line := _BREAK.match(text, self.index + 1)):
-                self.index = line.end()
-            elif self.comment(not words):
-                self.index = self.line_end()
-            elif found := _REDIRECT.match(text, self.index):
-                self.index = found.end()
-                self.blank()
-                if not found.group(1) and self.index < len(text) and text[self.index] not in "\r\n":
+            elif self.take(_BLANK[self.shell]) or (not (self.shell == "cmd" and words) and self.take(comment)):
+                continue
+            elif found := self.take(_REDIRECT):
+                if not found[1] and self.text[self.index : self.index + 1] not in ("", "\r", "\n"):
                     self.word()
-            elif self.shell == "bash" and not words and (array := _BASH_LIST.match(text, self.index)):
-                self.index = array.end()
-                self.lists[array.group(1)] = (*self.lists.get(array.group(1), ()), *self.members())
-            elif self.shell == "powershell" and text.startswith("@(", self.index):
-                self.index += 2
+            elif self.shell == "bash" and not words and (found := self.take(_BASH_LIST)):
+                self.lists[found[1]] = (*self.lists.get(found[1], ()), *self.members())
+            elif self.shell == "powershell" and self.take(_POWERSHELL_LIST):
                 words += self.members()
             else:
                 words += self.word()
         return words, ""
 
-    def stop(self) -> str:
-        """What ends a command here, which is passed over; "" where nothing does."""
-        found = _STOP[self.shell].match(self.text, self.index)
-        if found is None:
-            return ""
-        self.index = found.end()
-        return "\n" if found.group() == "\r" else found.group()
-
     def members(self) -> list[Word]:
         """The words up to a closing bracket, over several lines."""
         words: list[Word] = []
-        text = self.text
-        while self.index < len(text) and text[self.index] != ")":
-            if text[self.index] in " \t\r\n" or (self.shell == "powershell" and text[self.index] == ","):
-                self.index += 1
-            elif text[self.index] == "#":
-                self.index = self.line_end()
-            elif text[self.index] == self.escape and text[self.index + 1 : self.index + 2] in ("\r", "\n"):
-                self.index += 2
-            else:
+        while self.index < len(self.text) and self.text[self.index] != ")":
+            if not self.take(_BETWEEN[self.shell]):
                 at = self.index
                 words += self.word(inside=True)
                 self.index = max(self.index, at + 1)
         self.index += 1
         return words
-
-    def blank(self) -> None:
-        while self.index < len(self.text) and self.text[self.index] in " \t":
-            self.index += 1
-
-    def line_end(self) -> int:
-        found = re.compile(r"[\r\n]").search(self.text, self.index)
-        return found.start() if found else len(self.text)
-
-    def comment(self, first: bool) -> bool:
-        if self.shell != "cmd":
-            return self.text[self.index] == "#"
-        return first and re.compile(r"::|@?rem\b", re.I).match(self.text, self.index) is not None
 
     def word(self, inside: bool = False) -> list[Word]:
         """The word that begins here; several, or none, where a variable stands for them."""
@@ -267,7 +251,7 @@ class _Reader:
         pieces: list[str] = []
         quotes = 0
         while self.index < len(text) and text[self.index] not in ends:
-            if text[self.index] in _QUOTES[self.shell]:
+            if text[self.index] in _QUOTED[self.shell]:
                 quotes += 1
                 pieces.append(self.quoted(text[self.index]))
                 continue
@@ -311,36 +295,19 @@ class _Reader:
 
     def quoted(self, quote: str) -> str:
         """The text inside quotes."""
-        text, opened = self.text, self.index
-        self.index += 1
-        parts: list[str] = []
-        while self.index < len(text):
-            character = text[self.index]
-            following = text[self.index + 1 : self.index + 2]
-            if character == quote:
-                if self.shell == "powershell" and following == quote:
-                    parts.append(quote)
-                    self.index += 2
-                    continue
-                self.index += 1
-                break
-            if character in "\r\n" and self.shell == "cmd":
-                break  # in cmd a quote ends with its line
-            if quote == '"' and self.shell == "bash" and character == "\\" and following and following in '"\\$`\r\n':
-                parts.append("" if following in "\r\n" else following)
-                self.index += 2
-            elif quote == '"' and self.shell == "powershell" and character == "`" and following:
-                parts.append(following)
-                self.index += 2
-            elif quote == '"' and (made := self.variable(self.index)):
-                self.index, value = made
-                parts.append(value)
-            else:
-                parts.append(character)
-                self.index += 1
-        else:
-            raise Unreadable(f"the quote {quote} opened here is not closed", opened)
-        return "".join(parts)
+        found = _QUOTED[self.shell][quote].match(self.text, self.index)
+        if found is None:
+            raise Unreadable(f"the quote {quote} opened here is not closed", self.index)
+        self.index = found.end()
+        if quote == "'":
+            return found[1].replace("''", "'") if self.shell == "powershell" else found[1]
+        return _SOFT[self.shell].sub(self.filled, found[1])
+
+    def filled(self, found: re.Match[str]) -> str:
+        """What an escaped character or a variable inside quotes stands for."""
+        if escaped := found[1]:
+            return "" if self.shell == "bash" and escaped in "\r\n" else escaped
+        return self.known.get(next(filter(None, found.groups())), found[0])
 
     def variable(self, index: int) -> tuple[int, str] | None:
         """Where a variable's name ends, and its value: as it is written when nobody sets it."""

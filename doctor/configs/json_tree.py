@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from ..model.record import replace
-from .node import DEEPEST, TOO_DEEP, Node, Unreadable, overwritten
+from .node import DEEPEST, TOO_DEEP, Node, Unreadable, holding, overwritten
 from .text import Expanded
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]]|[^\s{}\[\],:"]+')
@@ -39,20 +38,16 @@ class _Json:
         first = last = opening or next(self.tokens)
         if depth > DEEPEST:
             raise Unreadable(TOO_DEEP, self.source.origin(first.start()))
-        children: dict[str, Node] | list[Node] | None = None
-        value: Any
         if first.group() == "{":
             members: dict[str, Node] = {}
             while (last := next(self.tokens)).group() != "}":
                 name, key = json.loads(last.group()), self.span(last, last)
                 members[name] = replace(self.node(depth + 1), key=key, earlier=overwritten(members.pop(name, None)))
-            children, value = members, {name: child.value for name, child in members.items()}
-        elif first.group() == "[":
+            return holding(Node(None, *self.span(first, last), None, flow=depth > 0), members)
+        if first.group() == "[":
             entries: list[Node] = []
             while (last := next(self.tokens)).group() != "]":
                 entries.append(self.node(depth + 1, last))
-            children, value = entries, [child.value for child in entries]
-        else:
-            value = json.loads(first.group())
-        style = '"' if first.group()[0] == '"' else "" if children is None else None
-        return Node(value, *self.span(first, last), style, children=children, flow=depth > 0)
+            return holding(Node(None, *self.span(first, last), None, flow=depth > 0), entries)
+        style = '"' if first.group()[0] == '"' else ""
+        return Node(json.loads(first.group()), *self.span(first, last), style, flow=depth > 0)

@@ -41,6 +41,13 @@ class Node:
             yield from ((str(index), child) for index, child in enumerate(self.children))
 
 
+def holding(node: Node, children: dict[str, Node] | list[Node]) -> Node:
+    """A mapping or list with these children, whose values are its own."""
+    if isinstance(children, dict):
+        return replace(node, value={name: child.value for name, child in children.items()}, children=children)
+    return replace(node, value=[child.value for child in children], children=children)
+
+
 def escaped(key: str) -> str:
     """A key as a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
@@ -63,9 +70,8 @@ class Unreadable(Exception):
 def named(node: Node, name: str) -> Node:
     """The tree with every `[name]` filled in, as the trainer does after parsing."""
     if isinstance(node.children, dict):
-        members = {key.replace("[name]", name): named(child, name) for key, child in node.children.items()}
-        return replace(node, value={key: child.value for key, child in members.items()}, children=members)
+        children = node.children.items()
+        return holding(node, {key.replace("[name]", name): named(child, name) for key, child in children})
     if isinstance(node.children, list):
-        entries = [named(child, name) for child in node.children]
-        return replace(node, value=[child.value for child in entries], children=entries)
+        return holding(node, [named(child, name) for child in node.children])
     return replace(node, value=node.value.replace("[name]", name)) if isinstance(node.value, str) else node

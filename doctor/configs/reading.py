@@ -46,14 +46,15 @@ def text_of(path: str, data: bytes) -> Config:
         size = f"{LARGEST // 1000} kB"
         message = f"The file has more than {size}, but a training config has a few kB: this is something else."
         return _read(path, "", Problem(message, Where(path), "size"))
-    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
-        if data.startswith(mark):
-            text = data.decode(encoding, "surrogateescape" if len(data) % 2 == 0 else "replace")
-            message = (
-                'The file is saved as UTF-16 (Notepad\'s "Unicode"); the trainer reads UTF-8 only and would stop '
-                f"with: 'utf-8' codec can't decode byte 0x{data[0]:02x} in position 0: invalid start byte"
-            )
-            return _read(path, text, Problem(message, Where(path, 1, 1), "encoding"), encoding, mark=True)
+    if wide := _utf16(data):
+        if marked := data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            how = '(Notepad\'s "Unicode")'
+            stop = f"with: 'utf-8' codec can't decode byte 0x{data[0]:02x} in position 0: invalid start byte"
+        else:
+            how, stop = "(without a byte-order mark)", "at the zero byte beside each letter."
+        message = f"The file is saved as UTF-16 {how}; the trainer reads UTF-8 only and would stop {stop}"
+        text = data.decode(wide, "surrogateescape" if len(data) % 2 == 0 else "replace")
+        return _read(path, text, Problem(message, Where(path, 1, 1), "encoding"), wide, mark=marked)
     text = data.decode("utf-8", "surrogateescape")
     problem = None
     try:
@@ -65,13 +66,6 @@ def text_of(path: str, data: bytes) -> Config:
             f"the trainer would stop with: {error}"
         )
         problem = Problem(message, where, "encoding")
-    if (wide := _unmarked(data)) and problem is None:
-        message = (
-            "The file is saved as UTF-16 (without a byte-order mark); the trainer reads UTF-8 only and would stop at "
-            "the zero byte beside each letter."
-        )
-        text = data.decode(wide, "surrogateescape")
-        return _read(path, text, Problem(message, Where(path, 1, 1), "encoding"), wide)
     if "\0" in text:
         where = Lines(path, text).where(text.index("\0"))
         problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
@@ -82,11 +76,12 @@ def _read(path: str, text: str, problem: Problem | None, encoding: str = "utf-8"
     return Config(path, text, None, problem, encoding, mark, format_of(path, text))
 
 
-def _unmarked(data: bytes) -> str:
-    """The UTF-16 that a text without a mark is in, "" where it is in none: most of every other byte is zero."""
+def _utf16(data: bytes) -> str:
+    """The UTF-16 that a text is in, "" where it is in none; one without a mark has zeros as every other byte."""
     half = len(data) // 2
-    for encoding, first in (("utf-16-le", 1), ("utf-16-be", 0)):
-        if 0 < half == len(data) / 2 and 10 * data[first::2].count(0) > 9 * half and 0 not in data[1 - first :: 2]:
+    for encoding, mark, first in (("utf-16-le", b"\xff\xfe", 1), ("utf-16-be", b"\xfe\xff", 0)):
+        zeros = 0 < half == len(data) / 2 and 10 * data[first::2].count(0) > 9 * half
+        if data.startswith(mark) or (zeros and 0 not in data[1 - first :: 2]):
             return encoding
     return ""
 
@@ -121,10 +116,7 @@ def values_of(root: Node, lines: Lines) -> dict[str, Value]:
     stack: list[tuple[str, Node]] = [("", root)]
     while stack:
         pointer, node = stack.pop()
-        earlier = tuple(_value(pointer, one, lines) for one in node.earlier)
-        made[pointer] = (
-            replace(_value(pointer, node, lines), earlier=earlier) if earlier else _value(pointer, node, lines)
-        )
+        made[pointer] = _value(pointer, node, lines)
         stack.extend(reversed([(f"{pointer}/{escaped(key)}", child) for key, child in node.items()]))
     del made[""]
     return made
@@ -132,7 +124,8 @@ def values_of(root: Node, lines: Lines) -> dict[str, Value]:
 
 def _value(pointer: str, node: Node, lines: Lines) -> Value:
     at = node.key[0] if node.key is not None and (node.block or node.start == node.end) else node.start
-    return Value(node.value, lines.where(at, pointer), node.start, node.end, node.style)
+    earlier = tuple(_value(pointer, one, lines) for one in node.earlier)
+    return Value(node.value, lines.where(at, pointer), node.start, node.end, node.style, earlier)
 
 
 def _too_many(root: Node) -> bool:

@@ -9,7 +9,7 @@ import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
 from ..model.record import replace
-from .node import DEEPEST, TOO_DEEP, Node, Unreadable
+from .node import DEEPEST, TOO_DEEP, Node, Unreadable, holding
 from .text import Expanded
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -184,9 +184,7 @@ def _nodes(table: _Table) -> Node:
 def _valued(node: Node, value: Any) -> Node:
     """The tree with the parser's values in it."""
     if isinstance(node.children, dict):
-        members = {name: _valued(child, value[name]) for name, child in node.children.items()}
-        return replace(node, value={name: child.value for name, child in members.items()}, children=members)
+        return holding(node, {name: _valued(child, value[name]) for name, child in node.children.items()})
     if isinstance(node.children, list):
-        entries = [_valued(child, inner) for child, inner in zip(node.children, value, strict=True)]
-        return replace(node, value=[child.value for child in entries], children=entries)
+        return holding(node, [_valued(child, inner) for child, inner in zip(node.children, value, strict=True)])
     return replace(node, value=value if isinstance(value, str | bool | int | float) else str(value))

@@ -16,7 +16,7 @@ from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent
 from yaml.nodes import ScalarNode
 
 from ..model.record import replace
-from .node import DEEPEST, MOST_VALUES, TOO_DEEP, TOO_MANY, Node, Unreadable, overwritten
+from .node import DEEPEST, MOST_VALUES, TOO_DEEP, TOO_MANY, Node, Unreadable, holding, overwritten
 from .text import Expanded
 
 _YAML = "tag:yaml.org,2002:"
@@ -188,23 +188,15 @@ class _Tree:
         is_mapping, inner = isinstance(event, MappingStartEvent), bool(event.flow_style)
         if event.tag not in (None, "!", _YAML + ("map" if is_mapping else "seq")):
             raise self.failure(f"could not determine a constructor for the tag {event.tag!r}", event.start_mark.index)
-        value: Any
-        children: dict[str, Node] | list[Node]
-        if is_mapping:
-            children = self.members(depth + 1, inner)
-            value = {name: child.value for name, child in children.items()}
-        else:
-            children = []
-            while not self.loader.check_event(yaml.SequenceEndEvent):
-                children.append(self.node(depth + 1, inner))
-            value = [child.value for child in children]
+        children: dict[str, Node] | list[Node] = self.members(depth + 1, inner) if is_mapping else []
+        while isinstance(children, list) and not self.loader.check_event(yaml.SequenceEndEvent):
+            children.append(self.node(depth + 1, inner))
         closing = self.loader.get_event().end_mark.index
         start, end = self.span(self.start(event, len(self.source.text)), closing)
-        made = Node(value, start, end, None, children=children, flow=flow, block=not inner)
-        if inner:
-            return made
-        # a block ends where its last value ends, not before the next token
-        return replace(made, end=max((child.end for _, child in made.items() if not child.merged), default=start))
+        if not inner:  # a block ends where its last value ends, not before the next token
+            own = children.values() if isinstance(children, dict) else children
+            end = max((child.end for child in own if not child.merged), default=start)
+        return holding(Node(None, start, end, None, flow=flow, block=not inner), children)
 
     def members(self, depth: int, flow: bool) -> dict[str, Node]:
         own: dict[str, Node] = {}

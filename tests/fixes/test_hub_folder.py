@@ -14,7 +14,7 @@ from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 from safetensors import safe_open
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
-from zdoctor.doctor.commands.extraction_plan import plan_extraction
+from zdoctor.doctor.commands.extract import plan_extraction
 from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.model import Hub, Report
 from zdoctor.doctor.probe.hub import probe_hub

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ...errors import UserError
 
-class ApplyError(Exception):
+
+class ApplyError(UserError):
     """The plan was not carried out; everything is as it was before, unless the message says otherwise."""
 
 

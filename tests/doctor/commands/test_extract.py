@@ -13,7 +13,7 @@ import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.commands.extraction_plan import plan_extraction
+from zdoctor.doctor.commands.extract import plan_extraction
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import CopyItem, ExtractFiles, Fix, Plan
 from zdoctor.doctor.probe.live import STEADY_FILESYSTEMS, LiveWorld

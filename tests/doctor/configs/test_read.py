@@ -254,6 +254,7 @@ BAD = [
     (HEALTHY.encode("utf-16"), "c.yaml", "encoding", "UTF-16"),
     (HEALTHY.encode("utf-16-le"), "c.yaml", "encoding", "UTF-16 (without"),
     (HEALTHY.encode("utf-16-be"), "c.yaml", "encoding", "UTF-16 (without"),
+    ((HEALTHY + "# ä").encode("utf-16-le"), "c.yaml", "encoding", "UTF-16 (without"),
     (b"\0" * 100, "c.yaml", "encoding", "binary"),
     (b"a\0\0\0" * 100, "c.yaml", "encoding", "binary"),
     (HEALTHY.encode().replace(b"out", b"\xfcber"), "c.yaml", "encoding", "0xfc"),
