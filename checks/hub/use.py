@@ -1,4 +1,4 @@
-"""How the run uses the hub: what it has to download, asks for although it is here, or cannot find; what is left over."""
+"""How the run uses the hub: what it has to download, asks for although it is here, or cannot find; left-overs."""
 
 from __future__ import annotations
 
