@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import state
+from ..configs.reading import text_of
 from ..errors import UserError
+from ..trainers import NAMES, trainer_called
+from ..trainers.read import recognise
 
 _ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
 
@@ -19,8 +22,6 @@ def config_argument(parser: argparse.ArgumentParser, help: str = "the trainer's 
 
 
 def trainer_argument(parser: argparse.ArgumentParser) -> None:
-    from ..trainers import NAMES, trainer_called
-
     parser.add_argument(
         "--trainer",
         metavar="NAME",
@@ -91,9 +92,6 @@ def _is_ai_toolkit(file: Path) -> bool:
 
 def config_in(command: Sequence[str]) -> str | None:
     """The word of a command that names a config which zdoctor reads."""
-    from ..configs.reading import text_of
-    from ..trainers.read import recognise
-
     for word in command[1:]:
         name = word.partition("=")[2] if word.startswith("--") and "=" in word else word
         path = Path(name)

@@ -10,23 +10,22 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...reports import terminal
+from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError
 from ..files import fingerprints
 from ..model import Report
 from ..model.shell import quoted
 from ..state import state_folder
+from ..trainers.read import recognise
 from . import console
+from .child_process import NOT_FOUND, NOT_STARTED, Ended, stream
 from .config_argument import config_in
 from .examined import examined
 from .explain import decode, explained
 from .fix import fix
 from .repair import recover
-
-if TYPE_CHECKING:
-    from ...reports.terminal import Line
-    from .child_process import Ended
 
 MOST_RESTARTS = 3
 MOST_LOGS = 20
@@ -86,8 +85,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _command_file(command: Sequence[str]) -> str | None:
     """Where the words of the command are all of the config: a file of them, to be checked and repaired."""
-    from ..trainers.read import recognise
-
     text = shlex.join(command) + "\n"
     if recognise(text, "shell") is None:
         return None
@@ -108,8 +105,6 @@ def _checked(config: str, tried: set[str] | None) -> bool:
     if not report.errors:
         _say(f"{config}: no error found{_lesser(report)}.")
         return True
-    from ...reports import terminal
-
     _show(terminal.lines(report))
     _say("not started, because it would fail.")
     return False
@@ -141,8 +136,6 @@ def _healed(config: str, rules: Sequence[str], tried: set[str]) -> bool:
 
 
 def _started(command: Sequence[str]) -> Ended:
-    from .child_process import NOT_FOUND, NOT_STARTED, stream
-
     sys.stdout.flush()
     try:
         return stream(command)
@@ -171,8 +164,6 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
 
 def _look_again(ended: Ended, config: str | None) -> None:
     """A run can end well and say that it trained nothing."""
-    from ..crash.failures import SAID
-
     told, lines = explained(decode(ended.tail), config)
     if told.failure is not None and told.failure.type == SAID:
         _say("but its output holds something to look at:")
@@ -203,10 +194,8 @@ def _say(text: str) -> None:
     print(f"zdoctor: {text}", file=sys.stderr, flush=True)
 
 
-def _show(lines: Iterable[Line]) -> None:
+def _show(lines: Iterable[terminal.Line]) -> None:
     """To standard error: standard output is the command's."""
-    from ...reports.terminal import paint
-
     color = not os.environ.get("NO_COLOR") and console.shows_color(sys.stderr)
     with suppress(OSError):
-        print(paint(lines, color, console.width()), file=sys.stderr, flush=True)
+        print(terminal.paint(lines, color, console.width()), file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from ...reports import terminal
 from .. import state
 from ..errors import INTERRUPTED, UserError, printable
 from ..examine.examination import Examination
@@ -196,8 +197,6 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
 
 
 def _not_training(seen: Examination, why: str) -> int:
-    from ...reports import terminal
-
     console.show(terminal.lines(seen.report))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
     runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from ...model import CopyItem, ExtractFiles
 from ...model.amounts import amount
+from ...probe.live import LiveWorld
 from ...probe.world import Mount
 from ..actions.build import ensure_folder, names, put, sync_tree
 from ..actions.copy import BLOCK, can_link, copy_file, is_steady, link_file
@@ -145,8 +146,6 @@ def _caches(step: ExtractFiles, path: Path) -> Iterator[Path]:
 
 
 def _require_fit(step: ExtractFiles, path: Path) -> None:
-    from ...probe.live import LiveWorld
-
     world = LiveWorld()
     folder = next((folder for folder in path.parents if lies(folder)), path.parent)
     if not folder.is_dir():
