@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 
 from ..errors import UserError
 from ..examine.examination import Examination
@@ -18,11 +17,6 @@ def _predicted(seen: Examination) -> list[Memory]:
     return [facts.memory for facts in seen.facts if isinstance(facts.memory, Memory)]
 
 
-def _full(seen: Examination) -> Memory | None:
-    """The memory of a run that one of several cards has no room for, though the first of them has."""
-    return next((memory for memory in _predicted(seen) if not memory.fits_all()), None)
-
-
 def too_large(seen: Examination, count: int) -> frozenset[str]:
     """The rule that says so of a base that one card cannot hold and `count` processes share out; else none."""
     known = _predicted(seen)
@@ -33,13 +27,14 @@ def too_large(seen: Examination, count: int) -> frozenset[str]:
 
 def process_count(seen: Examination) -> int:
     """One for each card that can take part, where the runs ask for "cuda"; else one."""
-    runs: Sequence[Run] = seen.reading.runs
+    runs = seen.reading.runs
     if not runs or not all(one.device == "cuda" for one in runs) or "RANK" in os.environ:
         return 1
     gpus = LiveWorld().gpus()
     seen_by_cuda = gpus if isinstance(gpus, Unknown) else visible(gpus, os.environ)
     cards = 1 if isinstance(seen_by_cuda, Unknown) else sharing(seen_by_cuda)
-    if cards > 1 and (full := _full(seen)):
+    # the first of the cards has room for it, and not each of them
+    if cards > 1 and (full := next((memory for memory in _predicted(seen) if not memory.fits_all()), None)):
         print(
             f"zdoctor: one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this "
             f"run takes {full.peak.total / 1e9:.1f} GB (computed). It trains on {full.device} alone; "

@@ -15,7 +15,6 @@ from ...reports import terminal
 from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError
 from ..files import fingerprints
-from ..model import Report
 from ..model.shell import quoted
 from ..state import state_folder
 from ..trainers.read import recognise
@@ -64,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
         if written is not None:  # a repair may have changed the words
             command = shlex.split(Path(written).read_text(encoding="utf-8"))
         ended = _started(command)
-        _say_end(ended, log := _kept(ended))
+        log = _kept(ended)
+        how = "was stopped" if ended.stopped else f"ended with exit code {ended.code}" if ended.code else "ended well"
+        _say(f"the command {how}.{f' Its output is kept in {log}' if log else ''}")
         if ended.code == 0 and not ended.stopped:
             _look_again(ended, config)
         if ended.code == 0 or ended.stopped:
@@ -103,16 +104,13 @@ def _checked(config: str, tried: set[str] | None) -> bool:
     if report.errors and tried is not None and _healed(config, (), tried):
         report = examined(config).report
     if not report.errors:
-        _say(f"{config}: no error found{_lesser(report)}.")
+        count = len(report.findings)
+        lesser = f", {count} lesser finding{'s' * (count != 1)} (zdoctor check shows them)" if count else ""
+        _say(f"{config}: no error found{lesser}.")
         return True
     _show(terminal.lines(report))
     _say("not started, because it would fail.")
     return False
-
-
-def _lesser(report: Report) -> str:
-    count = len(report.findings)
-    return f", {count} lesser finding{'s' * (count != 1)} (zdoctor check shows them)" if count else ""
 
 
 def _plan(config: str, rules: Sequence[str]) -> set[str]:
@@ -182,12 +180,6 @@ def _kept(ended: Ended) -> str | None:
     except OSError:
         return None
     return str(folder / name)
-
-
-def _say_end(ended: Ended, log: str | None) -> None:
-    how = "ended well" if ended.code == 0 else f"ended with exit code {ended.code}"
-    kept = f" Its output is kept in {log}" if log else ""
-    _say(f"the command {'was stopped' if ended.stopped else how}.{kept}")
 
 
 def _say(text: str) -> None:
