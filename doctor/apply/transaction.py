@@ -17,10 +17,8 @@ from .actions.edit import is_text_sized
 from .actions.errors import ApplyError, StalePlan, clause
 from .actions.journal import Journal, locked, unfinished
 from .actions.paths import Key, at, key_of, place
-from .precheck import precheck
-from .steps import KINDS, describe, ordered
-from .steps.locks import hold
-from .steps.needs import Work
+from .steps import KINDS, describe, ordered, precheck
+from .steps.needs import Work, hold
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]

@@ -23,8 +23,7 @@ from ..train.settings.refuse import refuse
 from . import console
 from .config_argument import config_argument, named_or_found, trainer_argument
 from .examined import examined
-from .handover import hand_over, not_green
-from .process_count import process_count, refuse_small_batch, too_large
+from .handover import hand_over, not_green, process_count, refuse_small_batch, too_large
 from .repair import recover
 
 if TYPE_CHECKING:

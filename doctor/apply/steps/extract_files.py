@@ -117,9 +117,8 @@ def _unfit_names(items: tuple[CopyItem, ...]) -> Iterator[str]:
 
 def safe_name(name: str) -> bool:
     """Whether a relative name stays below its folder on every system."""
-    parts = name.replace("\\", "/").split(
-        "/"
-    )  # of an absolute path the first one is empty, or a drive with its colon
+    # of an absolute path the first part is empty, or a drive with its colon
+    parts = name.replace("\\", "/").split("/")
     return not ("\0" in name or ":" in name or any(part in ("", ".", "..") for part in parts))
 
 
