@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, found
-from ...doctor.model.earlier import EarlierSave, hides
+from ...doctor.model.remains import EarlierSave, hides
 from ...doctor.rules import prevents, rule
 from ..model.files import PROBLEMS
 from .starting_lora import NEVER_LEARN, rank_of

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from ...doctor.families import family_of, loader_of
 from ...doctor.model import Finding, ModelFolder, Run, Tensor, WeightFile, found
-from ...doctor.model.earlier import EarlierSave
 from ...doctor.model.pattern import pattern
+from ...doctor.model.remains import EarlierSave
 from ...doctor.model.start import Start, misfit
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, prevents, rule

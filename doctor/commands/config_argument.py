@@ -11,7 +11,8 @@ from typing import Any
 from .. import state
 from ..configs.reading import text_of
 from ..errors import UserError
-from ..trainers import NAMES, trainer_called
+from ..rules import all_rules
+from ..trainers import named, names
 from ..trainers.read import recognise
 
 _ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
@@ -25,10 +26,19 @@ def trainer_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trainer",
         metavar="NAME",
-        type=trainer_called,
-        choices=NAMES,
-        help=f"whose config it is, where its keys do not say so ({', '.join(NAMES)})",
+        type=_trainer,
+        help=f"whose config it is, where its keys do not say so ({', '.join(names())})",
     )
+
+
+def _trainer(word: str) -> str:
+    """The trainer that is meant, of those that plug-ins bring, too. Raises ArgumentTypeError."""
+    if named(word) is None:
+        all_rules()  # which makes known what plug-ins bring
+    found = named(word)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (choose from {', '.join(names())})")
+    return found.name
 
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +63,8 @@ def deep_argument(parser: argparse.ArgumentParser) -> None:
 
 def asked_for(options: argparse.Namespace) -> dict[str, Any]:
     """What check and fix both take, by the names that `examined` gives it."""
-    names = ("machine", "deep", "trainer", "trainer_source")
-    return {"selected": options.select, **{name: getattr(options, name) for name in names}}
+    alike = ("machine", "deep", "trainer", "trainer_source")
+    return {"selected": options.select, **{name: getattr(options, name) for name in alike}}
 
 
 def comma_separated(text: str) -> list[str]:

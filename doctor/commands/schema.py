@@ -12,13 +12,14 @@ from ..model import Schema
 from ..schema.checkouts import NoCheckout, mine, recognised
 from ..schema.editor import editor_schema
 from ..schema.tables import as_json, shipped
-from ..trainers import NAMES, trainer_called
+from ..trainers import names as of_trainers
+from ..trainers import trainer_called
 from . import console
 from .examined import existing_folder
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    names = (*NAMES, "mine")
+    names = (*of_trainers(), "mine")
     made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
     made.add_argument(
         "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"

@@ -20,29 +20,28 @@ def needed_tensors(class_name: str, config: Mapping[str, Any]) -> Shapes | None:
     None when the class is not known here, or the config asks for something the class cannot build
     (wrong types, sizes out of range, more than 100 000 tensors): `why_not` says which.
     """
-    kind = classes().get(class_name)
-    if kind is None or config.get("quantization_config") is not None:
-        return None
-    try:
-        return kind.tensors(config)
-    except BadConfig:
-        return None
+    found = _tensors(class_name, config)
+    return None if isinstance(found, str) else found
 
 
 def why_not(class_name: str | None, config: Mapping[str, Any]) -> str:
     """Why `needed_tensors` answered None, as a phrase."""
-    kind = classes().get(class_name or "")
     if class_name is None:
         return "its config.json names no class"
+    found = _tensors(class_name, config)
+    return found if isinstance(found, str) else ""
+
+
+def _tensors(class_name: str, config: Mapping[str, Any]) -> Shapes | str:
+    kind = classes().get(class_name)
     if kind is None:
         return f"zdoctor has no table of the tensors of {class_name}; zdoctor check --deep asks the libraries"
     if config.get("quantization_config") is not None:
         return "the weights are stored quantized (config.json has a quantization_config)"
     try:
-        kind.tensors(config)
+        return kind.tensors(config)
     except BadConfig as error:
         return f"config.json does not describe a {class_name} that can be built: {error}"
-    return ""
 
 
 def in_the_dialect_of(class_name: str, needed: Shapes, present: Iterable[str]) -> Shapes:

@@ -12,13 +12,12 @@ from typing import Literal
 
 from .checkout import Checkout
 from .datasets import DatasetFolder
-from .earlier import EarlierSave
 from .environment import Environment
 from .hub import Hub
 from .memory import Memory
 from .microstep import MicroStep
 from .record import dataclass, field
-from .remains import Remains
+from .remains import EarlierSave, Remains
 from .run import Config, Run
 from .schema import Schema
 from .script import Script

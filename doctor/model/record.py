@@ -34,7 +34,7 @@ else:
         cls.__dataclass_fields__ = _Fields(defaults)
         cls.__init__ = _init(names, defaults)
         cls.__eq__, cls.__hash__, cls.__repr__ = _equal, _hash, _text
-        cls.__setattr__, cls.__delattr__, cls.__replace__ = _set, _delete, replace
+        cls.__setattr__, cls.__delattr__, cls.__replace__ = _refuse, _refuse, replace
         return cls
 
 
@@ -109,14 +109,13 @@ def _equal(one: Any, other: Any) -> Any:
 
 
 def _hash(record: Any) -> int:
-    return hash(tuple(map(_hash_or_zero, _values(record))))
+    def hash_or_zero(value: Any) -> int:
+        try:
+            return hash(value)
+        except TypeError:  # a mapping; equal records still have equal hashes
+            return 0
 
-
-def _hash_or_zero(value: Any) -> int:
-    try:
-        return hash(value)
-    except TypeError:  # a mapping; equal records still have equal hashes
-        return 0
+    return hash(tuple(map(hash_or_zero, _values(record))))
 
 
 def _text(record: Any) -> str:
@@ -124,15 +123,8 @@ def _text(record: Any) -> str:
     return f"{type(record).__qualname__}({inside})"
 
 
-def _set(record: Any, name: str, value: Any) -> NoReturn:
-    _refuse(f"cannot assign to field {name!r}")
-
-
-def _delete(record: Any, name: str) -> NoReturn:
-    _refuse(f"cannot delete field {name!r}")
-
-
-def _refuse(why: str) -> NoReturn:
+def _refuse(record: Any, name: str, *value: Any) -> NoReturn:
+    """In the place of `__setattr__`, which gets a value, and `__delattr__`."""
     from dataclasses import FrozenInstanceError
 
-    raise FrozenInstanceError(why)
+    raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r}")

@@ -1,4 +1,4 @@
-"""What earlier starts, other programs and other runners left in the folder that zdoctor's own runner writes to."""
+"""What earlier runs, other programs and other runners left in the folder that a run writes to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from .record import dataclass, field
 from .run import Run
+from .weights import WeightFile
 
 Reason = tuple[str, dict[str, Any]]  # a template and what it needs
 
@@ -24,6 +25,30 @@ OTHER_STATE = (
     "{path} is the state of a run with {key} {theirs}; this run has {key} {ours}. Give the run another name or "
     "output folder, or move the state away to start from step 0."
 )
+
+
+# A path that holds one of these is passed over where the name of the run does not (get_latest_save_path).
+PASSED_OVER = ("_LoRA", "_refiner", "_t2i", "_cn")
+
+
+@dataclass(frozen=True)
+class EarlierSave:
+    """The save that the trainer goes on from: the newest, by the time its entry was changed.
+
+    `step` is where it was saved, None when neither the file nor its name tells. `hidden` is the part of the path or
+    of the name for which the trainer does not find it, "" where it does.
+    """
+
+    weights: WeightFile
+    step: int | None = None
+    hidden: str = ""
+
+
+def hides(path: str, name: str) -> str:
+    """What in this path keeps the trainer from finding saves of this name there, "" where it finds them."""
+    part = next((part for part in PASSED_OVER if part in path and part not in name), "")
+    brackets = re.search(r"\[[^\]]+\]", path)  # glob takes them for one of several letters
+    return part or (brackets.group() if brackets else "")
 
 
 @dataclass(frozen=True)

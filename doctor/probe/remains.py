@@ -10,8 +10,17 @@ from typing import Any
 from ..families.network import described
 from ..memory.bytes import KINDS
 from ..model import Run, Unknown, WeightFile
-from ..model.earlier import EarlierSave, hides
-from ..model.remains import Remains, Save, author_of, is_own_save, own_identity, own_lock, own_state
+from ..model.remains import (
+    EarlierSave,
+    Remains,
+    Save,
+    author_of,
+    hides,
+    is_own_save,
+    own_identity,
+    own_lock,
+    own_state,
+)
 from .world import Stat, World
 from .world.safetensors import read_weight_file
 

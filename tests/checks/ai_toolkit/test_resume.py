@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit import resume
 from zdoctor.doctor.model import Config, Finding, Quarantine, Run, SetValue
-from zdoctor.doctor.model.earlier import EarlierSave, hides
+from zdoctor.doctor.model.remains import EarlierSave, hides
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.remains import probe_earlier
 from zdoctor.doctor.trainers.read import read_config

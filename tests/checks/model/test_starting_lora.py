@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_not_read, starting_lora_of_another_size
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Finding, Run, SetValue, WeightFile
-from zdoctor.doctor.model.earlier import EarlierSave
+from zdoctor.doctor.model.remains import EarlierSave
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_starting_lora
 from zdoctor.doctor.rules import Unestablished
