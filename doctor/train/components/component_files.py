@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...families.part_file import as_in_file, class_in, inferred_config, title_of
+from ...families.part_files import as_in_file, class_in, inferred_config, title_of
 from ...families.record.shapes import BadConfig, Shapes
 from ...families.tensors import needed_tensors
 from ..runtime.train_error import TrainError

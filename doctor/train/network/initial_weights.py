@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...families.start import is_kohya, network_shapes, sources
+from ...families.network import is_kohya, network_shapes, sources
 from ...model.run import Run
 from ...model.start import misfit, start_of
 from ..runtime.train_error import TrainError
