@@ -38,7 +38,7 @@ def main(count: int, backend: str) -> None:
         axes_dims=[8, 12, 12],
         axes_lens=[1536, 512, 512],
     ).requires_grad_(False)
-    network = add_network(model, lora_targets(model), run_with(rank=4), 1)
+    network = add_network(model, lora_targets(model), run_with(rank=4).recipe.network, 1)
     model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))
     whole = nn.Module.compile
     nn.Module.compile = lambda block: whole(block, backend=backend)  # type: ignore[method-assign, misc, assignment]

@@ -29,11 +29,10 @@ from zdoctor.doctor.commands.handover import hand_over
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import training_run as loop
-from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.components.pretrained import vae_divisor
 from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.step.trainer import Trainer
-from zdoctor.doctor.train.step.validation import validation_loss
 from zdoctor.doctor.train.training_loop import TrainingLoop
 
 SIDE, SAMPLE_STEPS = 64, 10
@@ -81,7 +80,7 @@ class Seen:
 def look(trainer: Trainer, model: Path) -> Seen:
     items = sorted(trainer.batches.plain.items, key=lambda item: item.caption)
     targets = torch.stack([trainer.objective.latents.get(item) for item in items])
-    loss = validation_loss(trainer, items, lambda: False)
+    loss = trainer.validation_loss(items, lambda: False)
     assert loss is not None and len(items) == len(PICTURES)
 
     def painted(caption: str, noise: int) -> Tensor:

@@ -77,7 +77,7 @@ def child(folder: Path) -> None:
         fill_transformer(model, folder, shares=shares, **options)
         ranks.all_gather(None)
     held = sum(local_shard(value).nbytes for value in model.parameters())
-    network = add_network(model, lora_targets(model), run_with(rank=16), 0)
+    network = add_network(model, lora_targets(model), run_with(rank=16).recipe.network, 0)
     model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))
     noisy = torch.randn(1, 16, SIDE, SIDE).bfloat16()
     text = {"states": torch.randn(32, model.config.cap_feat_dim)}

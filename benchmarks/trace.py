@@ -103,7 +103,7 @@ def traced(run: Run, size: int, half: bool) -> int:
         if half:
             quantize(model, family)
             use_float16(model)
-        network = add_network(model, lora_targets(model), run, 0)
+        network = add_network(model, lora_targets(model), run.recipe.network, 0)
         parameters = list(trainable_parameters(network, "").values())
         if run.gradient_checkpointing:
             model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))

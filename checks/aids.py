@@ -50,8 +50,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
         elif dataset.mask_folder:
             entry = files.at(dataset.mask_folder)
             yield from _no_folder(run, f"{dataset.key}/mask_folder", dataset.mask_folder, entry, _UNMASKED)
-    validation = run.recipe.validation
-    edited = [sample.control for sample in validation.prompts if edits and not validation.disabled]
+    edited = [sample.control for sample in run.recipe.validation.painted if edits]
     gone = [path for path in edited if (entry := files.at(path)) is not None and entry.kind in (*_GONE, "folder")]
     if gone:
         yield found(

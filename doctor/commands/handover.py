@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
@@ -37,15 +37,18 @@ def hand_over(
 ) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
-    `how` is the rest of what `train` of the runner takes.
+    `how` is the rest of the runner's Job.
     """
     from .. import train as runner
+    from ..train.distributed.ranks import Ranks
 
     if twice := written_twice(seen.reading.runs):  # they would go on from each other's state
         raise UserError(
             f"several processes of this config write {twice.name} into {twice.output_folder}.",
             "Give each its own training_folder, or each its own config.",
         )
+    ranks = how.pop("ranks", None) or Ranks()
+    shown = how.pop("progress", None) or (runner.default_progress() if ranks.is_first else runner.Progress())
     result: TrainResult | None = None
     for facts in seen.facts:
         run, model, system, files = facts.run, facts.model, facts.system, facts.files
@@ -62,16 +65,19 @@ def hand_over(
         if isinstance(adapter, Unknown) and run.recipe.adapter:
             raise UserError(f"the training adapter {run.recipe.adapter} cannot be used: {adapter.reason}.")
         datasets = {d.key: system.absolute(d.folder) for d in run.recipe.datasets if d.folder is not None}
-        result = runner.train(
+        job = runner.Job(
             run,
-            model_folder=single.weights[0].path if single is not None else model.folder,
-            extras_folder=os.path.dirname(component.folder) if component is not None and not in_parts else None,
-            components=_places(model) if in_parts else None,
-            adapter_file=None if adapter is None or isinstance(adapter, Unknown) else adapter.path,
-            dataset_folders=datasets,
-            output_folder=system.absolute(run.output_folder or "output"),
+            model=Path(single.weights[0].path if single is not None else model.folder),
+            datasets=datasets,
+            output=Path(system.absolute(run.output_folder or "output")),
+            extras=Path(component.folder).parent if component is not None and not in_parts else None,
+            components=_places(model) if in_parts else {},
+            adapter=None if adapter is None or isinstance(adapter, Unknown) else Path(adapter.path),
+            ranks=ranks,
+            progress=shown,
             **how,
         )
+        result = runner.train(job)
         if result.stopped != "finished":
             break
     if result is None:
@@ -79,10 +85,10 @@ def hand_over(
     return result
 
 
-def _places(model: ModelFolder) -> dict[str, str]:
+def _places(model: ModelFolder) -> dict[str, Path]:
     """The file of each part beside the transformer, and the folder of each tokenizer."""
     return {
-        name: part.weights[0].path if part.weights else part.folder
+        name: Path(part.weights[0].path if part.weights else part.folder)
         for name, part in model.components.items()
         if name != "transformer" and part.problem is None
     }

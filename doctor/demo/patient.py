@@ -109,14 +109,7 @@ def build(folder: Path, *, steps: int = 60, rate: float = 0.002) -> Patient:
     break_cache(snapshot)
     config = folder / "config.yaml"
     config.write_text(
-        CONFIG.format(
-            model=MODEL,
-            adapter=ADAPTER,
-            side=SIDE,
-            steps=steps,
-            rate=rate,
-        ),
-        encoding="utf-8",
+        CONFIG.format(model=MODEL, adapter=ADAPTER, side=SIDE, steps=steps, rate=rate), encoding="utf-8"
     )
     machine, shown = record(folder, data)
     return Patient(folder, config, machine, folder / "hf", shown)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..families.components.autoencoder_kl import VAE
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 LAYERS = 4
 DIM = 96
@@ -66,18 +67,16 @@ def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
         _vae(folder / "vae")
         _text_encoder(folder / "text_encoder", vocabulary=_tokenizer(folder / "tokenizer"))
     _scheduler(folder / "scheduler")
-    _write_json(
-        folder / "model_index.json",
-        {
-            "_class_name": "ZImagePipeline",
-            "_diffusers_version": _diffusers_version(),
-            "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
-            "text_encoder": ["transformers", "Qwen3ForCausalLM"],
-            "tokenizer": ["transformers", "Qwen2Tokenizer"],
-            "transformer": ["diffusers", "ZImageTransformer2DModel"],
-            "vae": ["diffusers", "AutoencoderKL"],
-        },
-    )
+    index = {
+        "_class_name": "ZImagePipeline",
+        "_diffusers_version": version("diffusers"),
+        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+        "text_encoder": ["transformers", "Qwen3ForCausalLM"],
+        "tokenizer": ["transformers", "Qwen2Tokenizer"],
+        "transformer": ["diffusers", "ZImageTransformer2DModel"],
+        "vae": ["diffusers", "AutoencoderKL"],
+    }
+    (folder / "model_index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def build_tiny_adapter(file: Path, *, seed: int = 0, rank: int = ADAPTER_RANK) -> None:
@@ -122,7 +121,7 @@ def _transformer(folder: Path) -> None:
             elif name.endswith("pad_token"):
                 parameter.normal_(std=0.5)
         # The head guesses at full strength and off by a constant, so a short run has something to learn.
-        head = _linear(model, "all_final_layer.2-1.linear")
+        head: Any = model.get_submodule("all_final_layer.2-1.linear")
         head.weight.normal_(std=DIM**-0.5)
         head.bias.normal_(std=1.5)
     model.save_pretrained(str(folder), max_shard_size="1MB")
@@ -147,7 +146,8 @@ def _vae(folder: Path) -> None:
 def _text_encoder(folder: Path, *, vocabulary: int) -> None:
     from transformers import Qwen3Config
     from transformers.models.qwen3.modeling_qwen3 import Qwen3ForCausalLM
-    from transformers.utils import logging as transformers_logging
+
+    from ..train.components.pretrained import quiet
 
     config = Qwen3Config(
         vocab_size=vocabulary,
@@ -161,14 +161,8 @@ def _text_encoder(folder: Path, *, vocabulary: int) -> None:
         tie_word_embeddings=True,
         initializer_range=0.2,
     )
-    logging: Any = transformers_logging
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
+    with quiet():
         Qwen3ForCausalLM(config).save_pretrained(str(folder))
-    finally:
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _tokenizer(folder: Path) -> int:
@@ -206,21 +200,3 @@ def _scheduler(folder: Path) -> None:
     FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False).save_pretrained(
         str(folder)
     )
-
-
-def _linear(model: nn.Module, name: str) -> nn.Linear:
-    from torch import nn
-
-    module = model.get_submodule(name)
-    assert isinstance(module, nn.Linear)
-    return module
-
-
-def _diffusers_version() -> str:
-    from importlib.metadata import version
-
-    return version("diffusers")
-
-
-def _write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

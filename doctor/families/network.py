@@ -101,18 +101,14 @@ def target_linears(
     return {name: shape for name, shape in found.items() if not without.search(name)}
 
 
-def network_shapes(run: Run, linears: Linears) -> dict[str, tuple[int, ...]]:
+def network_shapes(network: Network, linears: Linears) -> dict[str, tuple[int, ...]]:
     """The shapes of what is trained, by the names that a saved file has after its prefix."""
-    recipe = run.recipe
     found: dict[str, tuple[int, ...]] = {}
     for name, (out, inputs) in linears.items():
-        if recipe.network.type == "lokr":
-            parts = lokr_shapes(out, inputs, lokr_factor(run.recipe.network, name), lokr_rank(run.recipe.network))
+        if network.type == "lokr":
+            parts = lokr_shapes(out, inputs, lokr_factor(network, name), lokr_rank(network))
         else:
-            parts = {
-                "lora_A.weight": (recipe.network.rank, inputs),
-                "lora_B.weight": (out, recipe.network.rank),
-            }
+            parts = {"lora_A.weight": (network.rank, inputs), "lora_B.weight": (out, network.rank)}
         found.update((f"{name}.{part}", shape) for part, shape in parts.items())
     return found
 

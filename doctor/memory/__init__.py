@@ -14,21 +14,17 @@ from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, Sys
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.record import replace
 from .bytes import QUANTIZED, WIDTHS
+from .case import GIB, Case, buckets
 from .ladder import alternatives_of
-from .peaks import error_of, highest_of, phases_of
-from .phases import GIB, HOST_BASE, blocks_of, buckets, on_mps, weights_of
-from .runner import host_peak, runner_blocks
+from .peaks import error_of, highest_of, host_peak_of, phases_of
+from .runner import runner_blocks
 from .sizes import Sizes, sizes_of
 
 __all__ = ["GIB", "buckets", "predict"]
 
 
 def predict(
-    run: Run,
-    model: ModelFolder,
-    datasets: tuple[DatasetFolder, ...] | Unknown,
-    system: System,
-    gpus: tuple[Gpu, ...],
+    run: Run, model: ModelFolder, datasets: tuple[DatasetFolder, ...] | Unknown, system: System, gpus: tuple[Gpu, ...]
 ) -> Memory | Unknown:
     """Predicted device memory of a LoRA training of Z-Image or Flux; Unknown for what no closed form was made for.
 
@@ -41,14 +37,9 @@ def predict(
     reason = _not_covered(run)
     if reason:
         return Unknown(reason)
-    run = replace(
-        run,
-        recipe=replace(
-            run.recipe,
-            batch_size=max(1, run.recipe.batch_size),
-            network=replace(run.recipe.network, rank=max(0, run.recipe.network.rank)),
-        ),
-    )
+    rank, batch = max(0, run.recipe.network.rank), max(1, run.recipe.batch_size)
+    network = replace(run.recipe.network, rank=rank)
+    run = replace(run, recipe=replace(run.recipe, batch_size=batch, network=network))
     candidates, seen = taken(run, gpus, system.environment), visible(gpus, system.environment)
     if isinstance(candidates, Unknown):
         return candidates
@@ -57,29 +48,26 @@ def predict(
     known = () if isinstance(datasets, Unknown) else tuple(map(_with_one_picture_a_size, datasets))
 
     def left(gpu: Gpu) -> int:
-        return gpu.memory_free - highest_of(run, sizes, known, gpu)
+        return gpu.memory_free - highest_of(Case(run, sizes, known, gpu))
 
     card = max(candidates, key=left, default=None)
-    phases = tuple(phases_of(run, sizes, known, card))
-    free = card.memory_free if card else system.memory_available
-    peak = max(phases, key=lambda phase: phase.total)
-    blocks = runner_blocks(run, sizes, card) if run.by_runner else blocks_of(sizes, run)
-
-    def host(changed: Run) -> int:
-        return _host_peak(changed, sizes, card) if card else 0
-
+    case = Case(run, sizes, known, card)
+    phases = tuple(phases_of(case))
+    peak = max(phase.total for phase in phases)
+    blocks = runner_blocks(case) if run.by_runner else case.blocks
+    seen_by = "measured" if system.recorded is None else "recorded"
     return Memory(
-        device=_named(card) if card else "mps" if on_mps(run) else "cpu",
+        device=_named(card) if card else "mps" if case.on_mps else "cpu",
         phases=phases,
         total=card.memory_total if card else system.memory_total,
-        free=free,
-        budget_source=card.source if card else f"{_seen(system)}: the system's available memory",
+        free=card.memory_free if card else system.memory_available,
+        budget_source=card.source if card else f"{seen_by}: the system's available memory",
         assumptions=_assumptions(sizes, card, len(candidates) > 1, datasets),
-        host_peak=host(run) if card else peak.total,
+        host_peak=host_peak_of(case) if card else peak,
         host_free=system.memory_available,
-        alternatives=tuple(alternatives_of(run, sizes, known, card, host, system.memory_available)),
-        margin=highest_of(run, sizes, known, card) - peak.total,
-        below=error_of(run, sizes, known, card),
+        alternatives=tuple(alternatives_of(case, system.memory_available)),
+        margin=highest_of(case) - peak,
+        below=error_of(case),
         cards=sharing(shown) if card and not offloaded_share(run) else 1,
         least_free=min((gpu.memory_free for place in shown for gpu in place), default=0),
         blocks=blocks,
@@ -90,10 +78,6 @@ def predict(
 
 def _with_one_picture_a_size(folder: DatasetFolder) -> DatasetFolder:
     return replace(folder, images=tuple({(image.width, image.height): image for image in folder.images}.values()))
-
-
-def _seen(system: System) -> str:
-    return "measured" if system.recorded is None else "recorded"
 
 
 def _named(card: Gpu) -> str:
@@ -119,34 +103,13 @@ def _not_covered(run: Run) -> str:
         return "memory is predicted for the training of a LoRA or LoKr only"
     if recipe.precision.dtype not in WIDTHS:
         return f"dtype {recipe.precision.dtype} has no known size"
-    for qtype in (
-        recipe.precision.quantization,
-        None if run.by_runner else recipe.precision.text_encoder_quantization,
-    ):
+    of_encoder = None if run.by_runner else recipe.precision.text_encoder_quantization
+    for qtype in (recipe.precision.quantization, of_encoder):
         if qtype not in (None, "none") and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
-    if run.by_runner:  # these are not its settings
-        return ""
-    if recipe.offload.other:
+    if recipe.offload.other and not run.by_runner:  # which has no such option
         return f"{recipe.offload.other} moves weights between card and host while it trains; that is not predicted"
     return ""
-
-
-def _host_peak(run: Run, sizes: Sizes, card: Gpu) -> int:
-    """Host bytes that cannot be given back while a run for a card loads.
-
-    Weights stored in another dtype are converted, merged ones rewritten, quantized ones built anew: all of them are
-    then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
-    """
-    recipe = run.recipe
-    if run.by_runner:
-        return host_peak(run, sizes, card)
-    width = WIDTHS[recipe.precision.dtype]
-    whole = width * (sizes.blocks + sizes.rest)
-    waiting = int(offloaded_share(run) * blocks_of(sizes, run))
-    if recipe.adapter or sizes.stored != width:
-        return HOST_BASE + max(whole, waiting)
-    return HOST_BASE + (weights_of(sizes, run) if recipe.precision.quantization else waiting)
 
 
 def _assumptions(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+# Types of numbers by the names trainers use.
+DTYPES: dict[str, str] = {
+    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp32", "float", "single", "float32"), "float32"),
+    **dict.fromkeys(("fp16", "half", "float16"), "float16"),
+}
 WIDTHS = {
-    **dict.fromkeys(("float", "fp32", "single", "float32"), 4),
-    **dict.fromkeys(("fp16", "half", "float16", "bf16", "bfloat16"), 2),
+    **{name: 4 if dtype == "float32" else 2 for name, dtype in DTYPES.items()},
     **dict.fromkeys(("8bit", "e4m3fn", "float8"), 1),
 }
 # What zdoctor's own runner stores the frozen weights as, by the names of trainers.

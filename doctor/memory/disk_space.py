@@ -72,7 +72,7 @@ def _caches(run: Run, folder: DatasetFolder, model: ModelFolder | Unknown) -> It
     width = min(2, WIDTHS.get(recipe.precision.dtype, 0))
     if dataset.cache_latents_to_disk:
         # a picture that is smaller than two resolutions is cached once
-        pixels = _pixels(run, dataset, folder)
+        pixels = _pixels(dataset, folder)
         size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * width
         yield Need("the latents of the pictures", folder.path, size, key)
     encoder = model.components.get("text_encoder") if isinstance(model, ModelFolder) else None
@@ -88,12 +88,12 @@ def _latents(run: Run, datasets: tuple[DatasetFolder, ...], output: str) -> Iter
     for folder in datasets:
         dataset = run.recipe.dataset(folder.key)
         if dataset is not None:
-            pixels += _pixels(run, dataset, folder)
+            pixels += _pixels(dataset, folder)
     size = pixels // LATENT_SCALE**2 * LATENT_CHANNELS * 4
     yield Need("the latents of the pictures", output, size, "output_folder")
 
 
-def _pixels(run: Run, dataset: Dataset, folder: DatasetFolder) -> int:
+def _pixels(dataset: Dataset, folder: DatasetFolder) -> int:
     """Of every picture at its sizes, mirrored or not; the trainer may round one side up where that fits."""
     hows = [dataset.buckets_at(resolution) for resolution in dataset.resolutions]
     of_one = [{bucket_size(how, image.width, image.height) for how in hows} for image in folder.images]
@@ -111,15 +111,13 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
         return
     if trainer_of(run.trainer).checkpoint_folders:
         return
-    parameters = max(0, trained_weights(recipe.network, sizes.linears))
+    parameters = max(0, trained_weights(network, sizes.linears))
     during = max(0, recipe.steps - 1) // recipe.checkpoints.every if recipe.checkpoints.every > 0 else 0
     kept = min(during, recipe.checkpoints.keep) if recipe.checkpoints.keep > 0 else during
     width = WIDTHS.get(recipe.checkpoints.dtype, 0)
-    rank = lokr_rank(recipe.network) if recipe.network.type == "lokr" else recipe.network.rank
-    kind, of_rank = (
-        "LoKr" if recipe.network.type == "lokr" else "LoRA",
-        "" if rank is None else f" of rank {rank}",
-    )
+    rank = lokr_rank(network) if network.type == "lokr" else network.rank
+    of_rank = "" if rank is None else f" of rank {rank}"
+    kind = "LoKr" if network.type == "lokr" else "LoRA"
     what = f"{kept + 1} {kind} files{of_rank}" if kept else f"the {kind}{of_rank}"
     yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
     moments = int(state_bytes(recipe.optimizer.name)) if recipe.optimizer.name.startswith("adam") else 0

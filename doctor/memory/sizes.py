@@ -89,7 +89,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         text_encoder=sum(map(parameters, encoders.values())),
         text_linears=parameters({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
         text_stored=_stored_width(model.components.get(largest)),
-        vae=_parameters(vae) or _VAE_PARAMETERS,
+        vae=parameters(_shapes(vae)) or _VAE_PARAMETERS,
         vae_width=first,
         stored=_stored_width(transformer),
         assumed="parts that are not on this machine taken as published" if guessed else "",
@@ -109,10 +109,6 @@ def _shapes(component: Component | None) -> Mapping[str, tuple[int, ...]]:
     if component is None:
         return {}
     return component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
-
-
-def _parameters(component: Component | None) -> int:
-    return parameters(_shapes(component))
 
 
 def _is_linear(name: str, shape: tuple[int, ...]) -> bool:

@@ -265,6 +265,11 @@ class Offload:
     compile: bool = False
     other: str = ""
 
+    @property
+    def every_block_again(self) -> bool:
+        """Whether each block is computed again."""
+        return self.gradient_checkpointing and self.interval == 1
+
 
 @dataclass(frozen=True)
 class Checkpoints:
@@ -294,6 +299,11 @@ class Validation:
     every_epochs: int = 0
     first_step: int = 0
     one_size: bool = False
+
+    @property
+    def painted(self) -> tuple[SamplePrompt, ...]:
+        """The prompts, none where sampling is disabled."""
+        return () if self.disabled else self.prompts
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .record import dataclass
-from .run import Run
 from .weights import WeightFile
 
 Shape = tuple[int, ...]
@@ -31,11 +30,6 @@ class Start:
     file: WeightFile
     held: Mapping[str, Shape]
     trained: Mapping[str, Shape]
-
-
-def start_of(run: Run) -> str:
-    """The path of the file as it is written, "" where the run begins at zero."""
-    return run.recipe.network.initial_weights
 
 
 def misfit(

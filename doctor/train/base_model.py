@@ -11,22 +11,17 @@ from torch import nn
 
 from ..families.network import described
 from ..files import fingerprints
-from .components.component_files import check_components, component_folder
-from .components.vae import vae_divisor
+from .components.component_files import check_components, checked_tensors, component_folder
+from .components.pretrained import vae_divisor
 from .device_placement import DevicePlacement
 from .families import FamilyModule, family_of
 from .job import Job
 from .kernels.quantized_linear import Quantization
 from .settings.names import KINDS
 from .transformer.fsdp import ShardPlan, shard_note
-from .transformer.load_transformer import (
-    build_empty_transformer,
-    fill_transformer,
-    transformer_entries,
-    transformer_sources,
-)
-from .weights.materialize import linear_shapes
-from .weights.safetensors_files import check_tensors, weight_files
+from .transformer.load_transformer import build_empty_transformer, fill_transformer, transformer_sources
+from .weights.materialize import linear_shapes, shapes_of
+from .weights.safetensors_files import weight_files
 from .weights.training_adapter import LoraDelta, read_training_adapter
 from .weights.weight_cache import WeightCache, cache_folder
 
@@ -47,7 +42,6 @@ class BaseModel:
 
     @property
     def family(self) -> FamilyModule:
-        """The family of the transformer."""
         return family_of(self.model)
 
     @property
@@ -60,15 +54,14 @@ def open_base_model(job: Job) -> BaseModel:
     """Returns the model of the job without its weights, each file checked by its header. Raises TrainError."""
     config, weights = transformer_sources(job.model, job.extras, alone=bool(job.components))
     model = build_empty_transformer(config)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    check_tensors(transformer_entries(model, weights), expected, weights)
+    checked_tensors(weights, type(model).__name__, shapes_of(model))
     adapter = {} if job.adapter is None else read_training_adapter(job.adapter, linear_shapes(model))
     texts = family_of(model).TEXT_PARTS
     parts = {
         name: job.components.get(name) or component_folder(name, job.model, job.extras) for name in ("vae", *texts)
     }
     check_components(parts, texts)
-    kind: Any = KINDS[job.run.recipe.precision.quantization]
+    kind: Any = KINDS[job.recipe.precision.quantization]
     return BaseModel(model, config, weights, parts, adapter, kind)
 
 
@@ -76,7 +69,7 @@ def state_identity(job: Job, base: BaseModel) -> dict[str, str]:
     """Returns what must be the same for a saved state of the run to fit."""
     described_by = [] if base.config.is_file() else [base.config / "config.json"]
     return {
-        "rank": described(job.run.recipe.network),
+        "rank": described(job.recipe.network),
         "base model": fingerprints.of_ends([*described_by, *weight_files(base.weights)]),
         "adapter": "none" if job.adapter is None else fingerprints.of_file(job.adapter)[:16],
         "quantization": base.kind,

@@ -33,7 +33,6 @@ class DevicePlacement:
 
     @property
     def weights_device(self) -> torch.device:
-        """The device that the weights are loaded to."""
         return torch.device("cpu") if self.offloaded else self.device
 
 
@@ -42,7 +41,7 @@ def choose_placement(job: Job) -> DevicePlacement:
 
     Of a card that is there and cannot be used it raises what PyTorch says, RuntimeError.
     """
-    recipe = job.run.recipe
+    recipe = job.recipe
     note, sharded = job.progress.note, job.ranks.sharded
     device = _device(job)
     quantizations = (recipe.precision.quantization, recipe.precision.text_encoder_quantization)
@@ -54,7 +53,7 @@ def choose_placement(job: Job) -> DevicePlacement:
     precision = choose_precision(recipe.precision.dtype, device)
     if precision.note:
         note(precision.note)
-    compiled = job.run.recipe.offload.compile
+    compiled = job.recipe.offload.compile
     if compiled and (reason := why_not_compiled(device)):
         raise TrainError(reason)
     if compiled and (precision.scaled_float16 or sharded):

@@ -13,8 +13,7 @@ import torch
 from ..files import fingerprints
 from .base_model import BaseModel
 from .dataset.dataset_changes import dataset_changes, dataset_fingerprint
-from .dataset.training_items import TrainingItem, read_training_items, uncaptioned
-from .dataset.validation_split import hold_out
+from .dataset.training_items import TrainingItem, hold_out, read_training_items, uncaptioned
 from .device_placement import DevicePlacement
 from .encode.encoding_cache import EncodingCache, ImageSizes
 from .encode.latents import Latents
@@ -22,9 +21,9 @@ from .encode.loss_masks import LossMasks
 from .encode.text_embeddings import TextEmbeddings
 from .job import Job
 from .runtime.allocator import keep_freed_memory, return_freed_memory
-from .sampling.sample_prompts import prompts_to_encode, sample_control_images
+from .sampling.preview_samples import prompts_to_encode, sample_control_images
 from .settings.names import CACHE, KINDS
-from .step.training_state import TrainingState
+from .step.trainer import TrainingState
 
 # On the CPU the text encoder works beside the VAE and the loading where this many of it would fit in what is free.
 BESIDE = 4
@@ -54,7 +53,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
     sized = sizes.read()
     known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
-    items = read_training_items(job.run, job.datasets, divisor, known, skip, job.progress.note)
+    items = read_training_items(job.recipe, job.datasets, divisor, known, skip, job.progress.note)
     for note in uncaptioned(items):
         job.progress.note(note)
     if known != sized:
@@ -77,7 +76,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
         and (note := dataset_changes(state.captions, dataset_fingerprint([*items, *held]), state.step))
     ):
         job.progress.note(note)
-    return TrainingData(items, held, sample_control_images(job.run, divisor))
+    return TrainingData(items, held, sample_control_images(job.recipe, divisor))
 
 
 def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, examples: TrainingData) -> EncodedData:
@@ -107,7 +106,7 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
             masks.prepare(used, progress.note)
             cores = torch.get_num_threads()
             half = max(1, cores // 2) if beside else cores
-            begun = texts.begin(prompts_to_encode(run, used), place.device, progress.phase, half)
+            begun = texts.begin(prompts_to_encode(run.recipe, used), place.device, progress.phase, half)
             if not beside:
                 texts.finish(progress.phase)
             pictures = [*used, *(item for item in examples.sample_controls if item is not None)]

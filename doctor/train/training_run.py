@@ -12,26 +12,24 @@ import torch
 from torch import Tensor
 
 from .base_model import BaseModel, load_weights, open_base_model, state_identity
-from .dataset.epochs import epochs_to_steps
+from .dataset.batch_sampler import epochs_to_steps
+from .dataset.training_items import TrainingItem
 from .device_placement import DevicePlacement, choose_placement
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
-from .network.initial_weights import read_initial_weights, set_initial_weights
-from .network.lora import add_adapter_removal, add_network, lora_targets
-from .output.checkpoint_files import check_owner, final_file, read_state, remove_leftovers, state_file
+from .network.lora import add_adapter_removal, add_network, lora_targets, read_initial_weights, trainable_parameters
+from .output.checkpoint_files import check_owner, read_state, remove_leftovers
 from .output.loss_log import LossLog
 from .output.run_record import RunFolder, read_record, run_record
 from .output.trackers import Trackers
 from .runtime.allocator import empty_device_cache, keep_freed_memory, return_freed_memory
 from .runtime.gpu_failures import explain_gpu_failures
 from .sampling.preview_samples import PreviewSamples
-from .sampling.sample_prompts import wants_samples
 from .settings.explain import explain
 from .step.flow_matching import FlowMatchingLoss
-from .step.trainer import Trainer
-from .step.training_state import TrainingState
+from .step.trainer import Trainer, TrainingState
 from .training_data import EncodedData, TrainingData, encode_training_data, read_training_data
-from .training_loop import TrainingLoop, follow_first_rank, last_lora_file
+from .training_loop import RankLoop, TrainingLoop
 from .transformer.block_swap import swap_share
 from .transformer.transformer_blocks import compile_blocks, optimize_for_cpu, use_float16
 from .weights.materialize import check_no_meta
@@ -41,7 +39,7 @@ SMALL = 512
 
 
 def run_training(job: Job) -> TrainResult:
-    """Runs a job to its end; see `zdoctor.doctor.train.train`."""
+    """Runs a job to its end; see `train`."""
     began = time.monotonic()
     return_freed_memory()
     empty_device_cache()  # an earlier run of the config: the text encoder's process needs the room on the GPU
@@ -54,26 +52,23 @@ def run_training(job: Job) -> TrainResult:
     identity = state_identity(job, base)
     job.ranks.check_same(identity)
     state, there = job.ranks.broadcast(_earlier(job, identity))
-    if state and there and job.run.recipe.steps and (done := _finished(job, state, began)):
+    if state and there and job.recipe.steps and (done := _finished(job, state, began)):
         return done
     for note in explain(job.run):
         job.progress.note(note)
-    covered = lora_targets(base.model, job.run.recipe.network.excluded, refiners=job.run.recipe.network.refiners)
-    start = (
-        {}
-        if state
-        else read_initial_weights(job.run, covered, base.family.RECORD.lora_prefix, base.family.RECORD.class_name)
-    )
+    how = job.recipe.network
+    covered = lora_targets(base.model, how.excluded, refiners=how.refiners)
+    start = {} if state else read_initial_weights(how, covered, base.family.RECORD)
     job.progress.phase("Reading the dataset")
     examples = read_training_data(job, base.divisor, state)
-    job = replace(job, run=epochs_to_steps(job.run, examples.items))
+    job = replace(job, run=replace(job.run, recipe=epochs_to_steps(job.recipe, examples.items)))
     if state and there and (done := _finished(job, state, began)):
         return done
     with explain_gpu_failures():
         encoded = encode_training_data(job, place, base, examples)
         load_weights(job, place, base, identity["adapter"])
         encoded.texts.finish(job.progress.phase)
-        trainer, preview = _made(job, place, base, examples, encoded, start, _seed(job, state))
+        trainer, preview = _made(job, place, base, examples, encoded, covered, start, _seed(job, state))
         base.adapter.clear()
         keep_freed_memory()
         if state:
@@ -83,9 +78,9 @@ def run_training(job: Job) -> TrainResult:
         job.stop.gentle = True
         job.stop.heed()
         if not job.ranks.is_first:
-            follow_first_rank(trainer, preview, job.stop, job.output, identity, examples.held)
+            RankLoop(job, trainer, preview, identity, examples.held).follow()
             return cast(TrainResult, job.ranks.broadcast(None))
-        result = _trained(job, place, trainer, preview, identity, examples, state is not None)
+        result = _trained(job, place, trainer, preview, identity, examples.held, state is not None)
     job.progress.close()
     return job.ranks.broadcast(replace(result, seconds=time.monotonic() - began))
 
@@ -96,17 +91,17 @@ def _earlier(job: Job, identity: dict[str, str]) -> tuple[TrainingState | None, 
         return None, False
     check_owner(job.output, job.run)
     remove_leftovers(job.output, job.run.name)
-    state = read_state(state_file(job.output, job.run.name), identity)
-    return state, final_file(job.output, job.run.name).is_file()
+    state = read_state(job.state_file, identity)
+    return state, job.lora_file(job.recipe.steps).is_file()
 
 
 def _finished(job: Job, state: TrainingState, began: float) -> TrainResult | None:
     """The result of a run that has all its steps, None of any other."""
-    if state.step < job.run.recipe.steps:
+    if state.step < job.recipe.steps:
         return None
-    final = final_file(job.output, job.run.name)
+    final = job.lora_file(state.step)
     job.progress.note(
-        f"This run is finished: {state.step} steps of {job.run.recipe.steps} are done, and {final} is there. "
+        f"This run is finished: {state.step} steps of {job.recipe.steps} are done, and {final} is there. "
         "Nothing was trained. For more, raise steps; to start again, give the run another name."
     )
     return TrainResult(str(final), state.step, tuple(state.losses), (), time.monotonic() - began, "finished")
@@ -130,48 +125,45 @@ def _made(
     base: BaseModel,
     examples: TrainingData,
     encoded: EncodedData,
+    covered: dict[str, tuple[int, int]],
     start: Mapping[str, Tensor],
     seed: int,
 ) -> tuple[Trainer, PreviewSamples]:
-    """The loaded model with its network, and what trains and paints with it. Raises TrainError."""
-    run, model, progress = job.run, base.model, job.progress
-    shapes = lora_targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
+    """The loaded model with its network on the Linears that are `covered`, and what trains and paints with it."""
+    recipe, model, progress = job.recipe, base.model, job.progress
     if other := use_native_attention(model):
         progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
     if place.precision.scaled_float16:
         use_float16(model)
     elif place.device.type == "cpu" and not place.compiled:
-        optimize_for_cpu(
-            model, all_again=run.recipe.offload.gradient_checkpointing and run.recipe.offload.interval == 1
-        )
-    removal = add_adapter_removal(model, base.adapter, place.dtype) if base.adapter and wants_samples(run) else []
-    network = add_network(model, shapes, run, seed)
-    set_initial_weights(network, start, base.family.RECORD.lora_prefix)
+        optimize_for_cpu(model, all_again=recipe.offload.every_block_again)
+    removals = add_adapter_removal(model, base.adapter, place.dtype) if recipe.validation.painted else []
+    network = add_network(model, covered, recipe.network, seed)
+    parameters = trainable_parameters(network, base.family.RECORD.lora_prefix)
+    with torch.no_grad():
+        for key, value in start.items():
+            parameters[key].copy_(value)
     check_no_meta(model)
     if place.offloaded:
-        away = swap_share(model, shapes, place.offloaded, place.device)
+        away = swap_share(model, covered, place.offloaded, place.device)
         progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
     if place.compiled:
         progress.note(
             "The first steps take minutes: each kind of block is compiled, and for a second size of picture again."
         )
         compile_blocks(model)
-    objective = FlowMatchingLoss(
-        run,
-        model,
-        network,
-        encoded.latents,
-        encoded.texts,
-        encoded.masks,
-        seed,
-        place.device,
-        place.dtype,
-        job.ranks,
-    )
-    trainer = Trainer(run, objective, examples.items, progress)
+    data = encoded.latents, encoded.texts, encoded.masks
+    objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks)
+    trainer = Trainer(recipe, objective, examples.items, progress)
     whole = job.model if job.model.is_dir() else base.config.parent
     return trainer, PreviewSamples(
-        run, trainer, removal, examples.sample_controls, base.components["vae"], whole, job.output
+        trainer,
+        removals,
+        examples.sample_controls,
+        base.components["vae"],
+        whole,
+        job.output / "samples",
+        job.run.name,
     )
 
 
@@ -181,7 +173,7 @@ def _trained(
     trainer: Trainer,
     preview: PreviewSamples,
     identity: dict[str, str],
-    examples: TrainingData,
+    held: list[TrainingItem],
     goes_on: bool,
 ) -> TrainResult:
     """All the steps, told and saved; without its seconds."""
@@ -197,16 +189,14 @@ def _trained(
     )
     notes = RunFolder(output, run, record)
     trackers = Trackers(run, output, record, job.progress.note)
-    steps = TrainingLoop(
-        run, trainer, preview, output, identity, job.progress, job.stop, examples.held, journal, notes, trackers
-    )
+    loop = TrainingLoop(job, trainer, preview, identity, held, journal, notes, trackers)
     try:
-        stopped = steps.train()
+        stopped = loop.train()
     finally:
         journal.close()
         trackers.close()
     return TrainResult(
-        lora=str(last_lora_file(run, output, trainer.step)) if trainer.step else "",
+        lora=str(job.lora_file(trainer.step)) if trainer.step else "",
         steps=trainer.step,
         losses=tuple(trainer.losses),
         evaluations=tuple(journal.evaluations),

@@ -25,7 +25,7 @@ from zdoctor.doctor.train.dataset.training_items import read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.loss_masks import LossMasks
 from zdoctor.doctor.train.runtime.train_error import TrainError
-from zdoctor.doctor.train.sampling.sample_prompts import sample_control_images
+from zdoctor.doctor.train.sampling.preview_samples import sample_control_images
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import written
 from zdoctor.tests.models import healthy, run_of
@@ -64,8 +64,8 @@ def findings(run: Run) -> list[Finding]:
 def said(run: Run) -> str:
     """What the runner says of its pictures."""
     try:
-        read_training_items(run, {d.key: str(d.folder) for d in run.recipe.datasets}, 16)
-        sample_control_images(run, 16)
+        read_training_items(run.recipe, {d.key: str(d.folder) for d in run.recipe.datasets}, 16)
+        sample_control_images(run.recipe, 16)
     except TrainError as error:
         return str(error)
     return ""
@@ -128,7 +128,7 @@ def test_a_jpeg_has_no_alpha_channel_for_a_mask(tmp_path: Path, names: tuple[str
     for file in data.iterdir():
         Image.open(file).convert("RGBA").save(file)
     masks = LossMasks(EncodingCache(tmp_path / "cache"), 8)
-    items = read_training_items(run, {"datasets/0": str(data)}, 16)
+    items = read_training_items(run.recipe, {"datasets/0": str(data)}, 16)
     masks.prepare(items, print)
     assert not findings(run)
     for name in names:
@@ -136,7 +136,7 @@ def test_a_jpeg_has_no_alpha_channel_for_a_mask(tmp_path: Path, names: tuple[str
     (finding,) = findings(run)
     assert words in finding.text() and finding.severity is None
     with pytest.raises(TrainError, match=r"c\.jpg has no alpha channel"):
-        masks.prepare(read_training_items(run, {"datasets/0": str(data)}, 16), print)
+        masks.prepare(read_training_items(run.recipe, {"datasets/0": str(data)}, 16), print)
     assert not findings(changed(run, loss={"balanced_masks": False}))
     assert not findings(changed(run, settings=written(datasets__0__alpha_mask=False)))
 

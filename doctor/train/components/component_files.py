@@ -9,21 +9,23 @@ import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from ...families import classes
 from ...families.part_files import as_in_file, class_in, inferred_config, title_of
 from ...families.record.shapes import BadConfig, Shapes
+from ...families.record.single_file import original_parts
 from ...families.tensors import needed_tensors
+from ...model.weights import COMFYUI_PREFIX
 from ..runtime.train_error import TrainError
 from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files
-from ..weights.single_file_checkpoint import single_file_entries
 
 _TRANSFORMERS = ("FluxTransformer2DModel", "ZImageTransformer2DModel")
 
 
 def component_files(place: Path) -> list[Path]:
-    """Returns all files that a component is made of."""
     return sorted(file for file in place.iterdir() if file.is_file()) if place.is_dir() else weight_files(place)
 
 
@@ -54,8 +56,9 @@ def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[i
 
     `needed` are name -> shape of what the class builds. Raises TrainError.
     """
-    if class_name in _TRANSFORMERS and place.is_file():
-        return single_file_entries(place, class_name, needed)
+    if class_name in _TRANSFORMERS:
+        whole = not place.is_file()
+        return tensor_entries(weight_files(place)) if whole else single_file_entries(place, class_name, needed)
     entries = tensor_entries(weight_files(place))
     written = as_in_file(class_name, dict(needed), entries)
     if len(written) != len(needed):
@@ -70,13 +73,48 @@ def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[i
     return {**entries, **found}
 
 
-def check_component(place: Path, class_name: str) -> dict[str, Any]:
-    """Returns the config of a component; of a single file all tensors must be there. Raises TrainError."""
-    config = component_config(place, class_name)
-    if place.is_file():
-        needed: Shapes = needed_tensors(class_name, config) or {}
-        check_tensors(component_tensors(place, class_name, needed), needed, place)
-    return config
+def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, TensorEntry]:
+    """Returns the tensors of a transformer of ComfyUI or Black Forest Labs by diffusers' names.
+
+    What has no place there keeps its own name. What is fused there is no more than rows one after the other, so each
+    tensor is a span of the file. `needed` are name -> shape of what the class builds. Raises TrainError for a fused
+    tensor of another height.
+    """
+    entries = {name.removeprefix(COMFYUI_PREFIX): entry for name, entry in tensor_entries(weight_files(file)).items()}
+    found: dict[str, TensorEntry] = {}
+    for original, names in original_parts(classes()[class_name].original, needed).items():
+        if all(name in entries for name in names):
+            found |= {name: replace(entries.pop(name), name=name) for name in names}
+        elif original in entries:
+            found |= {entry.name: entry for entry in _spans_of(entries.pop(original), class_name, names, needed)}
+    return {**entries, **found}
+
+
+def _spans_of(
+    fused: TensorEntry, class_name: str, names: list[str], needed: Mapping[str, tuple[int, ...]]
+) -> list[TensorEntry]:
+    heights = [needed[name][0] for name in names]
+    if len(names) > 1 and fused.shape[:1] != (sum(heights),):
+        raise TrainError(
+            f"{fused.name} in {fused.file} is {list(fused.shape)}, but the model asks for "
+            f"{sum(heights)} rows. They do not belong together."
+        )
+    if len(names) == 1:
+        return [replace(fused, name=names[0], swapped=names[0] in classes()[class_name].swapped)]
+    spans = pairwise(accumulate(heights, initial=0))
+    return [replace(fused.rows(*span), name=name) for name, span in zip(names, spans, strict=True)]
+
+
+def checked_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[int, ...]]) -> list[TensorEntry]:
+    """Returns the tensors that the class builds, in the order of `needed`. Raises TrainError where one is missing."""
+    found = component_tensors(place, class_name, needed)
+    check_tensors(found, needed, place)
+    return [found[name] for name in needed]
+
+
+def check_component(file: Path, class_name: str) -> None:
+    """Raises TrainError when a single file lacks tensors of the class, or has some in other shapes."""
+    checked_tensors(file, class_name, needed_tensors(class_name, component_config(file, class_name)) or {})
 
 
 def check_components(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> None:

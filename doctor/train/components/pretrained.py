@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from ..runtime.allocator import empty_device_cache
+from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.train_error import TrainError, first_line
-from ..weights.safetensors_files import check_tensors
-from .component_files import component_config, component_tensors
-
-_ERRORS = (OSError, ValueError, RuntimeError, KeyError)
+from ..weights.materialize import install_tensors, read_tensors, shapes_of
+from .component_files import checked_tensors, component_config
 
 
 def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
@@ -22,10 +22,10 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
 
     Raises TrainError when it fails or when a tensor is not in the files.
     """
-    with _quiet() if make.__module__.startswith("transformers.") else nullcontext():
+    with quiet() if make.__module__.startswith("transformers.") else nullcontext():
         try:
             model, info = make.from_pretrained(str(folder), output_loading_info=True, **options)
-        except _ERRORS as error:
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
             raise TrainError(f"The {what} of {folder} cannot be loaded: {first_line(error)}") from error
     missing = sorted(info["missing_keys"]) or [str(item[0]) for item in info.get("mismatched_keys") or []]
     if missing:
@@ -38,15 +38,10 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
 
 def load_file(make: Any, file: Path, dtype: torch.dtype) -> Any:
     """Returns the diffusers model of class `make` from a single file, frozen, on the CPU. Raises TrainError."""
-    from ..weights.materialize import install_tensors, read_tensors
-
     with torch.device("meta"):
         model = make.from_config(component_config(file, make.__name__))
-    needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = component_tensors(file, make.__name__, needed)
-    check_tensors(found, needed, file)
-    read = read_tensors([found[name] for name in needed], {}, "none", {}, dtype, torch.device("cpu"))
-    install_tensors(model, dict(read), {})
+    entries = checked_tensors(file, make.__name__, shapes_of(model))
+    install_tensors(model, dict(read_tensors(entries, {}, "none", {}, dtype, torch.device("cpu"))), {})
     return model.eval().requires_grad_(False)
 
 
@@ -63,8 +58,8 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the progress bars and load reports of transformers."""
+def quiet() -> Iterator[None]:
+    """Runs the block without the progress bars and load reports of transformers."""
     from transformers.utils import logging as module
 
     logging: Any = module
@@ -77,3 +72,28 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+def load_vae(place: Path, device: torch.device) -> Any:
+    """Returns the AutoencoderKL in float32, on the CPU where `device` has no room. Raises TrainError."""
+    from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+
+    if place.is_file():
+        return on_device_or_cpu(load_file(AutoencoderKL, place, torch.float32), device)
+    return on_device_or_cpu(load_pretrained(AutoencoderKL, place, "VAE", torch_dtype=torch.float32), device)
+
+
+def on_device_or_cpu(model: Any, device: torch.device) -> Any:
+    """Moves the model to the device; where that has no room, to the CPU."""
+    if unless_out_of_memory(lambda: model.to(device)) is None:
+        model.cpu()
+        empty_device_cache()
+    return model
+
+
+def vae_divisor(place: Path) -> int:
+    """Returns what the sides of an image must be divisible by: the VAE's shrink times the patch of 2."""
+    try:
+        return int(2 * 2 ** (len(component_config(place, "AutoencoderKL")["block_out_channels"]) - 1))
+    except (KeyError, TypeError) as error:
+        raise TrainError(f"{place / 'config.json'} has no block_out_channels.") from error

@@ -18,8 +18,8 @@ from ..kernels.float16 import multiply_in_float16
 from ..kernels.quantized_linear import Quantization
 from ..runtime.precision import has_float16
 from ..runtime.train_error import TrainError
-from ..weights.safetensors_files import check_tensors
-from .component_files import component_config, component_tensors
+from ..weights.materialize import install_tensors, linear_shapes, read_tensors, shapes_of
+from .component_files import checked_tensors, component_config
 from .pretrained import load_pretrained
 
 
@@ -42,8 +42,6 @@ def load_quantized(make: Any, place: Path, kind: Quantization, dtype: torch.dtyp
 
     `place` is its folder, or the file that holds it.
     """
-    from ..weights.materialize import install_tensors, linear_shapes, read_tensors
-
     if place.is_dir() and not any(place.glob("*.safetensors")) and any(place.glob("pytorch_model*.bin")):
         raise TrainError(_pickled(place, make.__name__))
     of = make.config_class
@@ -51,14 +49,12 @@ def load_quantized(make: Any, place: Path, kind: Quantization, dtype: torch.dtyp
     with _empty_parameters():
         model = make(config).eval()
     model.tie_weights()
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    unique = {name for name, _ in model.named_parameters()}
-    needed = {name: shape for name, shape in shapes.items() if name in unique or not _is_parameter(model, name)}
-    found = component_tensors(place, make.__name__, needed)
-    check_tensors(found, needed, place)
+    every, unique = (dict(model.named_parameters(remove_duplicate=once)) for once in (False, True))
+    tied = every.keys() - unique.keys()
+    needed = {name: shape for name, shape in shapes_of(model).items() if name not in tied}
+    entries = checked_tensors(place, make.__name__, needed)
     quantized = {} if kind == "none" else linear_shapes(model)
-    wanted = [found[name] for name in needed]
-    install_tensors(model, dict(read_tensors(wanted, quantized, kind, {}, dtype, device)), quantized)
+    install_tensors(model, dict(read_tensors(entries, quantized, kind, {}, dtype, device)), quantized)
     model.tie_weights()
     return model.requires_grad_(False).to(device)
 
@@ -72,11 +68,6 @@ def _pickled(folder: Path, class_name: str) -> str:
         "text encoder, or computes in float16. Write them as safetensors beside it, in as much memory as they take. "
         f'Type: python -c "{write}.save_pretrained({str(folder)!r})"'
     )
-
-
-def _is_parameter(model: nn.Module, name: str) -> bool:
-    owner, _, leaf = name.rpartition(".")
-    return leaf in model.get_submodule(owner)._parameters
 
 
 @contextmanager

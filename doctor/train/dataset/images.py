@@ -89,15 +89,8 @@ def read_images(
     if not files:
         with_text = "" if dataset.captionless else f" with a {dataset.caption_extension} file beside them"
         raise TrainError(f"The dataset {place} has no images ({', '.join(dataset.suffixes)}){with_text}.")
-    pictures: list[DatasetImage] = []
-    broken: list[str] = []
-    for file in files:
-        try:
-            width, height, digest = _measure(file, known)
-        except (OSError, ValueError, SyntaxError) as error:
-            broken.append(f"{file} ({error})")
-            continue
-        pictures.append(DatasetImage(file, width, height, digest, _caption(file, dataset, listed)))
+    measured, broken = _measured(files, known)
+    pictures = [DatasetImage(file, *sizes, _caption(file, dataset, listed)) for file, sizes in measured.items()]
     if broken:
         names = _some(broken)
         if skip is None:
@@ -119,14 +112,12 @@ def large_enough_images(
     Raises TrainError where none is left.
     """
     left = [picture for picture in pictures if dataset.takes(picture.width, picture.height)]
-    if len(left) == len(pictures):
-        return left
-    small = _some([f"{p.file} ({p.width} x {p.height})" for p in pictures if not dataset.takes(p.width, p.height)])
+    small = [f"{p.file} ({p.width} x {p.height})" for p in pictures if not dataset.takes(p.width, p.height)]
     if not left:
-        raise TrainError(f"No image in {place} is as large as minimum_image_size asks: {small}")
-    if tell is not None:
-        count = len(pictures) - len(left)
-        tell(f"minimum_image_size leaves out {count} of {len(pictures)} images in {place}: {small}")
+        raise TrainError(f"No image in {place} is as large as minimum_image_size asks: {_some(small)}")
+    if small and tell is not None:
+        count = f"{len(small)} of {len(pictures)}"
+        tell(f"minimum_image_size leaves out {count} images in {place}: {_some(small)}")
     return left
 
 
@@ -146,27 +137,20 @@ def with_control_images(
     if not folder.is_dir():
         raise TrainError(f"The folder of control images {folder} does not exist or is not a folder.")
     there = {path.name: path for path in folder.iterdir() if path.suffix in SUFFIXES}
-    pairs: list[DatasetImage] = []
-    missing: list[str] = []
-    broken: list[str] = []
-    for picture in pictures:
-        names = (f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
-        file = next((there[name] for name in names if name in there), None)
-        if file is None:
-            missing.append(str(picture.file))
-            continue
-        try:
-            digest = _measure(file, known)[2]
-        except (OSError, ValueError, SyntaxError) as error:
-            broken.append(f"{file} ({error})")
-            continue
-        control = DatasetImage(file, picture.width, picture.height, digest, "", is_control=True)
-        pairs.append(replace(picture, control=control))
+    names = [[f"{picture.file.stem}{suffix}" for suffix in SUFFIXES] for picture in pictures]
+    files = [next((there[name] for name in of_one if name in there), None) for of_one in names]
+    missing = [str(picture.file) for picture, file in zip(pictures, files, strict=True) if file is None]
     if missing:
         raise TrainError(
             f"{len(missing)} of {len(pictures)} pictures have no control image in {folder} (one of the same name, "
             f"{', '.join(SUFFIXES)}). Add it, or move the picture to a dataset without control_path: {_some(missing)}"
         )
+    measured, broken = _measured(filter(None, files), known)
+    pairs = [
+        replace(picture, control=replace(picture, file=file, digest=measured[file][2], caption="", is_control=True))
+        for picture, file in zip(pictures, files, strict=True)
+        if file in measured
+    ]
     if broken:
         what = f"{len(broken)} of {len(pictures)} control images in {folder} cannot be read"
         if skip is None or not pairs:
@@ -197,6 +181,20 @@ def _walk(folder: Path, dataset: Dataset) -> Iterable[Path]:
                 yield from _walk(path, dataset)
         elif path.is_file() and not path.name.startswith("."):
             yield path
+
+
+def _measured(
+    files: Iterable[Path], known: dict[str, tuple[int, int]]
+) -> tuple[dict[Path, tuple[int, int, str]], list[str]]:
+    """Width, height and sha256 of the images, and what to say of those that cannot be read."""
+    found: dict[Path, tuple[int, int, str]] = {}
+    broken: dict[Path, str] = {}
+    for file in files:
+        try:
+            found[file] = _measure(file, known)
+        except (OSError, ValueError, SyntaxError) as error:
+            broken[file] = f"{file} ({error})"
+    return found, list(broken.values())
 
 
 def _measure(file: Path, known: dict[str, tuple[int, int]]) -> tuple[int, int, str]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...files import fingerprints
 from ...model.buckets import bucket_size, scaled_size
-from ...model.recipe import Dataset
-from ...model.run import Run
+from ...model.recipe import Dataset, Recipe
 from ..runtime.train_error import TrainError
 from .images import (
     SUFFIXES,
@@ -88,7 +87,7 @@ class TrainingItem:
 
 
 def read_training_items(
-    run: Run,
+    recipe: Recipe,
     folders: Mapping[str, str],
     divisor: int,
     known: dict[str, tuple[int, int]] | None = None,
@@ -105,14 +104,15 @@ def read_training_items(
     """
     known = {} if known is None else known
     items: list[TrainingItem] = []
-    for dataset in run.recipe.datasets:
+    for dataset in recipe.datasets:
         place = Path(folders[dataset.key])
         pictures = large_enough_images(read_images(place, dataset, known, skip), place, dataset, tell)
         pictures = with_control_images(pictures, dataset, known, skip)
+        flips = [(x, y) for y in (False, True)[: 1 + dataset.flip_y] for x in (False, True)[: 1 + dataset.flip_x]]
         for resolution in dataset.resolutions or (512,):
-            for flip_x, flip_y in _flips(dataset):
+            for flip_x, flip_y in flips:
                 for picture in pictures:
-                    item = replace(_item(run, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
+                    item = replace(_item(recipe, dataset, picture, resolution, divisor), flip_x=flip_x, flip_y=flip_y)
                     for copy in range(max(1, dataset.repeats)):
                         crop = _place(picture, item, copy) if dataset.random_crop else None
                         items.append(replace(item, place=crop))
@@ -134,8 +134,7 @@ def uncaptioned(items: Sequence[TrainingItem]) -> Iterator[str]:
         yield f"{count}, no default_caption and no trigger word: an empty prompt is trained."
 
 
-def _item(run: Run, dataset: Dataset, picture: DatasetImage, resolution: int, divisor: int) -> TrainingItem:
-    recipe = run.recipe
+def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: int, divisor: int) -> TrainingItem:
     own = dataset.trigger_word or recipe.trigger_word
     regular = dataset.is_regularisation
     literal = recipe.literal_captions  # other trainers know no [trigger]
@@ -160,15 +159,15 @@ def _item(run: Run, dataset: Dataset, picture: DatasetImage, resolution: int, di
         prior=dataset.prior_reg,
         trigger=own or "",
         masked=dataset.alpha_mask or bool(dataset.mask_folder),
-        mask=_mask(run, dataset, picture),
+        mask=_mask(recipe, dataset, picture),
         apart=dataset.batches_of,
     )
 
 
-def _mask(run: Run, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
+def _mask(recipe: Recipe, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
     alpha, folder = dataset.alpha_mask, dataset.mask_folder
     file = picture.file
-    if alpha and not run.recipe.loss.balanced_masks and is_opaque(file):  # as in sd-scripts
+    if alpha and not recipe.loss.balanced_masks and is_opaque(file):  # as in sd-scripts
         return None
     if not alpha:
         if not folder:
@@ -221,6 +220,29 @@ def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: in
     return result
 
 
+def hold_out(
+    items: Sequence[TrainingItem], count: int, before: Sequence[str] = ()
+) -> tuple[list[TrainingItem], list[TrainingItem]]:
+    """Returns what is trained on, and one item of each of the `count` images that are held out for validation.
+
+    No step trains on these in any crop or repetition.
+
+    Which pictures follows from their contents alone. Of a run that goes on they are those of `before`, by the sha256
+    of their bytes, as far as they are still there: any other was trained on. Raises TrainError when none would be
+    left to train on.
+    """
+    digests = sorted({item.picture.digest for item in items if not item.regular})
+    if count >= len(digests):
+        raise TrainError(
+            f"--eval {count} would hold out every picture: the datasets have {len(digests)} different ones. "
+            f"Hold out at most {len(digests) - 1}."
+        )
+    chosen = [digest for digest in before if digest in digests] if before else digests[:count]
+    kept = [item for item in items if item.picture.digest not in chosen]
+    held = {item.picture.digest: item for item in reversed(items)}
+    return kept, [held[digest] for digest in chosen]
+
+
 def load_pixels(item: TrainingItem) -> Image:
     """Returns the image as RGB, resized to cover width x height and cropped. Raises TrainError."""
     from PIL import Image
@@ -250,12 +272,3 @@ def crop_image(image: Image, item: TrainingItem) -> Image:
     if item.flip_x:
         image = ImageOps.mirror(image)
     return ImageOps.flip(image) if item.flip_y else image
-
-
-def _flips(dataset: Dataset) -> list[tuple[bool, bool]]:
-    flips = [(False, False)]
-    if dataset.flip_x:
-        flips += [(True, y) for _, y in flips]
-    if dataset.flip_y:
-        flips += [(x, True) for x, _ in flips]
-    return flips

@@ -23,22 +23,22 @@ def refusal(environment: Mapping[str, str]) -> str:
 
 
 def sharded(environment: Mapping[str, str]) -> bool:
-    """Tells whether the base model is to be sharded over the processes."""
     return _on(environment, "ACCELERATE_USE_FSDP")
 
 
 def notes(environment: Mapping[str, str]) -> Iterator[str]:
     """Yields what of it has no effect. What accelerate sets without being asked is not mentioned."""
     precision = environment.get("ACCELERATE_MIXED_PRECISION", "no")
-    if precision != "no":
-        yield f"accelerate launch asks for mixed precision {precision}; the dtype of the config counts."
-    backend = environment.get("ACCELERATE_DYNAMO_BACKEND", "NO")
-    if backend.upper() != "NO":
-        yield f"accelerate launch asks for the dynamo backend {backend.lower()}; only the config counts."
-    if _on(environment, "ACCELERATE_USE_CPU"):
-        yield "accelerate launch asks for the CPU; the device of the config counts."
-    if sharded(environment) and _on(environment, "FSDP_OFFLOAD_PARAMS"):
-        yield "accelerate launch asks FSDP to keep weights in RAM; they stay on the cards."
+    backend = environment.get("ACCELERATE_DYNAMO_BACKEND", "NO").lower()
+    in_memory = sharded(environment) and _on(environment, "FSDP_OFFLOAD_PARAMS")
+    for is_asked, what in (
+        (precision != "no", f"for mixed precision {precision}; the dtype of the config counts."),
+        (backend != "no", f"for the dynamo backend {backend}; only the config counts."),
+        (_on(environment, "ACCELERATE_USE_CPU"), "for the CPU; the device of the config counts."),
+        (in_memory, "FSDP to keep weights in RAM; they stay on the cards."),
+    ):
+        if is_asked:
+            yield f"accelerate launch asks {what}"
 
 
 def _on(environment: Mapping[str, str], variable: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-from ..runtime.stop_signals import BEGAN, stop_signals
+from ..runtime.stop_signals import BEGAN, own_signals
 
 # How long the others may take to save after one has failed.
 GRACE = 900.0
@@ -42,18 +42,16 @@ def launch_ranks(count: int, arguments: Sequence[str]) -> int:
             for process in processes:
                 process.send_signal(signal.SIGTERM)
 
-    before = {number: signal.signal(number, pass_on) for number in stop_signals()}
-    try:
-        for rank in range(count):
-            own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            processes.append(subprocess.Popen(command, env=own))
-        return _wait(processes)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for process in processes:
-            process.kill()
-            process.wait()
+    with own_signals(pass_on):
+        try:
+            for rank in range(count):
+                own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                processes.append(subprocess.Popen(command, env=own))
+            return _wait(processes)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:

@@ -56,10 +56,7 @@ class Ranks:
         return self.rank == 0
 
     def all_gather(self, value: T) -> list[T]:
-        """Returns what every rank gave, in their order, once all have come here.
-
-        Returns when all have come here. Raises RankLost.
-        """
+        """Returns what every rank gave, in their order, once all have come here. Raises RankLost."""
         if self.size == 1:
             return [value]
         import torch.distributed as dist
@@ -190,7 +187,6 @@ def join_process_group(*, cuda: bool) -> Ranks:
 
 
 def leave_process_group() -> None:
-    """Leaves the process group, if there is one."""
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         import torch.distributed as dist
 

@@ -44,7 +44,6 @@ class EncodingCache:
             raise KeyError(key) from error
 
     def put(self, key: str, values: Mapping[str, Tensor]) -> None:
-        """Stores the tensors under a key."""
         from safetensors.torch import save
 
         kept = {name: value.contiguous().cpu() for name, value in values.items()}
@@ -69,7 +68,6 @@ class ImageSizes:
             return {}
 
     def write(self, sizes: dict[str, tuple[int, int]]) -> None:
-        """Writes the sizes."""
         write_atomic(self.file, json.dumps(sizes).encode(), durable=False)
 
 

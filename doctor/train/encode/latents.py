@@ -7,6 +7,7 @@ picture, its crop or the model's files change.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from ...files import fingerprints
 from ..components.component_files import component_files
-from ..components.vae import load_vae, on_device_or_cpu
+from ..components.pretrained import load_vae, on_device_or_cpu
 from ..components.vae_strips import LARGE, in_strips
 from ..dataset.images import check_unchanged
 from ..dataset.training_items import TrainingItem, load_pixels
@@ -27,23 +28,23 @@ from ..runtime.train_error import TrainError
 from .encoding_cache import EncodingCache
 
 
+@dataclass
 class Latents:
     """The latents of items: one VAE encoding each, then read from the cache.
 
     `middle`: they are the means of what the VAE gives instead of samples of it.
     """
 
-    def __init__(self, cache: EncodingCache, vae: Path, *, middle: bool = False) -> None:
-        self.cache = cache
-        self.vae = vae
-        self.middle = middle
-        self.salt = fingerprints.of_beginnings(component_files(vae))
+    cache: EncodingCache
+    vae: Path
+    middle: bool = False
+
+    def __post_init__(self) -> None:
+        self.salt = fingerprints.of_beginnings(component_files(self.vae))
 
     def key(self, item: TrainingItem) -> str:
-        """Returns the key of the latent of an item in the cache."""
-        return "latent-" + fingerprints.of_texts(
-            self.salt, *_seen(item), *(["middle"] if self.middle else []), length=32
-        )
+        middle = ("middle",) if self.middle else ()
+        return "latent-" + fingerprints.of_texts(self.salt, *_seen(item), *middle, length=32)
 
     def get(self, item: TrainingItem) -> Tensor:
         """Returns the scaled latent, channels x height/8 x width/8, float32, on the CPU."""
@@ -52,15 +53,15 @@ class Latents:
     def prepare(self, items: Sequence[TrainingItem], device: torch.device, phase: Callable[[str], None]) -> int:
         """Encodes what the cache lacks of the items and their control images; returns how many that were."""
         all_of_them = [*items, *(item.control for item in items if item.control is not None)]
-        missing = [item for item in {self.key(item): item for item in all_of_them}.values() if not self._cached(item)]
+        keyed = {self.key(item): item for item in all_of_them}
+        missing = {key: item for key, item in keyed.items() if not self.cache.has(key)}
         if not missing:
             return 0
         phase(f"Loading the VAE for {plural(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
-        for item in missing:
-            encoded = partial(
-                encode_image, vae, item, fingerprints.of_texts(*_seen(item), length=32), middle=self.middle
-            )
+        for key, item in missing.items():
+            seed = int(fingerprints.of_texts(*_seen(item), length=32)[-12:], 16)
+            encoded = partial(encode_image, vae, item, seed, middle=self.middle)
             latent = unless_out_of_memory(encoded)
             if latent is None:
                 phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
@@ -69,13 +70,10 @@ class Latents:
                 latent = encoded()
                 on_device_or_cpu(vae, device)
             check_unchanged(item.picture.file, item.picture.digest)
-            self.cache.put(self.key(item), {"latent": latent})
+            self.cache.put(key, {"latent": latent})
         del vae
         empty_device_cache()
         return len(missing)
-
-    def _cached(self, item: TrainingItem) -> bool:
-        return self.cache.has(self.key(item))
 
 
 def _seen(item: TrainingItem) -> tuple[str, ...]:
@@ -86,8 +84,8 @@ def _seen(item: TrainingItem) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def encode_image(vae: Any, item: TrainingItem, key: str, *, middle: bool = False) -> Tensor:
-    """Returns one sample of the VAE's distribution of an image, drawn from its key, shifted and scaled.
+def encode_image(vae: Any, item: TrainingItem, seed: int, *, middle: bool = False) -> Tensor:
+    """Returns one sample of the VAE's distribution of an image, shifted and scaled.
 
     With `middle`, and of a control image, it is the mean, which the pipelines take.
     """
@@ -97,7 +95,7 @@ def encode_image(vae: Any, item: TrainingItem, key: str, *, middle: bool = False
     pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 127.5 - 1.0
     with in_strips(vae.encoder, item.width * item.height > LARGE):
         moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
-    generator = torch.Generator().manual_seed(int(key[-12:], 16))
+    generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(moments.mean.shape, generator=generator).to(device)
     spread = 0.0 if middle or item.picture.is_control else moments.std.float()
     latent: Tensor = moments.mean.float() + spread * noise

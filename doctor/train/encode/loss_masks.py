@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 STRETCH = 1.05
 
 
+@dataclass
 class LossMasks:
     """The masks of items in cells of the latent, each made once, then read from the cache."""
 
-    def __init__(self, cache: EncodingCache, cell: int) -> None:
-        self.cache = cache
-        self.cell = cell  # pixels per side
+    cache: EncodingCache
+    cell: int  # pixels per side
 
     def get(self, item: TrainingItem) -> Tensor:
         """Returns 1 x h x w, float32, from the dataset's mask_min_value to 1; ones for an item without a mask."""

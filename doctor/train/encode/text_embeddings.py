@@ -7,6 +7,7 @@ It is gone before training begins. A key changes when the prompt or the model's 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -24,35 +25,25 @@ from .encoding_cache import EncodingCache
 from .text_encoder_process import EncodeRequest, TextEncoderProcess
 
 
+@dataclass
 class TextEmbeddings:
     """The embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
 
-    def __init__(
-        self,
-        cache: EncodingCache,
-        family: FamilyModule,
-        folders: Mapping[str, Path],
-        dtype: torch.dtype,
-        kind: Quantization = "none",
-        process: TextEncoderProcess | None = None,
-        *,
-        masked: bool = False,
-    ) -> None:
-        self.cache = cache
-        self.masked = masked
-        self.kind: Quantization = kind
-        self.family = family
-        self.folders = {name: folders[name] for name in family.TEXT_PARTS}
-        self.dtype = dtype
-        self.process = process
-        self.salt = f"{' '.join(of_beginnings(component_files(place)) for place in self.folders.values())} {dtype}"
-        if kind != "none":
-            self.salt += f" {kind}"
-        if masked:
-            self.salt += " masked"
+    cache: EncodingCache
+    family: FamilyModule
+    components: Mapping[str, Path]
+    dtype: torch.dtype
+    kind: Quantization = "none"
+    process: TextEncoderProcess | None = None
+    masked: bool = False
+
+    def __post_init__(self) -> None:
+        self.folders = {name: self.components[name] for name in self.family.TEXT_PARTS}
+        files = (of_beginnings(component_files(place)) for place in self.folders.values())
+        kind, masked = () if self.kind == "none" else (self.kind,), ("masked",) if self.masked else ()
+        self.salt = " ".join([*files, str(self.dtype), *kind, *masked])
 
     def key(self, text: str) -> str:
-        """Returns the key of the embedding of a prompt in the cache."""
         return "text-" + of_texts(self.salt, text, length=32)
 
     def get(self, text: str) -> Embedding:
@@ -94,7 +85,6 @@ class TextEmbeddings:
             self.process.finish(phase)
 
     def size(self) -> int:
-        """Returns the bytes of the encoder's files."""
         return sum(file.stat().st_size for place in self.folders.values() for file in component_files(place))
 
 

@@ -50,13 +50,9 @@ class TextEncoderProcess:
         self.writer: threading.Thread | None = None
         self.asked = False
 
-    def start(self) -> None:
-        """Starts the process, which imports what it will need. Raises TrainError when it cannot be started."""
-        self._started()
-
     def ask(self, request: EncodeRequest) -> None:
         """Hands over the request and returns at once. Raises TrainError when it cannot be started."""
-        stream = self._started().stdin
+        stream = self.start().stdin
         line = json.dumps(asdict(request)) + "\n"
 
         def write() -> None:
@@ -102,7 +98,8 @@ class TextEncoderProcess:
             self.errors.close()
             self.errors = None
 
-    def _started(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[str]:
+        """Starts the process, which imports what it will need, if it does not run yet. Raises TrainError."""
         if self.process is None:
             self.errors = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the process
                 "w+", encoding="utf-8", errors="replace"

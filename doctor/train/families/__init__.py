@@ -93,6 +93,11 @@ def family_titles() -> str:
     return ", ".join(f"{title} ({name})" for name, title in reversed(known.items()))
 
 
+def shift(cells: int) -> float:
+    """The shift (mu) for a latent of so many 2 x 2 cells, for schedulers that ask for one."""
+    return 0.5 + (1.15 - 0.5) * (cells - 256) / (4096 - 256)
+
+
 def scheduler_of(family: Family, model_folder: Path, model: nn.Module) -> Any:
     """diffusers' scheduler that samples are drawn with: the model folder's, else that of models like this one."""
     from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler

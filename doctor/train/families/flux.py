@@ -15,7 +15,7 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from .dynamic_shift import shift
+from . import shift
 
 RECORD: Family = FLUX
 MODULE: str = "diffusers.models.transformers.transformer_flux"

@@ -15,7 +15,8 @@ Nothing but codes and scales is kept for backward, unless `keep_matrix` says so.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -88,13 +89,6 @@ def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
     return below.to(device, torch.uint8), following.to(device)
 
 
-def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:
-    """Returns the float32 weight (out x `columns`) that `codes` and `scale` stand for."""
-    if scale.dim() == 2:
-        return dequantize_nf4(codes, scale, columns, torch.float32)
-    return codes.float() * scale[:, None]
-
-
 def dequantize_nf4(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
     """Returns the weight (out x `columns`) that nf4's codes and scales stand for."""
     levels = nn.functional.embedding(codes.int(), _pairs(dtype, codes.device))
@@ -109,57 +103,30 @@ def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.stack([levels.repeat(16), levels.repeat_interleave(16)], dim=1)
 
 
-class _MultiplyRows(torch.autograd.Function):
+class _Multiply(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        ctx.save_for_backward(codes, scale)
-        return nn.functional.linear(x, codes.to(x.dtype)).mul_(scale.to(x.dtype))
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        codes, scale = ctx.saved_tensors  # read once: a checkpoint unpacks each saved tensor only once
-        grad = grads[0] * scale.to(grads[0].dtype)
-        return grad @ codes.to(grad.dtype), None, None
-
-
-class _MultiplyBlocks(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        ctx.save_for_backward(codes, scale)
-        ctx.columns = x.shape[-1]
-        return nn.functional.linear(x, dequantize_nf4(codes, scale, ctx.columns, x.dtype))
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor, keeps_matrix: bool) -> Tensor:
+        by_row, ctx.columns = scale.dim() == 1, x.shape[-1]
+        matrix = codes.to(x.dtype) if by_row else dequantize_nf4(codes, scale, ctx.columns, x.dtype)
+        ctx.save_for_backward(matrix if keeps_matrix else codes, scale)
+        ctx.is_coded = not keeps_matrix and not by_row
+        y = nn.functional.linear(x, matrix)
+        return y.mul_(scale.to(x.dtype)) if by_row else y
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        codes, scale = ctx.saved_tensors
-        return grads[0] @ dequantize_nf4(codes, scale, ctx.columns, grads[0].dtype), None, None
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None]:
+        grad: Tensor = grads[0]
+        matrix, scale = ctx.saved_tensors  # read once: a checkpoint unpacks each saved tensor only once
+        if ctx.is_coded:
+            matrix = dequantize_nf4(matrix, scale, ctx.columns, grad.dtype)
+        if scale.dim() == 1:
+            grad = grad * scale.to(grad.dtype)
+        return grad @ matrix.to(grad.dtype), None, None, None
 
 
-class _KeepRows(_MultiplyRows):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        matrix = codes.to(x.dtype)
-        ctx.save_for_backward(matrix, scale)
-        return nn.functional.linear(x, matrix).mul_(scale.to(x.dtype))
-
-
-class _KeepBlocks(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        weight = dequantize_nf4(codes, scale, x.shape[-1], x.dtype)
-        ctx.save_for_backward(weight)
-        return nn.functional.linear(x, weight)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        (weight,) = ctx.saved_tensors
-        return grads[0] @ weight, None, None
-
-
-_multiply_rows: Any = _MultiplyRows.apply
-_multiply_blocks: Any = _MultiplyBlocks.apply
-_keep_rows: Any = _KeepRows.apply
-_keep_blocks: Any = _KeepBlocks.apply
+def _multiply(x: Tensor, codes: Tensor, scale: Tensor, keeps_matrix: bool = False) -> Tensor:
+    apply: Any = _Multiply.apply
+    return apply(x, codes, scale, keeps_matrix)  # type: ignore[no-any-return]
 
 
 class QuantizedLinear(nn.Module):
@@ -178,16 +145,17 @@ class QuantizedLinear(nn.Module):
         self.codes = nn.Parameter(codes, requires_grad=False)
         self.scale = nn.Parameter(scale, requires_grad=False)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
-        self.multiply: Any = _multiply_blocks if scale.dim() == 2 else _multiply_rows
+        self.multiply: Callable[[Tensor, Tensor, Tensor], Tensor] = _multiply
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.multiply(x, self.codes, self.scale)
+        y = self.multiply(x, self.codes, self.scale)
         return y if self.bias is None else y + self.bias
 
     def keep_matrix(self) -> None:
         """Keeps the dequantized matrix for backward: more memory, less work."""
-        self.multiply = _keep_blocks if self.scale.dim() == 2 else _keep_rows
+        self.multiply = partial(_multiply, keeps_matrix=True)
 
     def weight(self) -> Tensor:
-        """Returns the float32 weight that this module multiplies by."""
-        return dequantize(self.codes, self.scale, self.in_features)
+        if self.scale.dim() == 2:
+            return dequantize_nf4(self.codes, self.scale, self.in_features, torch.float32)
+        return self.codes.float() * self.scale[:, None]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ...families.network import lokr_factor, lokr_rank
-from ...model.run import Run
+from ...families.network import is_kohya, lokr_factor, lokr_rank, network_shapes, sources
+from ...families.record import Family
+from ...model import recipe as recipes
+from ...model.start import misfit
 from ..families import family_of
 from ..kernels.quantized_linear import QuantizedLinear
-from ..weights.materialize import device_of, linear_shapes, replace_module
+from ..runtime.train_error import TrainError
+from ..weights.materialize import device_of, replace_module
 from ..weights.training_adapter import LoraDelta
 from .lokr import LokrLinear
 
@@ -105,32 +109,25 @@ def lora_targets(model: nn.Module, left_out: str = "", *, refiners: bool = False
     `left_out`.
     """
     blocks = family_of(model).RECORD.targets(refiners=refiners)
-    found = linear_shapes(model)
-    found.update(
-        (name, (module.out_features, module.in_features))
-        for name, module in model.named_modules()
-        if isinstance(module, QuantizedLinear)
-    )
     without = re.compile(left_out or r"(?!)")
     return {
-        name: shape for name, shape in found.items() if name.split(".", 1)[0] in blocks and not without.search(name)
+        name: (module.out_features, module.in_features)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear | QuantizedLinear) and name.split(".", 1)[0] in blocks
+        if not without.search(name)
     }
 
 
-def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], run: Run, seed: int) -> Network:
+def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], how: recipes.Network, seed: int) -> Network:
     """Wraps the Linears of `shapes`; returns the trained modules by the name of the Linear. Same seed, same start."""
     generator = torch.Generator().manual_seed(seed)
     network: dict[str, nn.Module] = {}
     for name, shape in shapes.items():
         base = model.get_submodule(name)
-        if run.recipe.network.type == "lokr":
-            network[name] = LokrLinear(
-                base, shape, lokr_factor(run.recipe.network, name), lokr_rank(run.recipe.network), generator
-            )
+        if how.type == "lokr":
+            network[name] = LokrLinear(base, shape, lokr_factor(how, name), lokr_rank(how), generator)
         else:
-            network[name] = LoraLinear(
-                base, shape, run.recipe.network.rank, network_dropout(run), generator, run.recipe.network.scale
-            )
+            network[name] = LoraLinear(base, shape, how.rank, network_dropout(how), generator, how.scale)
         replace_module(model, name, network[name])
     return network
 
@@ -144,20 +141,18 @@ def add_adapter_removal(model: nn.Module, adapter: dict[str, LoraDelta], dtype: 
     return wrapped
 
 
-def network_dropout(run: Run) -> Dropout:
-    """Returns the dropouts that the config asks for."""
-    network = run.recipe.network
+def network_dropout(network: recipes.Network) -> Dropout:
     return Dropout(network.dropout, network.rank_dropout, network.module_dropout)
 
 
-def parameter_groups(run: Run, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
+def parameter_groups(how: recipes.Network, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
     """Returns the parameter groups of the optimizer; those of LoRA+ have B apart, `times` as fast."""
-    if run.recipe.network.lora_plus_ratio == 1.0:
+    if how.lora_plus_ratio == 1.0:
         return list(parameters.values())
     ends = FILE_NAMES["lora_B"]
     up = [value for key, value in parameters.items() if key.endswith(ends)]
     rest = [value for key, value in parameters.items() if not key.endswith(ends)]
-    return [{"params": rest}, {"params": up, "times": run.recipe.network.lora_plus_ratio}]
+    return [{"params": rest}, {"params": up, "times": how.lora_plus_ratio}]
 
 
 def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
@@ -172,3 +167,35 @@ def trainable_parameters(network: Network, prefix: str) -> dict[str, nn.Paramete
         for name, module in network.items()
         for parameter, value in module.named_parameters(recurse=False)
     }
+
+
+def read_initial_weights(
+    network: recipes.Network, linears: Mapping[str, tuple[int, int]], family: Family
+) -> dict[str, Tensor]:
+    """Returns the tensors that the network of a new run begins with; none when it begins at zero.
+
+    `linears` are (out, in) by name. Only the weights are taken, no step and, as in ai-toolkit, no alpha. Raises
+    TrainError when the file is not a network of exactly this kind, rank and model.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    if not network.initial_weights:
+        return {}
+    file = Path(network.initial_weights)
+    if file.is_dir():
+        raise TrainError(f"{file}, the LoRA to start from, is a folder; name the .safetensors file in it.")
+    try:
+        held = load(file.read_bytes())  # not mapped: Windows lets nobody write a file that is, this run neither
+    except (OSError, SafetensorError) as error:
+        raise TrainError(f"{file}, the LoRA to start from, cannot be read: {error}.") from error
+    tensors = {
+        name: held[key] if rows is None else held[key][rows]
+        for name, (key, rows) in sources(held, linears, family.class_name).items()
+    }
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if reason := misfit(shapes, network_shapes(network, linears), held):
+        template, values = reason
+        raise TrainError(template.format(path=file, **values))
+    own = {family.lora_prefix + name: tensor for name, tensor in tensors.items()}
+    return own if is_kohya(held) else at_scale_one(own, 1.0 / network.scale)

@@ -6,20 +6,21 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from glob import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .... import __version__
+from ...families import family_of
 from ...families.network import lokr_rank
-from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, own_state, taken
+from ...model.remains import Save, author_of, is_own_save, of_another_run, own_identity, taken
 from ...model.run import Run
 from ..runtime.atomic_files import atomic_file, write_atomic
 from ..runtime.train_error import TrainError
 from ..settings.names import CACHE
-from ..step.training_state import TrainingState
+from ..step.trainer import TrainingState
 
 STATE_VERSION = 1
 
@@ -43,19 +44,15 @@ def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, me
         raise TrainError(f"{file} does not hold what was written to it. Check the disk.")
 
 
-def lora_metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
-    """Returns the header metadata of a LoRA as other programs read it; `base` names the model."""
+def lora_metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
+    """Returns the header metadata of a LoRA as other programs read it."""
     recipe = run.recipe
-    try:
-        release = version("zdoctor")
-    except PackageNotFoundError:
-        release = "unknown"
     fields: dict[str, Any] = {
         **{str(key): value for key, value in run.metadata.items()},
         "name": run.name,
         "training_info": {"step": step, "epoch": epoch},
-        "software": {"name": "zdoctor", "version": release},
-        "ss_base_model_version": base,
+        "software": {"name": "zdoctor", "version": __version__},
+        "ss_base_model_version": family_of(recipe.architecture).base_version,
         "ss_output_name": run.name,
     }
     rank = lokr_rank(recipe.network) if recipe.network.type == "lokr" else recipe.network.rank
@@ -64,21 +61,6 @@ def lora_metadata(run: Run, step: int, epoch: int, base: str) -> dict[str, str]:
     if recipe.trigger_word:
         fields["ss_tag_frequency"] = {f"1_{recipe.trigger_word}": {recipe.trigger_word: 1}}
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in fields.items()}
-
-
-def step_file(folder: Path, name: str, step: int) -> Path:
-    """Returns the path of the LoRA that is saved after `step`."""
-    return folder / f"{name}_{step:09d}.safetensors"
-
-
-def final_file(folder: Path, name: str) -> Path:
-    """Returns the path of the finished LoRA."""
-    return folder / f"{name}.safetensors"
-
-
-def state_file(folder: Path, name: str) -> Path:
-    """Returns the path of the training state."""
-    return folder / own_state(name)
 
 
 def check_owner(folder: Path, run: Run) -> None:
@@ -114,8 +96,8 @@ def remove_leftovers(folder: Path, name: str) -> None:
 
 def prune_checkpoints(folder: Path, name: str, keep: int) -> None:
     """Removes all but the `keep` newest step files of this run (0 or less keeps all)."""
-    final = final_file(folder, name).name
-    saves = sorted(path for path in folder.iterdir() if is_own_save(path.name, name) and path.name != final)
+    final = folder / f"{name}.safetensors"
+    saves = sorted(path for path in folder.iterdir() if is_own_save(path.name, name) and path != final)
     if keep > 0:
         for path in saves[:-keep]:
             with suppress(OSError):  # Windows keeps what a program has open; it goes with the next save

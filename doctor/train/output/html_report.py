@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 300, 56, 28, 12, 12
 MOST_POINTS = 400
@@ -143,7 +144,7 @@ def _samples(samples: Sequence[ReportSample]) -> Iterator[str]:
             data = base64.b64encode(sample.jpeg).decode()
             text = escape(f"{sample.prompt}, step {sample.step}")
             inner = f'<img alt="{text}" src="data:image/jpeg;base64,{data}">' if data else escape(sample.link)
-            link = f'<a href="{escape(_quoted(sample.link))}">{inner}</a>'
+            link = f'<a href="{escape(quote(sample.link))}">{inner}</a>'
             yield f"<figure>{link}<figcaption>step {sample.step}</figcaption></figure>"
         yield "</div>"
 
@@ -216,9 +217,3 @@ def _ticks(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * size for size in (1, 2, 5, 10) if power * size >= rough)
     return [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _quoted(link: str) -> str:
-    from urllib.parse import quote
-
-    return quote(link)

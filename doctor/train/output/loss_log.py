@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..runtime.atomic_files import write_atomic
 from ..runtime.train_error import TrainError
@@ -36,7 +36,8 @@ class LossLog:
         ]
         self.lines = sorted(lines, key=lambda line: (line["step"], "eval_loss" in line))
         write_atomic(file, "".join(f"{json.dumps(line)}\n" for line in self.lines).encode())
-        self.stream: TextIO | None = None
+        with self._written():
+            self.stream = file.open("a", encoding="utf-8")
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
@@ -44,31 +45,23 @@ class LossLog:
         return [(line["step"], line["eval_loss"]) for line in self.lines if line.get("eval_loss") is not None]
 
     def step(self, step: int, loss: float, rate: float, seconds: float) -> None:
-        """Logs a step."""
         self._write({"step": step, "loss": _finite(loss), "lr": rate, "seconds": round(seconds, 4)})
 
     def evaluation(self, step: int, loss: float) -> None:
-        """Logs a validation loss."""
         self._write({"step": step, "eval_loss": _finite(loss)})
 
     def sync(self) -> None:
         """Flushes the log to the disk, since a checkpoint must not know more than the log."""
-        if self.stream is not None:
-            with self._written():
-                os.fsync(self.stream.fileno())
+        with self._written():
+            os.fsync(self.stream.fileno())
 
     def close(self) -> None:
-        """Closes the file."""
-        if self.stream is not None:
-            with suppress(OSError):  # a line that could not be written, which was said then
-                self.stream.close()
-            self.stream = None
+        with suppress(OSError):  # a line that could not be written, which was said then
+            self.stream.close()
 
     def _write(self, line: dict[str, Any]) -> None:
         self.lines.append(line)
         with self._written():
-            if self.stream is None:
-                self.stream = self.file.open("a", encoding="utf-8")
             self.stream.write(f"{json.dumps(line)}\n")
             self.stream.flush()
 

@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime, timezone
 from glob import escape
@@ -40,7 +41,8 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
     hidden = ("settings", "keys", "metadata", "recipe")
     own = {field.name: getattr(run, field.name) for field in fields(run) if field.name not in hidden}
     settings = {**own, **by_name(run.recipe)}
-    written = {key: _told(key, value.value) for key, value in run.settings.items() if _is_leaf(value.value)}
+    leaves = {key: one.value for key, one in run.settings.items() if not isinstance(one.value, dict | list)}
+    written = {key: _told(key, value) for key, value in leaves.items()}
     if isinstance(old := before.get("written"), dict) and old != written:
         keys = sorted(key for key in {**old, **written} if old.get(key) != written.get(key))
         start["changed"] = {key: [old.get(key), written.get(key)] for key in keys}
@@ -56,11 +58,6 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
         "settings": {key: _plain(value) for key, value in settings.items()},
         "written": written,
     }
-
-
-def _is_leaf(value: Any) -> bool:
-    """Whether it has no keys of its own."""
-    return not isinstance(value, dict | list)
 
 
 def _told(key: str, value: Any) -> Any:
@@ -131,7 +128,7 @@ class RunFolder:
         write_atomic(self.output / "report.html", text.encode("utf-8", "replace"), durable=False)
 
     def _samples(self) -> list[ReportSample]:
-        found = []
+        found, prompts = [], self.run.recipe.validation.prompts
         for file in (self.output / "samples").glob(f"{escape(self.run.name)}_*.png"):
             match = re.fullmatch(re.escape(self.run.name) + r"_(\d{9})_(\d+)\.png", file.name)
             if match is not None:
@@ -140,11 +137,7 @@ class RunFolder:
         samples = []
         for step, number, file in sorted(found):
             if step in steps:
-                prompt = (
-                    self.run.recipe.validation.prompts[number].prompt
-                    if number < len(self.run.recipe.validation.prompts)
-                    else ""
-                )
+                prompt = prompts[number].prompt if number < len(prompts) else ""
                 samples.append(ReportSample(step, number, prompt, f"samples/{file.name}", self._small(file)))
         return samples
 
@@ -187,8 +180,7 @@ def _packages() -> dict[str, str]:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, (str, int, float, bool)) or value is None:
+    if isinstance(value, str | int | float) or value is None:
         return value
-    return {str(key): _plain(part) for key, part in value.items()} if hasattr(value, "items") else str(value)
+    parts = vars(value) if hasattr(value, "__dataclass_fields__") else value
+    return {str(key): _plain(part) for key, part in parts.items()} if isinstance(parts, Mapping) else str(value)

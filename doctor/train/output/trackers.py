@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ...files import fingerprints
 from ...model.run import Run
-from ..runtime.stop_signals import stop_signals
+from ..runtime.stop_signals import own_signals
 from ..runtime.train_error import TrainError, first_line
 
 # accelerate's names, which are those of the modules, and what to type where the tracker wants somebody to log in.
@@ -34,7 +32,7 @@ class Trackers:
     def __init__(self, run: Run, output: Path, record: Mapping[str, Any], note: Callable[[str], None]) -> None:
         self.note = note
         self.every = run.recipe.logging.every
-        with _own_signals():
+        with own_signals():  # SwanLab takes Ctrl-C for itself when it starts
             self.trackers: dict[str, Any] = {
                 name: _started(name, run, output, record) for name in requested_trackers(run)
             }
@@ -56,7 +54,6 @@ class Trackers:
                 self._ask(name, "log", dict(values), step=step)
 
     def close(self) -> None:
-        """Closes every tracker."""
         for name in list(self.trackers):
             self._ask(name, "finish")
 
@@ -133,18 +130,6 @@ def _key(run: Run, name: str) -> str:
 def _without(run: Run, name: str) -> str:
     key = _key(run, name).rpartition("/")[2]
     return f"set {key}: false" if name == "wandb" and run.recipe.logging.wandb else f"take {name} out of {key}"
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """What asks to stop stays with the runner, which saves: SwanLab takes Ctrl-C for itself when it starts."""
-    before = {number: signal.getsignal(number) for number in stop_signals()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
 
 
 def _started(name: str, run: Run, output: Path, record: Mapping[str, Any]) -> Any:

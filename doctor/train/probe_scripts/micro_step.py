@@ -34,7 +34,6 @@ class Misbuilt(Exception):
 
 
 def main() -> None:
-    """Answers the question on standard input."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer_to:
         os.dup2(2, 1)  # what the user's code prints is not the answer
 

@@ -20,7 +20,6 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def main() -> None:
-    """Answers the question on standard input."""
     answer_to = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is not the answer
     parts = json.load(sys.stdin)["parts"]

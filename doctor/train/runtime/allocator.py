@@ -58,6 +58,5 @@ def peak_memory(device: torch.device) -> dict[str, int]:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Begins the count of `peak_memory` anew."""
     if device.type == "cuda":
         CUDA.reset_peak_memory_stats(device)

@@ -55,15 +55,13 @@ def write_in_pieces(file: Path, parts: Iterable[tuple[int, bytes | memoryview]])
         for offset, part in parts:
             stream.seek(offset)
             stream.write(part)
-            _begin(stream, offset, len(part))
+            stream.flush()
+            # only what is on the disk is dropped, nearly nothing, but the disk begins to write: less to wait for
+            drop_from_memory(stream.fileno(), offset, len(part))
 
 
-def _begin(stream: BinaryIO, offset: int, size: int) -> None:
-    """Let the disk begin to write these bytes, so that little is left to wait for at the end of a large file.
-
-    The advice is to drop them from memory, which the system does only with what the disk has already: nearly nothing.
-    """
+def drop_from_memory(descriptor: int, start: int, size: int) -> None:
+    """Advises the system to drop bytes of a file from the page cache, where it takes advice."""
     if sys.platform == "linux":
-        stream.flush()
         with suppress(OSError):
-            os.posix_fadvise(stream.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)

@@ -69,8 +69,7 @@ def is_gpu_lost(error: BaseException) -> bool:
 def memory_savings(run: Run, error: BaseException) -> str:
     """Returns what can be set so that a step needs less memory and the saved state still fits."""
     recipe = run.recipe
-    every = recipe.offload.gradient_checkpointing and recipe.offload.interval == 1
-    offloads = every and not recipe.offload.compile and not offloaded_share(run)
+    offloads = recipe.offload.every_block_again and not recipe.offload.compile and not offloaded_share(run)
     words = [] if recipe.offload.gradient_checkpointing else ["gradient_checkpointing: true"]
     if recipe.batch_size > 1:
         names = (run.keys.get(name, name).rpartition("/")[2] for name in ("batch_size", "gradient_accumulation"))

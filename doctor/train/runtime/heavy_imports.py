@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .train_error import TrainError
+from .train_error import TrainError, first_line
 
 # What diffusers imports besides, and a process that only trains does not use: the library of text encoders, the
 # LoRAs of another one, and torch's compiler.
@@ -123,5 +123,5 @@ def _first(error: BaseException) -> str:
     """What began a chain of errors, as a sentence."""
     while (earlier := error.__cause__ or error.__context__) is not None:
         error = earlier
-    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    text = first_line(error)
     return text if text.endswith(".") else f"{text}."

@@ -19,7 +19,6 @@ class ComputePrecision:
 
     @property
     def name(self) -> str:
-        """The precision for people."""
         return "float16, float32 between products" if self.scaled_float16 else str(self.dtype).removeprefix("torch.")
 
     @property
@@ -37,38 +36,34 @@ def choose_precision(wanted: str, place: torch.device) -> ComputePrecision:
         return on_cuda(dtype, torch.cuda.get_device_name(place), torch.cuda.get_device_capability(place))
     if place.type == "mps" and dtype == torch.bfloat16 and not torch.backends.mps.is_macos_or_newer(14, 0):
         return ComputePrecision(torch.float32, note="PyTorch has bfloat16 on MPS from macOS 14 on: float32 is used.")
+    return _as_wanted(dtype)
+
+
+def _as_wanted(dtype: torch.dtype) -> ComputePrecision:
     return ComputePrecision(torch.float32, scaled_float16=True) if dtype == torch.float16 else ComputePrecision(dtype)
 
 
 def on_cpu(dtype: torch.dtype, *, brain: bool, half: bool) -> ComputePrecision:
     """Returns the precision on a CPU that multiplies bfloat16 (`brain`) or float16 (`half`) in hardware or not."""
     if dtype == torch.bfloat16 and not brain:
-        return ComputePrecision(
-            torch.float32,
-            note="This CPU has no bfloat16 arithmetic (PyTorch emulates it, about 50 times slower): float32 is used, "
-            "which is also more exact. Quantized weights stay quantized.",
-        )
-    if dtype == torch.float16:
-        if half:
-            return ComputePrecision(torch.float32, scaled_float16=True)
-        return ComputePrecision(
-            torch.float32,
-            note="This CPU has no float16 arithmetic: float32 is used, which is faster here and more exact. "
-            "Quantized weights stay quantized.",
-        )
-    return ComputePrecision(dtype)
+        told = "bfloat16 arithmetic (PyTorch emulates it, about 50 times slower): float32 is used, which is also more"
+    elif dtype == torch.float16 and not half:
+        told = "float16 arithmetic: float32 is used, which is faster here and more"
+    else:
+        return _as_wanted(dtype)
+    note = f"This CPU has no {told} exact. Quantized weights stay quantized."
+    return ComputePrecision(torch.float32, note=note)
 
 
 def on_cuda(dtype: torch.dtype, card: str, capability: tuple[int, int]) -> ComputePrecision:
     """Returns the precision on a card of this name and compute capability; bfloat16 came with 8.0."""
-    if dtype == torch.bfloat16 and capability < (8, 0):
-        return ComputePrecision(
-            torch.float32,
-            scaled_float16=True,
-            note=f"{card} (compute capability {capability[0]}.{capability[1]}) has no bfloat16 arithmetic: the "
-            "blocks and the text encoder multiply in float16, scaled so that nothing overflows; the rest is float32.",
-        )
-    return ComputePrecision(torch.float32, scaled_float16=True) if dtype == torch.float16 else ComputePrecision(dtype)
+    if dtype != torch.bfloat16 or capability >= (8, 0):
+        return _as_wanted(dtype)
+    note = (
+        f"{card} (compute capability {capability[0]}.{capability[1]}) has no bfloat16 arithmetic: the blocks and the "
+        "text encoder multiply in float16, scaled so that nothing overflows; the rest is float32."
+    )
+    return ComputePrecision(torch.float32, scaled_float16=True, note=note)
 
 
 def has_bfloat16() -> bool:

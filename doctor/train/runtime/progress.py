@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 
-class Progress(Protocol):
-    """The runner calls these methods.
+class Progress:
+    """The runner calls these methods; here they do nothing.
 
     `loss` is that step's mean loss, `rate` steps per second (0.0 while unknown).
     """
@@ -22,19 +22,7 @@ class Progress(Protocol):
     def close(self) -> None: ...
 
 
-class Silent:
-    """This Progress says nothing."""
-
-    def phase(self, text: str) -> None: ...
-
-    def step(self, step: int, total: int, loss: float, rate: float) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Lines:
+class Lines(Progress):
     """Each phase and note is a line, and a step at most every `every` seconds (and the last)."""
 
     def __init__(self, stream: TextIO | None = None, every: float = 10.0) -> None:
@@ -54,13 +42,11 @@ class Lines:
             self.last = now
             self._write(f"step {step}/{total}  loss {loss:.4f}{_speed(rate)}")
 
-    def close(self) -> None: ...
-
     def _write(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
 
 
-class Bar:
+class Bar(Progress):
     """A rich progress bar shows the loss and the speed; notes scroll above it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -113,5 +99,4 @@ def _speed(rate: float) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """Returns the number with its noun."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

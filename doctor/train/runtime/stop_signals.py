@@ -10,9 +10,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 # What is left before the limit is this many times the slowest step and the slowest save: neither is the same twice.
 MARGIN = 2.0
@@ -22,8 +23,6 @@ BEGAN = "ZDOCTOR_BEGAN"
 
 class Stop:
     """The run looks here whether it was asked to stop; `gentle` is set while it does so by itself.
-
-    `gentle` is set while the runner looks at it by itself.
 
     `until` is the limit on `time.monotonic()`, None without one; `step` and `save` are the most seconds that one of
     them has taken.
@@ -38,7 +37,6 @@ class Stop:
         self.save = 0.0
 
     def is_set(self) -> bool:
-        """Tells whether the run should stop."""
         return self.asked or self.is_late()
 
     def is_late(self) -> bool:
@@ -92,12 +90,23 @@ def interruptible(max_minutes: float | None = None) -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, stop.ask) for number in stop_signals()}
+    with own_signals(stop.ask):
+        try:
+            yield stop
+        except Exception:
+            stop.heed()  # the error is only what became of the interrupt
+            raise
+
+
+@contextmanager
+def own_signals(handler: Callable[[int, FrameType | None], Any] | None = None) -> Iterator[None]:
+    """Runs the block, with the handler if there is one; then what asks to stop goes where it went before."""
+    before = {number: signal.getsignal(number) for number in stop_signals()}
     try:
-        yield stop
-    except Exception:
-        stop.heed()  # the error is only what became of the interrupt
-        raise
-    finally:
-        for number, handler in before.items():
+        for number in before if handler is not None else ():
             signal.signal(number, handler)
+        yield
+    finally:
+        for number, earlier in before.items():
+            if signal.getsignal(number) is not earlier:
+                signal.signal(number, earlier)

@@ -3,74 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
-from ...model.run import Run
-from ..components.vae import load_vae, vae_divisor
-from ..dataset.training_items import TrainingItem
+from ...families import family_of
+from ...files import fingerprints
+from ...model.recipe import Recipe, SamplePrompt
+from ..components.pretrained import load_vae, vae_divisor
+from ..dataset.images import DatasetImage
+from ..dataset.training_items import TrainingItem, with_trigger
 from ..families import scheduler_of
 from ..network.lora import AdapterRemoval
 from ..runtime.allocator import empty_device_cache
 from ..runtime.stop_signals import Stop
+from ..runtime.train_error import TrainError
+from ..step.loss import preserved_prompt
 from ..step.trainer import Trainer
-from .sample_prompts import sample_text, wants_samples
 from .sampler import decode_to_png, denoise
 
 
+@dataclass
 class PreviewSamples:
-    """The sample prompts are painted into <output>/samples. The VAE is loaded for that and dropped again.
+    """The sample prompts are painted into `folder`. The VAE is loaded for that and dropped again.
 
-    Where the base is shared out all processes call the model, and the first paints.
+    `controls` are the images that they edit; `model` is the folder of the pipeline. Where the base is shared out all
+    processes call the model, and the first paints.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        trainer: Trainer,
-        removal: list[AdapterRemoval],
-        controls: Sequence[TrainingItem | None],
-        vae: Path,
-        model: Path,
-        output: Path,
-    ) -> None:
-        self.run = run
-        self.trainer = trainer
-        self.removals = removal
-        self.vae_folder = vae
-        self.model_folder = model
-        self.folder = output / "samples"
-        self.controls = controls
-        self.files: list[str] = []
+    trainer: Trainer
+    removals: Sequence[AdapterRemoval]
+    controls: Sequence[TrainingItem | None]
+    vae: Path
+    model: Path
+    folder: Path
+    name: str
+    files: list[str] = field(default_factory=list)
 
     def paint(self, stop: Stop) -> None:
         """Paints all samples of this step, or those before `stop`."""
-        if not wants_samples(self.run):
+        trainer, objective = self.trainer, self.trainer.objective
+        prompts = trainer.recipe.validation.painted
+        if not prompts:
             return
-        trainer = self.trainer
-        first = trainer.ranks.is_first
         latents: list[Tensor] = []
-        model: Any = trainer.objective.model
-        scheduler = scheduler_of(trainer.objective.family.RECORD, self.model_folder, model)
+        model = objective.model
+        scheduler = scheduler_of(objective.family.RECORD, self.model, model)
         for part in self.removals:
             part.active = True
         try:
             with trainer.averaged():
-                for prompt, edited in zip(self.run.recipe.validation.prompts, self.controls, strict=True):
-                    control = None if edited is None else trainer.objective.latents.get(edited).unsqueeze(0)
+                for prompt, edited in zip(prompts, self.controls, strict=True):
                     latent = denoise(
                         model,
                         scheduler,
                         prompt,
-                        trainer.objective.texts.get(sample_text(self.run, prompt.prompt)),
-                        trainer.objective.texts.get(prompt.negative),
-                        shrink=vae_divisor(self.vae_folder) // 2,
-                        channels=trainer.objective.family.channels(model),
-                        dtype=trainer.objective.dtype,
+                        objective.texts.get(sample_text(trainer.recipe, prompt.prompt)),
+                        objective.texts.get(prompt.negative),
+                        shrink=vae_divisor(self.vae) // 2,
+                        dtype=objective.dtype,
                         device=trainer.device,
-                        control=control,
+                        control=None if edited is None else objective.latents.get(edited).unsqueeze(0),
                         stop=trainer.ranks.agreed(stop.is_set),
                     )
                     if latent is None:
@@ -79,23 +73,58 @@ class PreviewSamples:
         finally:
             for part in self.removals:
                 part.active = False
-        if latents and first:
+        if latents and trainer.ranks.is_first:
             self._decode(latents)
 
     def lacks(self) -> bool:
         """Tells whether a sample of this step is still to be painted."""
-        return wants_samples(self.run) and not all(
-            self._file(n).is_file() for n in range(len(self.run.recipe.validation.prompts))
-        )
+        return not all(self._file(number).is_file() for number in range(len(self.trainer.recipe.validation.painted)))
 
     def _file(self, number: int) -> Path:
-        return self.folder / f"{self.run.name}_{self.trainer.step:09d}_{number}.png"
+        return self.folder / f"{self.name}_{self.trainer.step:09d}_{number}.png"
 
     def _decode(self, latents: Sequence[Tensor]) -> None:
-        vae = load_vae(self.vae_folder, self.trainer.device)
+        vae = load_vae(self.vae, self.trainer.device)
         for number, latent in enumerate(latents):
             file = self._file(number)
             decode_to_png(vae, latent, file)
             self.files.append(str(file))
         del vae
         empty_device_cache()
+
+
+def sample_control_images(recipe: Recipe, divisor: int) -> list[TrainingItem | None]:
+    """Returns for each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
+    edits = family_of(recipe.architecture).edits
+    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in recipe.validation.painted]
+
+
+def _control(prompt: SamplePrompt, divisor: int) -> TrainingItem:
+    file = Path(prompt.control or "")
+    width, height = (side // divisor * divisor for side in (prompt.width, prompt.height))
+    try:
+        digest = fingerprints.of_file(file)
+    except OSError as error:
+        raise TrainError(
+            f"The control image {file} of the sample {prompt.prompt!r} cannot be read: {error.strerror or error}."
+        ) from error
+    return TrainingItem(DatasetImage(file, width, height, digest, "", is_control=True), width, height, "", "", 0.0)
+
+
+def prompts_to_encode(recipe: Recipe, items: Sequence[TrainingItem]) -> list[str]:
+    """Returns every prompt that the run asks the text encoder for."""
+    pairs = [(item, item.caption) for item in items]
+    pairs += [(item, item.dropped) for item in items if item.dropout > 0]
+    kept = [preserved_prompt(recipe.loss, item, text) for item, text in pairs]
+    texts = [text for _, text in pairs] + [text for text in kept if text is not None]
+    if (blank := recipe.loss.guidance) is not None:
+        texts.append(blank.prompt)
+    texts += [sample_text(recipe, prompt.prompt) for prompt in recipe.validation.painted]
+    return texts + [prompt.negative for prompt in recipe.validation.painted]
+
+
+def sample_text(recipe: Recipe, text: str) -> str:
+    """Returns a sample prompt, with the trigger word only where the prompt asks for it."""
+    if recipe.literal_captions:
+        return text
+    return with_trigger(text, recipe.trigger_word) if "[trigger]" in text or "[name]" in text else text

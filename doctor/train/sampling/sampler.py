@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from ...model.recipe import SamplePrompt
 from ..components.vae_strips import LARGE, in_strips
-from ..families import Embedding, family_of
-from ..families.dynamic_shift import shift
+from ..families import Embedding, family_of, shift
 from ..runtime.allocator import empty_device_cache
 from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory
@@ -27,7 +26,6 @@ def denoise(
     negative: Embedding,
     *,
     shrink: int,
-    channels: int,
     dtype: torch.dtype,
     device: torch.device,
     control: Tensor | None = None,
@@ -42,7 +40,7 @@ def denoise(
     family = family_of(model)
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
     generator = torch.Generator().manual_seed(prompt.seed)
-    latent = torch.randn((1, channels, height, width), generator=generator).to(device)
+    latent = torch.randn((1, family.channels(model), height, width), generator=generator).to(device)
     push = 0.0 if family.RECORD.guided else max(0.0, prompt.guidance - 1.0)
     texts = [positive, negative] if push else [positive]
     steps = max(1, prompt.steps)

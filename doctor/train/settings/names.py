@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
+from ...memory.bytes import DTYPES as DTYPES
 from ...memory.bytes import KINDS as KINDS
 
 # Networks by the names of ai-toolkit.
 NETWORKS = ("lora", "lokr")
-
-# Types of numbers by the names trainers use.
-DTYPES: dict[str, str] = {
-    "bf16": "bfloat16",
-    "bfloat16": "bfloat16",
-    "fp32": "float32",
-    "float": "float32",
-    "single": "float32",
-    "float32": "float32",
-    "fp16": "float16",
-    "half": "float16",
-    "float16": "float16",
-}
 
 _ADAM = ("weight_decay", "betas", "eps")
 # The settings that each optimizer takes.
@@ -68,8 +56,6 @@ SCHEMES = (
     *("sigmoid", "linear", "weighted", *SHIFTS, "lognorm_blend"),
     *("one_step", "two_step", "four_step", "eight_step"),
 )
-# Times drawn one by one by a density: what configs of other trainers are put into.
-DRAWN = "drawn"
 FAVOURS = ("balanced", "content", "style")
 LOSSES = ("mse", "mae", "pseudo_huber")
 

@@ -8,16 +8,15 @@ from operator import itemgetter
 import torch
 from torch import Tensor, nn
 
-from ...model.run import Run
+from ...model.recipe import Recipe
 from ..settings.names import DTYPES
 
 # No trained weight of a LoRA gets near this: they are below 1, of a LoKr a few.
 DIVERGED = 1e3
 
 
-def explain_divergence(run: Run, model: nn.Module, parameters: Mapping[str, Tensor]) -> str:
+def explain_divergence(recipe: Recipe, model: nn.Module, parameters: Mapping[str, Tensor]) -> str:
     """Returns what is wrong and what to do, in a sentence or two. `parameters` are the trained ones by their key."""
-    recipe = run.recipe
     broken = [key for key, value in parameters.items() if not torch.isfinite(value).all()]
     if broken:
         return f"The LoRA has diverged ({broken[0]}): lower the learning rate {recipe.learning_rate}."

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ...model.run import Run
+from ...model.recipe import Recipe
 from ..dataset.training_items import TrainingItem
 from ..distributed.ranks import Ranks
 from ..encode.latents import Latents
@@ -18,14 +19,8 @@ from ..encode.loss_masks import LossMasks, with_mean_one
 from ..encode.text_embeddings import TextEmbeddings
 from ..families import family_of
 from ..network.lora import Network
-from .loss import (
-    background_losses,
-    guidance_scales,
-    guided_target,
-    sample_losses,
-)
-from .output_preservation import preservation_weight, preserved_prompt
-from .timestep_sampling import sample_timesteps, timestep_scheme
+from .loss import background_losses, guidance_scales, guided_target, preserved_prompt, sample_losses
+from .timestep_sampling import sample_timesteps
 
 
 class _Batch(NamedTuple):
@@ -48,43 +43,24 @@ class _Batch(NamedTuple):
     share: float
 
 
+@dataclass
 class FlowMatchingLoss:
     """The loss of each batch; what is random in batch n follows from the seed and n alone."""
 
-    def __init__(
-        self,
-        run: Run,
-        model: nn.Module,
-        network: Network,
-        latents: Latents,
-        texts: TextEmbeddings,
-        masks: LossMasks,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        ranks: Ranks,
-    ) -> None:
-        self.run = run
-        self.model = model
-        self.network = network
-        self.latents = latents
-        self.texts = texts
-        self.masks = masks
-        self.seed = seed
-        self.device = device
-        self.dtype = dtype
-        self.ranks = ranks
-        self.family = family_of(model)
-        self.levels = timestep_scheme(run)
-        loss = run.recipe.loss
-        # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
-        self.weighed = with_mean_one if loss.balanced_masks else torch.stack
-        self.most = loss.max_loss
-        self.guidance = loss.guidance
-        self.differential = 1.0 if loss.differential_guidance is None else loss.differential_guidance
-        self.background = loss.background_weight
-        self.embedded = loss.embedded_guidance
-        self.regular_weight = loss.regularisation_weight
+    recipe: Recipe
+    model: nn.Module
+    network: Network
+    latents: Latents
+    texts: TextEmbeddings
+    masks: LossMasks
+    seed: int
+    device: torch.device
+    dtype: torch.dtype
+    ranks: Ranks
+
+    def __post_init__(self) -> None:
+        self.family = family_of(self.model)
+        self.loss = self.recipe.loss
 
     def batch_losses(self, index: int, items: Sequence[TrainingItem]) -> Iterator[Tensor]:
         """Yields this process's parts of the mean loss of batch `index`; none when it has no sample of it.
@@ -96,36 +72,36 @@ class FlowMatchingLoss:
         if batch is None:
             return
         loss = self._sample_losses(batch).sum()
-        yield batch.share * (loss if self.most is None else loss.clamp(max=self.most * len(items)))
+        most = self.loss.max_loss
+        yield batch.share * (loss if most is None else loss.clamp(max=most * len(items)))
         del loss  # and with it what its backward pass needs
-        change = self._preservation_loss(batch)
-        if change is not None:
-            yield batch.share * preservation_weight(self.run) * change
+        yield from self._preservation_loss(batch)
 
     def _draw(self, index: int, items: Sequence[TrainingItem]) -> _Batch | None:
         """This process's samples of batch `index`, with what is random about them."""
-        generator = torch.Generator().manual_seed(_mix(self.seed, index))
-        torch.manual_seed(_mix(self.seed, index) + self.ranks.rank)  # for dropout
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, index))
+        torch.manual_seed(mixed_seed(self.seed, index) + self.ranks.rank)  # for dropout
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
         cells = clean[0, 0].numel() // 4
-        t, weight = sample_timesteps(self.levels, len(items), generator, self.family, cells)
+        t, weight = sample_timesteps(self.recipe.timestep_sampling, len(items), generator, self.family, cells)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
             item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
         ]
         weight = weight * torch.tensor([item.weight for item in items])
-        share = (self.regular_weight if items[0].regular else 1.0) / len(items)
-        scales = None if self.guidance is None else guidance_scales(self.guidance, len(items), generator)
+        share = (self.loss.regularisation_weight if items[0].regular else 1.0) / len(items)
+        guidance = self.loss.guidance
+        scales = None if guidance is None else guidance_scales(guidance, len(items), generator)
         masks = [self.masks.get(item) for item in items] if any(item.mask is not None for item in items) else None
-        own = self.ranks.own_samples(
-            index % self.run.recipe.gradient_accumulation * self.run.recipe.batch_size, len(items)
-        )
+        own = self.ranks.own_samples(index % self.recipe.gradient_accumulation * self.recipe.batch_size, len(items))
         if not own:
             if not self.ranks.sharded:
                 return None
             own, share = [0], 0.0  # the others need this process's rows of the model all the same
         own_items = [items[place] for place in own]
+        # ai-toolkit keeps the loss of a masked picture as large as another's, sd-scripts does not
+        weighed = with_mean_one if self.loss.balanced_masks else torch.stack
         return _Batch(
             items=own_items,
             captions=[captions[place] for place in own],
@@ -135,7 +111,7 @@ class FlowMatchingLoss:
             t=t[own],
             weight=weight[own],
             scales=None if scales is None else scales[own],
-            mask=None if masks is None else self.weighed(masks)[own].to(self.device),
+            mask=None if masks is None else weighed(masks)[own].to(self.device),
             plain_mask=None if masks is None else torch.stack(masks)[own].to(self.device),
             share=share,
         )
@@ -144,39 +120,42 @@ class FlowMatchingLoss:
         """The weighted loss of each sample, b."""
         target, before = self._target(batch)
         guess = self._predict(batch, batch.captions)
-        if self.differential != 1.0:
-            target = guess.detach() + self.differential * (target - guess.detach())
-        losses = sample_losses(self.run, guess, target, batch.mask) * batch.weight.to(self.device)
-        if batch.plain_mask is not None and self.background is not None:
+        if self.loss.differential_guidance is not None:
+            target = guess.detach() + self.loss.differential_guidance * (target - guess.detach())
+        losses = sample_losses(self.loss, guess, target, batch.mask) * batch.weight.to(self.device)
+        if batch.plain_mask is not None and self.loss.background_weight is not None:
             # by itself, whatever the picture and its noise weigh
-            losses = losses + self.background * background_losses(self.run, guess, before, batch.plain_mask)
+            losses = losses + self.loss.background_weight * background_losses(
+                self.loss, guess, before, batch.plain_mask
+            )
         return losses
 
     def _target(self, batch: _Batch) -> tuple[Tensor, Tensor]:
         """What the model is to answer, and what it answers without the network where that is asked for."""
         target = before = (batch.noise - batch.clean).to(self.device)
         prior = batch.items[0].prior
-        if prior or (batch.mask is not None and self.background is not None):
+        if prior or (batch.mask is not None and self.loss.background_weight is not None):
             with self.base_only():
                 before = self._predict(batch, batch.captions)
         if prior:
             target = before
-        if self.guidance is not None and batch.scales is not None:
+        guidance = self.loss.guidance
+        if guidance is not None and batch.scales is not None:
             with torch.no_grad():
-                blank = self._predict(batch, [self.guidance.prompt] * len(batch.items))
-            target = guided_target(target, blank, batch.scales, batch.t, self.guidance)
+                blank = self._predict(batch, [guidance.prompt] * len(batch.items))
+            target = guided_target(target, blank, batch.scales, batch.t, guidance)
         return target, before
 
-    def _preservation_loss(self, batch: _Batch) -> Tensor | None:
-        """How far the network has moved the answers to the prompts that are preserved; None where there are none."""
+    def _preservation_loss(self, batch: _Batch) -> Iterator[Tensor]:
+        """How far the network has moved the answers to the prompts that are preserved, if there are any."""
         pairs = zip(batch.items, batch.captions, strict=True)
-        kept = [preserved_prompt(self.run, item, caption) for item, caption in pairs]
+        kept = [preserved_prompt(self.loss, item, caption) for item, caption in pairs]
         prompts = [prompt for prompt in kept if prompt is not None]
-        if not prompts:
-            return None
-        with self.base_only():
-            before = self._predict(batch, prompts)
-        return (self._predict(batch, prompts) - before).square().mean(dim=(1, 2, 3)).sum()
+        if prompts and self.loss.preservation is not None:
+            with self.base_only():
+                before = self._predict(batch, prompts)
+            change = (self._predict(batch, prompts) - before).square().mean(dim=(1, 2, 3)).sum()
+            yield batch.share * self.loss.preservation.weight * change
 
     def _predict(self, batch: _Batch, captions: Sequence[str]) -> Tensor:
         return self.predict(batch.clean, batch.noise, batch.t, batch.control, captions)
@@ -187,7 +166,7 @@ class FlowMatchingLoss:
         """
         masks = with_mean_one([self.masks.get(item) for item in items]).to(self.device)
         guess = self.predict(clean, noise, t, self.controls(items), [item.caption for item in items])
-        return sample_losses(self.run, guess, (noise - clean).to(self.device), masks)
+        return sample_losses(self.loss, guess, (noise - clean).to(self.device), masks)
 
     def controls(self, items: Sequence[TrainingItem]) -> Tensor | None:
         """Returns the latents of the control images of one batch, b x c x h x w; None where it has none."""
@@ -201,7 +180,7 @@ class FlowMatchingLoss:
         texts = [self.texts.get(caption) for caption in captions]
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype)
-        return self.family.predict(self.model, noisy, t, texts, self.embedded, control)
+        return self.family.predict(self.model, noisy, t, texts, self.loss.embedded_guidance, control)
 
     @contextmanager
     def base_only(self) -> Iterator[None]:
@@ -217,5 +196,5 @@ class FlowMatchingLoss:
                 module.active = True
 
 
-def _mix(seed: int, index: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8], "little") >> 1
+def mixed_seed(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256(" ".join(map(str, parts)).encode()).digest()[:8], "little") >> 1

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...model.recipe import GuidanceTarget
-from ...model.run import Run
+from ...model.recipe import GuidanceTarget, Loss
+from ...train.dataset.training_items import TrainingItem
 
 HUBER = 0.01
 # What a difference between guess and target counts, by the name of the loss.
@@ -36,16 +36,28 @@ def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: 
     return blank + scale.view(-1, 1, 1, 1).to(target.device) * (target - blank)
 
 
-def sample_losses(run: Run, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+def sample_losses(loss: Loss, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
     """Returns the mean loss of each sample, b; a mask (b x 1 x h x w) weighs it."""
-    value = LOSSES[run.recipe.loss.type](guess - target)
+    value = LOSSES[loss.type](guess - target)
     return (value if mask is None else value * mask).mean(dim=(1, 2, 3))
 
 
-def background_losses(run: Run, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
+def background_losses(loss: Loss, guess: Tensor, before: Tensor, mask: Tensor) -> Tensor:
     """Returns the mean loss of each sample outside the mask against the model's answer without the network."""
     rest = 1.0 - mask
     rest = rest / rest.mean().clamp_min(1e-6)
     change = guess - before
-    value = change.abs() if run.recipe.loss.type == "mae" else change.square()
+    value = change.abs() if loss.type == "mae" else change.square()
     return (value * rest).mean(dim=(1, 2, 3))
+
+
+def preserved_prompt(loss: Loss, item: TrainingItem, caption: str) -> str | None:
+    """Returns the prompt to which the model's answer stays as it was; None when nothing is preserved.
+
+    That is `caption` with the class for the trigger word, or the empty prompt.
+    """
+    if loss.preservation is None:
+        return None
+    if (word := loss.preservation.word) is None:
+        return ""
+    return caption.replace(item.trigger, word) if item.trigger else caption

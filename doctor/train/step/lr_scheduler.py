@@ -26,12 +26,15 @@ def lr_factor(name: str, settings: Mapping[str, Any], rate: float, step: float, 
         wave = math.cos(turn) if name == "simpletuner-cosine" else math.sin(turn)
         end = float(settings["lr_end"])
         return math.floor((end + (rate - end) * (1.0 + wave) / 2) * 1e9) / 1e9 / rate
-    settings = {**settings, **_counted(settings, total)}
+    written = settings.get("num_warmup_steps", 0)
+    if 0 < written < 1:
+        settings = {**settings, "num_warmup_steps": int(written * total)}
     span: float = max(1, int(settings.get("total_iters", total)))
     if name == "constant":
         return float(settings.get("factor", 1.0)) if step < span else 1.0
     if name == "constant_with_warmup":
-        return _warm(settings, step, WARMUP)
+        warmup = float(settings.get("num_warmup_steps", WARMUP))
+        return min(1.0, step / warmup) if warmup > 0 else 1.0
     warmup = float(settings.get("num_warmup_steps", 0))
     if step < warmup:
         return step / warmup
@@ -59,14 +62,3 @@ def lr_factor(name: str, settings: Mapping[str, Any], rate: float, step: float, 
         left = max(0.0, 1.0 - step / span)
         return float(end + (1.0 - end) * left ** float(settings.get("power", 1.0)))
     raise ValueError(name)
-
-
-def _counted(settings: Mapping[str, Any], total: int) -> dict[str, int]:
-    """A warm-up that is written as a share of the run, in steps."""
-    warmup = settings.get("num_warmup_steps", 0)
-    return {"num_warmup_steps": int(warmup * total)} if 0 < warmup < 1 else {}
-
-
-def _warm(settings: Mapping[str, Any], step: float, default: int) -> float:
-    warmup = float(settings.get("num_warmup_steps", default))
-    return min(1.0, step / warmup) if warmup > 0 else 1.0

@@ -12,16 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...model.run import Run
+from ...model.recipe import Recipe
 from ..runtime.train_error import TrainError
 from ..settings.names import UNCLIPPED
 
-# The plain optimizer that an eight-bit one is, but for the rounding of its state.
-PLAIN = {"adamw8bit": "adamw", "adam8bit": "adam", "lion8bit": "lion"}
-EIGHT_BIT = {"adamw8bit": "AdamW8bit", "adam8bit": "Adam8bit", "lion8bit": "Lion8bit"}
-WORDS = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion"}
-# 32-bit state beyond the eight-bit one, in bytes per trained weight.
-MORE = {"adamw": 6, "adam": 6, "lion": 3}
+# Optimizers that have an eight-bit kind, which is the same but for the rounding of its state: their classes, and the
+# bytes per trained weight that 32-bit state takes more.
+EIGHT_BIT = {"adamw": ("AdamW", 6), "adam": ("Adam", 6), "lion": ("Lion", 3)}
 # Settings of torch's own that choose how, not what, is computed.
 HOW = {"foreach", "fused", "capturable", "differentiable"}
 # ai-toolkit's, where it is not the optimizer's own 1e-8.
@@ -46,14 +43,15 @@ def make_optimizer(
     keywords: dict[str, Any] = {"lr": rate, **({"eps": EPS} if name in WITH_EPS else {}), **settings}
     if isinstance(keywords.get("betas"), list):
         keywords["betas"] = tuple(keywords["betas"])
-    if name in EIGHT_BIT:
-        made, why = _eight_bit(name, trained, keywords, device)
+    if name.endswith("8bit"):
+        name = name.removesuffix("8bit")
+        word, more = EIGHT_BIT[name]
+        made, why = _eight_bit(f"{word}8bit", trained, keywords, device)
         if made is not None:
             return made
-        name = PLAIN[name]
         note(
-            f"{name}8bit needs bitsandbytes, and {why}. Plain {WORDS[name]} is used with the same settings: the same "
-            f"updates without the 8-bit rounding, {MORE[name]} more bytes per trained weight."
+            f"{name}8bit needs bitsandbytes, and {why}. Plain {word} is used with the same settings: the same "
+            f"updates without the 8-bit rounding, {more} more bytes per trained weight."
         )
     if name == "prodigy" and rate < 0.1:
         note(
@@ -66,10 +64,10 @@ def make_optimizer(
         raise TrainError(f"The optimizer {name} does not take its settings {dict(settings)}: {error}.") from error
 
 
-def clip_gradients(run: Run, parameters: Sequence[nn.Parameter]) -> Tensor:
+def clip_gradients(recipe: Recipe, parameters: Sequence[nn.Parameter]) -> Tensor:
     """Clips the gradients as the config's trainer does it; returns the norm that they had."""
-    how, limit = run.recipe.clip_method, run.recipe.max_grad_norm
-    by_norm = limit > 0 and (how == "norm" or (how is None and run.recipe.optimizer.name not in UNCLIPPED))
+    how, limit = recipe.clip_method, recipe.max_grad_norm
+    by_norm = limit > 0 and (how == "norm" or (how is None and recipe.optimizer.name not in UNCLIPPED))
     together = True if parameters[0].device.type == "cpu" else None  # elsewhere torch does so where it can
     norm = nn.utils.clip_grad_norm_(parameters, limit if by_norm else math.inf, foreach=together)
     if how == "value" and limit > 0:
@@ -117,6 +115,6 @@ def _eight_bit(
     if importlib.util.find_spec("bitsandbytes") is None:
         return None, "it is not installed here"
     try:
-        return getattr(importlib.import_module("bitsandbytes.optim"), EIGHT_BIT[name])(parameters, **keywords), ""
+        return getattr(importlib.import_module("bitsandbytes.optim"), name)(parameters, **keywords), ""
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         return None, f"it does not work here ({error})"

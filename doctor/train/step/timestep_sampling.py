@@ -6,18 +6,17 @@ the share of noise: x_t = (1 - t) * latent + t * noise.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...model.recipe import TimestepDensity
-from ...model.run import Run
+from ...model.recipe import TimestepDensity, TimestepSampling
 from ..families import FamilyModule
-from ..settings.names import DRAWN, SHIFTS
-from .timestep_density import timesteps_from_density
+from ..settings.names import SHIFTS
 
+# Of a scheduler's table; and how often a number is drawn again that lies outside the range.
 COUNT = 1000
 # The width of the log-normal part of lognorm_blend.
 BLEND_WIDTH = 0.333
@@ -65,53 +64,33 @@ def timestep_table(scheme: str, generator: torch.Generator, family: FamilyModule
     return torch.linspace(1.0, 1.0 / COUNT, COUNT)
 
 
-class TimestepScheme(NamedTuple):
-    """The scheme, what it favours, the range of the table's indices, and how losses are weighted."""
-
-    scheme: str = "linear"
-    favour: str = "balanced"
-    weighting: str = "none"
-    first: int = 0
-    last: int = COUNT - 1
-    drawn: TimestepDensity | None = None
-
-
-def timestep_scheme(run: Run) -> TimestepScheme:
-    """Returns the sampling that a config asks for."""
-    sampling = run.recipe.timestep_sampling
-    if sampling.density is not None:
-        return TimestepScheme(scheme=DRAWN, drawn=sampling.density)
-    belled = (sampling.bell or sampling.half_bell) and sampling.type not in FEW_STEPS
-    weighting = "half bell" if sampling.half_bell else "bell" if sampling.bell else "none"
-    return TimestepScheme(
-        scheme="linear" if belled else sampling.type,
-        favour=sampling.content_or_style,
-        weighting="weighted" if sampling.type == "weighted" else weighting,
-        first=sampling.first,
-        last=sampling.last,
-    )
+def scheme_and_weighting(sampling: TimestepSampling) -> tuple[str, str]:
+    """Returns which table is drawn from, and how the losses are weighted by its indices."""
+    bell = "half bell" if sampling.half_bell else "bell" if sampling.bell else "none"
+    scheme = sampling.type if bell == "none" or sampling.type in FEW_STEPS else "linear"
+    return scheme, "weighted" if sampling.type == "weighted" else bell
 
 
 def sample_timesteps(
-    levels: TimestepScheme, size: int, generator: torch.Generator, family: FamilyModule, cells: int
+    sampling: TimestepSampling, size: int, generator: torch.Generator, family: FamilyModule, cells: int
 ) -> tuple[Tensor, Tensor]:
     """Draws (t, weight) of `size` samples of so many 2 x 2 cells: t in [0, 1], and the loss weight of each.
 
-    favour "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture). A scheme
-    of a few steps picks only where a sampler of so many steps would begin them.
+    "balanced" picks evenly, "content" prefers high noise (composition), "style" low noise (texture). A scheme of a
+    few steps picks only where a sampler of so many steps would begin them.
     """
-    scheme, favour, weighting, first, last, drawn = levels
-    if drawn is not None:
-        return timesteps_from_density(drawn, size, generator, cells), torch.ones(size)
+    if sampling.density is not None:
+        return timesteps_from_density(sampling.density, size, generator, cells), torch.ones(size)
+    scheme, weighting = scheme_and_weighting(sampling)
+    few, first, last = FEW_STEPS.get(scheme), sampling.first, sampling.last
     table = timestep_table(scheme, generator, family, cells)
-    if scheme in FEW_STEPS:
-        few = FEW_STEPS[scheme]
+    if few is not None:
         index = torch.tensor(few)[torch.randint(0, len(few), (size,), generator=generator)]
-    elif favour == "balanced":
+    elif sampling.content_or_style == "balanced":
         index = torch.randint(first, max(last, first + 1), (size,), generator=generator)
     else:
         cubed = torch.rand(size, generator=generator) ** 3
-        share = cubed if favour == "content" else 1.0 - cubed
+        share = cubed if sampling.content_or_style == "content" else 1.0 - cubed
         index = (share * COUNT * (last - first) / (COUNT - 1) + first).long().clamp_(first, last)
     return table[index], timestep_weights(weighting)[index]
 
@@ -131,3 +110,35 @@ def timestep_weights(weighting: str) -> Tensor:
     if weighting == "half bell":
         bell[COUNT // 2 :] = bell.max()
     return bell
+
+
+def timesteps_from_density(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
+    """Draws `size` timesteps for latents of so many 2 x 2 cells."""
+    t = _once(how, size, generator, cells)
+    if how.stepped:
+        return t
+    if not how.cut:
+        return how.low + (how.high - how.low) * t
+    for _ in range(COUNT):
+        outside = (t < how.low) | (t > how.high)
+        if not outside.any():
+            break
+        t[outside] = _once(how, size, generator, cells)[outside]
+    return t.clamp(how.low, how.high)
+
+
+def _once(how: TimestepDensity, size: int, generator: torch.Generator, cells: int) -> Tensor:
+    if how.density == "logit_normal":
+        t = torch.sigmoid(how.mean + how.spread * torch.randn(size, generator=generator))
+    else:
+        t = torch.rand(size, generator=generator)
+    if how.density == "mode":
+        t = 1.0 - t - how.mode * (torch.cos(math.pi * t / 2) ** 2 - 1.0 + t)
+    if how.stepped:
+        place = ((how.low + (how.high - how.low) * t) * COUNT).floor().clamp(0, COUNT - 1)
+        t = 1.0 - place / COUNT
+    shift = how.shift
+    if isinstance(shift, tuple):
+        few, low, many, high = shift
+        shift = math.exp(low + (high - low) * (cells - few) / (many - few))
+    return shift * t / (1.0 + (shift - 1.0) * t)

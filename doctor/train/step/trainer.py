@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...model.run import Run
+from ...model.recipe import Ema, Recipe
 from ..dataset.batch_sampler import BatchSampler
 from ..dataset.dataset_changes import dataset_fingerprint
 from ..dataset.training_items import TrainingItem
@@ -20,25 +21,42 @@ from ..runtime.train_error import TrainError
 from ..settings.names import OPTIMIZERS
 from ..transformer.transformer_blocks import checkpoint_blocks
 from .divergence import explain_divergence
-from .ema import ema_decay_at
-from .flow_matching import FlowMatchingLoss
+from .flow_matching import FlowMatchingLoss, mixed_seed
 from .lr_scheduler import lr_factor
 from .optimizer import clip_gradients, make_optimizer, optimizer_step
-from .training_state import TrainingState
 
 # A run ends at so many steps without a finite loss among the last so many.
 MOST_BAD_STEPS, BAD_WITHIN = 3, 100
 MOST_NAMED = 5
+# Shares of noise that are validated: in the middle of five equal parts.
+VALIDATED = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@dataclass
+class TrainingState:
+    """Everything that a resumed run needs; `identity` is what must be the same, in words for the message."""
+
+    identity: dict[str, str]
+    seed: int
+    step: int
+    losses: list[float]
+    lora: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    ema: dict[str, Tensor] | None
+    held_out: int = 0
+    held: list[str] = field(default_factory=list)  # by the sha256 of their bytes
+    optimizer_kind: str = ""  # the name of its class
+    captions: dict[str, str] = field(default_factory=dict)  # and what else dataset_changes.py tells of the pictures
+    bad: list[int] = field(default_factory=list)  # the last steps whose loss or gradient was not finite
 
 
 class Trainer:
     """The trained weights and what moves them; what step n does follows from the seed and n alone."""
 
     def __init__(
-        self, run: Run, objective: FlowMatchingLoss, items: Sequence[TrainingItem], progress: Progress
+        self, recipe: Recipe, objective: FlowMatchingLoss, items: Sequence[TrainingItem], progress: Progress
     ) -> None:
-        recipe = run.recipe
-        self.run = run
+        self.recipe = recipe
         self.objective = objective
         self.network = objective.network
         self.ranks = objective.ranks
@@ -55,22 +73,20 @@ class Trainer:
             recipe.optimizer.name,
             recipe.optimizer.settings,
             recipe.learning_rate,
-            parameter_groups(run, self.parameters),
+            parameter_groups(recipe.network, self.parameters),
             self.device,
             progress.note,
         )
         self.ema = {key: value.detach().clone() for key, value in self.parameters.items()} if recipe.ema.use else None
-        self.batches = BatchSampler(run, items, objective.seed)
+        self.batches = BatchSampler(recipe, items, objective.seed)
         if recipe.offload.gradient_checkpointing:
             model: Any = objective.model
-            again = checkpoint_blocks(
-                model, self.network, run.recipe.offload.interval, random=any(network_dropout(run))
-            )
+            random = any(network_dropout(recipe.network))
+            again = checkpoint_blocks(model, self.network, recipe.offload.interval, random=random)
             model.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property
     def epoch(self) -> int:
-        """The epoch of the last step."""
         return self.batches.epoch(self.step)
 
     @property
@@ -80,15 +96,10 @@ class Trainer:
 
     def advance(self) -> float:
         """Makes one optimizer step; returns its mean loss. Raises TrainError when too many lately are not finite."""
-        recipe = self.run.recipe
+        recipe = self.recipe
         rate = recipe.learning_rate
-        factor = lr_factor(
-            recipe.lr_scheduler.name,
-            recipe.lr_scheduler.settings,
-            rate,
-            self.step,
-            recipe.steps,
-        )
+        schedule = recipe.lr_scheduler
+        factor = lr_factor(schedule.name, schedule.settings, rate, self.step, recipe.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * factor * group.get("times", 1.0)
         total = 0.0
@@ -101,7 +112,7 @@ class Trainer:
                     total += loss.item()
         total = self.ranks.sum(total)  # first, over gloo, which notices a process that is gone
         self.ranks.all_reduce_gradients(self.parameters.values())
-        norm = clip_gradients(self.run, list(self.parameters.values()))
+        norm = clip_gradients(self.recipe, list(self.parameters.values()))
         if math.isfinite(total) and math.isfinite(norm.item()):
             self.unfit = "The optimizer was changing the weights just then, so they are not saved."
             optimizer_step(self.optimizer)
@@ -125,7 +136,7 @@ class Trainer:
     def weights(self) -> dict[str, Tensor]:
         """Returns what is saved: the EMA where one is kept, else the trained weights; to be used at scale 1."""
         values = dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
-        scale = self.run.recipe.network.scale
+        scale = self.recipe.network.scale
         return values if scale == 1.0 else at_scale_one(values, scale)
 
     @contextmanager
@@ -144,8 +155,26 @@ class Trainer:
             if self.ema is not None:
                 self._set(kept)
 
+    @torch.no_grad()
+    def validation_loss(self, items: Sequence[TrainingItem], stop: Callable[[], bool]) -> float | None:
+        """Returns the mean unweighted loss on `items` of the weights that would be saved; None when `stop` said so.
+
+        It can be compared between steps: images, noise and noise levels are the same every time.
+        """
+        total = 0.0
+        with self.averaged():
+            for item in items:
+                clean = self.objective.latents.get(item).unsqueeze(0)
+                for time in VALIDATED:
+                    if stop():
+                        return None
+                    generator = torch.Generator().manual_seed(mixed_seed(item.picture.digest, time))
+                    noise = torch.randn(clean.shape, generator=generator)
+                    losses = self.objective.unweighted_losses(clean, noise, torch.tensor([time]), [item])
+                    total += losses.item()
+        return total / (len(items) * len(VALIDATED))
+
     def state(self, identity: dict[str, str], held: Sequence[TrainingItem]) -> TrainingState:
-        """Returns the state after the last step."""
         return TrainingState(
             identity=identity,
             seed=self.objective.seed,
@@ -162,7 +191,6 @@ class Trainer:
         )
 
     def restore(self, state: TrainingState) -> None:
-        """Goes back to a saved state."""
         self._set(state.lora)
         self._restore_optimizer(state)
         if self.ema is not None:
@@ -181,7 +209,7 @@ class Trainer:
                 "without the averages of earlier gradients; the LoRA goes on."
             )
             return
-        own = OPTIMIZERS[self.run.recipe.optimizer.name]
+        own = OPTIMIZERS[self.recipe.optimizer.name]
         settings = [{key: group[key] for key in own if key in group} for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state.optimizer)
         for group, values in zip(self.optimizer.param_groups, settings, strict=True):
@@ -193,7 +221,7 @@ class Trainer:
                 parameter.copy_(values[key])
 
     def _follow(self) -> None:
-        share = None if self.ema is None else ema_decay_at(self.run, self.step + 1)
+        share = None if self.ema is None else ema_decay_at(self.recipe.ema, self.step + 1)
         if self.ema is None or share is None:
             return
         with torch.no_grad():
@@ -203,11 +231,26 @@ class Trainer:
     def _diagnosis(self) -> str:
         steps = ", ".join(str(step + 1) for step in self.bad)
         lead = f"The loss or a gradient was not a finite number at the steps {steps} (pictures: {self._pictures()})."
-        return f"{lead} {explain_divergence(self.run, self.objective.model, self.parameters)}"
+        return f"{lead} {explain_divergence(self.recipe, self.objective.model, self.parameters)}"
 
     def _pictures(self) -> str:
         """Of the steps without a finite loss."""
-        count = self.run.recipe.gradient_accumulation
+        count = self.recipe.gradient_accumulation
         batches = (self.batches.batch(step * count + part) for step in self.bad for part in range(count))
         names = list(dict.fromkeys(item.picture.file.name for batch in batches for item in batch))
         return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+
+
+def ema_decay_at(ema: Ema, updates: int) -> float | None:
+    """Returns the share of the average that stays after so many updates (from 1); None where it is left as it is.
+
+    Always ema_decay, as in ai-toolkit, or as SimpleTuner has it (training/ema.py of bc8e6ab7): the weights themselves
+    as long as its warm-up lasts, then ema_decay; without a warm-up the share rises to it, from 0, 2/11, 3/12, ….
+    """
+    if ema.warmup is None:
+        return ema.decay
+    if updates % ema.interval:
+        return None
+    if ema.warmup > 0:
+        return 0.0 if updates < ema.warmup else ema.decay
+    return min(updates / (9 + updates), ema.decay) if updates > 1 else 0.0

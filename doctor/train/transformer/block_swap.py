@@ -65,17 +65,14 @@ class BlockSwap:
         self.copies: Any = CUDA.Stream(device) if device.type == "cuda" else None
         self.ready: list[Any] = [None, None]
         for index, block in enumerate(blocks):
-            block.register_forward_pre_hook(partial(self._before, index))
+            block.register_forward_pre_hook(partial(self._turn, index))
 
     @property
     def size(self) -> int:
         """The bytes that stay in host memory."""
         return sum(home.numel() for home in self.homes)
 
-    def _before(self, index: int, _module: nn.Module, _inputs: Any) -> None:
-        self._turn(index)
-
-    def _turn(self, index: int) -> None:
+    def _turn(self, index: int, *_: Any) -> None:
         """A block is about to run: its weights are here, and the next one's are asked for."""
         if index not in self.tenants:
             self._fetch(index, 1 - self.place)

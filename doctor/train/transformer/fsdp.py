@@ -28,7 +28,6 @@ class ShardPlan:
     blocks: Sequence[str]
 
     def covers(self, name: str) -> bool:
-        """Tells whether the tensor of this name is sharded."""
         return name.startswith(tuple(f"{block}." for block in self.blocks))
 
     def rows(self, count: int) -> tuple[int, int]:
@@ -39,12 +38,7 @@ class ShardPlan:
 
     def part(self, entry: TensorEntry) -> TensorEntry:
         """Returns what this process keeps of a tensor in a file."""
-        if not self.covers(entry.name):
-            return entry
-        start, stop = self.rows(entry.shape[0])
-        width = entry.size // entry.shape[0]
-        shape = (stop - start, *entry.shape[1:])
-        return replace(entry, shape=shape, start=entry.start + start * width, size=(stop - start) * width)
+        return entry.rows(*self.rows(entry.shape[0])) if self.covers(entry.name) else entry
 
     def delta(self, name: str, delta: LoraDelta) -> LoraDelta:
         """Returns this process's rows of what an adapter adds to the Linear of this name."""

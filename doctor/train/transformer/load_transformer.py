@@ -19,13 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from ...families.part_files import title_of
-from ..components.component_files import component_class, component_config
+from ..components.component_files import checked_tensors, component_class, component_config
 from ..families import family_named, family_of, family_titles
 from ..kernels.quantized_linear import Quantization, storage_of
 from ..runtime.train_error import TrainError
-from ..weights.materialize import check_no_meta, install_tensors, linear_shapes, read_tensors
-from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files
-from ..weights.single_file_checkpoint import single_file_entries
+from ..weights.materialize import check_no_meta, install_tensors, linear_shapes, read_tensors, shapes_of
+from ..weights.safetensors_files import TensorEntry
 from ..weights.training_adapter import LoraDelta
 from ..weights.weight_cache import Layout, WeightCache, weight_key
 from .fsdp import ShardPlan, shard_model
@@ -57,17 +56,6 @@ def transformer_sources(model: Path, extras: Path | None, *, alone: bool = False
             "diffusers folder of the model in extras_name_or_path."
         )
     return transformer_folder(extras), model
-
-
-def transformer_entries(model: nn.Module, place: Path) -> dict[str, TensorEntry]:
-    """Returns the tensors in the files of a transformer by name. Raises TrainError.
-
-    `place` is the folder of its shards, or a single file, whose tensors are found under its own names.
-    """
-    if place.is_file():
-        needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-        return single_file_entries(place, type(model).__name__, needed)
-    return tensor_entries(weight_files(place))
 
 
 def build_empty_transformer(place: Path) -> nn.Module:
@@ -104,21 +92,19 @@ def fill_transformer(
     device: torch.device,
     cache: WeightCache | None = None,
     shares: ShardPlan | None = None,
-) -> list[str]:
-    """Gives every parameter of an empty model its value; returns the names in the files that nothing uses.
+) -> None:
+    """Gives every parameter of an empty model its value.
 
     Files and shapes are checked before the first byte of a weight is read. Quantized weights that `cache` holds are
     mapped instead of made; else they are put there, where that can be done. With `shares` this process gets its part
     of the weights; all the processes call this together. Raises TrainError.
     """
-    entries = transformer_entries(model, folder)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    unused = check_tensors(entries, expected, folder)
+    needed = shapes_of(model)
+    entries = checked_tensors(folder, type(model).__name__, needed)
     is_quantized = family_of(model).RECORD.is_quantized
     quantized = {n: s for n, s in linear_shapes(model).items() if quantization != "none" and is_quantized(n)}
-    wanted = [entries[name] for name in expected]
-    loading = _Loading(wanted, quantized, quantization, adapter, dtype, device, shares)
-    layout = _layout(expected, quantized, quantization, dtype)
+    loading = _Loading(entries, quantized, quantization, adapter, dtype, device, shares)
+    layout = _layout(needed, quantized, quantization, dtype)
     if cache is None or quantization == "none":
         values = dict(loading.read())
     else:
@@ -130,7 +116,6 @@ def fill_transformer(
         install_tensors(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
         shard_model(model, values, shares, device)
     check_no_meta(model)
-    return unused
 
 
 @dataclass(frozen=True)
@@ -145,18 +130,13 @@ class _Loading:
     device: torch.device
     shares: ShardPlan | None
 
-    def read(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors of this process from the files."""
-        shares = self.shares
-        if shares is None:
-            return self.read_whole()
-        entries = [shares.part(entry) for entry in self.entries]
-        adapter = {name: shares.delta(name, delta) for name, delta in self.adapter.items()}
+    def read(self, *, whole: bool = False) -> Iterator[tuple[str, Tensor]]:
+        """The tensors from the files: those of this process, or all."""
+        entries, adapter, shares = self.entries, self.adapter, self.shares
+        if shares is not None and not whole:
+            entries = [shares.part(entry) for entry in entries]
+            adapter = {name: shares.delta(name, delta) for name, delta in adapter.items()}
         return read_tensors(entries, self.quantized, self.quantization, adapter, self.dtype, self.device)
-
-    def read_whole(self) -> Iterator[tuple[str, Tensor]]:
-        """All the tensors from the files."""
-        return read_tensors(self.entries, self.quantized, self.quantization, self.adapter, self.dtype, self.device)
 
 
 def _through_cache(loading: _Loading, cache: WeightCache, layout: Layout, folder: Path) -> dict[str, Tensor]:
@@ -178,7 +158,7 @@ def _through_cache(loading: _Loading, cache: WeightCache, layout: Layout, folder
     if shares is not None:
         if shares.ranks.any_rank(values is None):
             if shares.ranks.local == 0 and values is None:
-                cache.put(key, layout, checked(loading.read_whole()))
+                cache.put(key, layout, checked(loading.read(whole=True)))
             shares.ranks.all_gather(None)
             values = values or get()
         return values or dict(loading.read())

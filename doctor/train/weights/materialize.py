@@ -18,19 +18,19 @@ from .training_adapter import LoraDelta
 PIECE = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 
+def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each parameter and buffer that is saved, by name."""
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
 def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
     """Returns the (out, in) shape of each Linear by module name."""
-    return {name: linear_shape(module) for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    linears = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear))
+    return {name: (module.out_features, module.in_features) for name, module in linears}
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Returns the device of a module."""
     return next(iter([*module.parameters(), *module.buffers()])).device
-
-
-def linear_shape(module: nn.Linear) -> tuple[int, int]:
-    """Returns the (out, in) shape of a Linear."""
-    return module.out_features, module.in_features
 
 
 def read_tensors(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 import mmap
-import os
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from torch import Tensor
 
 from ...families.part_files import shards_of
 from ...model.weights import SCALES
+from ..runtime.atomic_files import drop_from_memory
 from ..runtime.train_error import TrainError
 
 DTYPES: dict[str, torch.dtype] = {
@@ -51,6 +50,11 @@ class TensorEntry:
     start: int
     size: int
     swapped: bool = False
+
+    def rows(self, start: int, stop: int) -> TensorEntry:
+        width = self.size // self.shape[0]
+        shape = (stop - start, *self.shape[1:])
+        return replace(self, shape=shape, start=self.start + start * width, size=(stop - start) * width)
 
 
 def read_header(file: Path) -> list[TensorEntry]:
@@ -114,17 +118,12 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def tensor_entries(files: list[Path]) -> dict[str, TensorEntry]:
-    """Returns all tensors of some files by name."""
     return {entry.name: entry for file in files for entry in read_header(file)}
 
 
-def check_tensors(
-    entries: Mapping[str, TensorEntry], expected: Mapping[str, tuple[int, ...]], folder: Path
-) -> list[str]:
-    """Compares what is in the files with what the model needs; returns the names in the files that it does not use.
-
-    Raises TrainError for missing tensors and for tensors of another shape.
-    """
+def check_tensors(entries: Mapping[str, TensorEntry], expected: Mapping[str, tuple[int, ...]], folder: Path) -> None:
+    """Raises TrainError when the files lack tensors that the model needs, or have them in another shape or format."""
+    asker = "the others ask for" if folder.is_file() else "its config.json asks for"
     missing = [name for name in expected if name not in entries]
     if missing:
         raise TrainError(
@@ -135,7 +134,7 @@ def check_tensors(
     if wrong:
         first = wrong[0]
         raise TrainError(
-            f"{len(wrong)} tensors of {folder} have another shape than {_asker(folder)}: {first} is "
+            f"{len(wrong)} tensors of {folder} have another shape than {asker}: {first} is "
             f"{list(entries[first].shape)} and should be {list(expected[first])}. They do not belong together."
         )
     odd = [name for name in expected if entries[name].dtype not in FLOATS]
@@ -143,15 +142,9 @@ def check_tensors(
         raise TrainError(
             f"{folder} holds {entries[odd[0]].dtype} weights ({odd[0]}); only plain float weights can be used."
         )
-    rest = [name for name in entries if name not in expected]
-    scales = [name for name in rest if name.endswith(SCALES)]
+    scales = [name for name in entries if name not in expected and name.endswith(SCALES)]
     if scales:
         raise TrainError(f"{folder} is a scaled 8-bit checkpoint ({scales[0]}); use the plain bf16 or f32 weights.")
-    return rest
-
-
-def _asker(place: Path) -> str:
-    return "the others ask for" if place.is_file() else "its config.json asks for"
 
 
 def stream_tensors(entries: list[TensorEntry]) -> Iterator[tuple[TensorEntry, Tensor]]:
@@ -175,7 +168,7 @@ def stream_tensors(entries: list[TensorEntry]) -> Iterator[tuple[TensorEntry, Te
                 _read_into(window[entry.size - half : entry.size], stream, entry.start, entry)
                 yield entry, tensor_view(buffer, entry)
                 if forget:
-                    _forget(stream.fileno(), entry)
+                    drop_from_memory(stream.fileno(), entry.start, entry.size)
                 index += 1
 
 
@@ -195,12 +188,6 @@ def tensor_view(buffer: bytearray | mmap.mmap, entry: TensorEntry, offset: int =
     if count == 0:
         return torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
     return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset).reshape(entry.shape)
-
-
-def _forget(descriptor: int, entry: TensorEntry) -> None:
-    """Drop the pages just read from the page cache, where the system offers it."""
-    if sys.platform == "linux":
-        os.posix_fadvise(descriptor, entry.start, entry.size, os.POSIX_FADV_DONTNEED)
 
 
 def _some(names: list[str], limit: int = 4) -> str:

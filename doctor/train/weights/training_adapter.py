@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from torch import Tensor
 from ..runtime.train_error import TrainError
 from .safetensors_files import stream_tensors, tensor_entries
 
-PREFIXES = ("diffusion_model.", "transformer.")
+_KEY = re.compile(
+    r"(?:diffusion_model\.|transformer\.)?(.+)\.(?:(?:(lora_A|lora_B)(?:\.default)?|(lora_down|lora_up))\.weight|alpha)"
+)
+_PARTS = {"lora_A": "A", "lora_down": "A", "lora_B": "B", "lora_up": "B", None: "alpha"}
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,6 @@ class LoraDelta:
         return (self.up[start:stop] @ self.down) * self.scale
 
     def to(self, device: torch.device) -> LoraDelta:
-        """Returns the delta on a device."""
         return LoraDelta(self.down.to(device), self.up.to(device), self.scale)
 
 
@@ -45,10 +48,10 @@ def read_training_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> di
     }
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        module, part = _split(name)
-        if part is None:
+        key = _KEY.fullmatch(name)
+        if key is None:
             raise TrainError(f"{file} is not a LoRA that can be merged: {name} is neither lora_A, lora_B nor alpha.")
-        parts.setdefault(module, {})[part] = tensor
+        parts.setdefault(key[1], {})[_PARTS[key[2] or key[3]]] = tensor
     if not parts:
         raise TrainError(f"{file} holds no tensors.")
     unknown = [module for module in parts if module not in linears]
@@ -70,23 +73,3 @@ def read_training_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> di
         scale = float(found["alpha"]) / down.shape[0] if "alpha" in found else 1.0
         deltas[module] = LoraDelta(down, up, scale)
     return deltas
-
-
-def _split(name: str) -> tuple[str, str | None]:
-    """(module name in the model, "A" | "B" | "alpha" | None) of a key."""
-    for prefix in PREFIXES:
-        if name.startswith(prefix):
-            name = name[len(prefix) :]
-            break
-    for ending, part in (
-        (".lora_A.weight", "A"),
-        (".lora_B.weight", "B"),
-        (".lora_A.default.weight", "A"),
-        (".lora_B.default.weight", "B"),
-        (".lora_down.weight", "A"),
-        (".lora_up.weight", "B"),
-        (".alpha", "alpha"),
-    ):
-        if name.endswith(ending):
-            return name[: -len(ending)], part
-    return name, None

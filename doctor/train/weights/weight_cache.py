@@ -180,19 +180,23 @@ def map_tensors(descriptor: int, entries: Sequence[TensorEntry]) -> dict[str, Te
 def _header(key: WeightKey, layout: Layout) -> bytes:
     """The safetensors header, padded so that every tensor lies where its numbers are aligned."""
     header: dict[str, object] = {"__metadata__": {"format": "pt", "zdoctor": key.words}}
-    offset = 0
-    for name, (dtype, shape) in _ordered(layout):
-        end = offset + dtype.itemsize * math.prod(shape)
-        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [offset, end]}
-        offset = end
+    for name, (start, end) in _spans(layout).items():
+        dtype, shape = layout[name]
+        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % 64)
     return len(text).to_bytes(8, "little") + text
 
 
-def _ordered(layout: Layout) -> list[tuple[str, tuple[torch.dtype, tuple[int, ...]]]]:
-    """The widest numbers first: so all are aligned without gaps, which the format does not allow."""
-    return sorted(layout.items(), key=lambda item: (-item[1][0].itemsize, item[0]))
+def _spans(layout: Layout) -> dict[str, tuple[int, int]]:
+    """Where each tensor begins and ends: the widest numbers first, so all are aligned without gaps, which the format
+    does not allow.
+    """
+    spans, end = {}, 0
+    for name, (dtype, shape) in sorted(layout.items(), key=lambda item: (-item[1][0].itemsize, item[0])):
+        start, end = end, end + dtype.itemsize * math.prod(shape)
+        spans[name] = start, end
+    return spans
 
 
 def _size(layout: Layout) -> int:
@@ -204,15 +208,12 @@ def _parts(
 ) -> Iterator[tuple[int, bytes | memoryview]]:
     """What lies where in the file, in the order in which the values come."""
     yield 0, header
-    offset, starts = len(header), {}
-    for name, (dtype, shape) in _ordered(layout):
-        starts[name] = offset
-        offset += dtype.itemsize * math.prod(shape)
+    spans = _spans(layout)
     for name, value in values:
         assert (value.dtype, tuple(value.shape)) == layout[name], name
         numbers: Any = value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        yield starts.pop(name), memoryview(numbers)
-    assert not starts
+        yield len(header) + spans.pop(name)[0], memoryview(numbers)
+    assert not spans
 
 
 def _gigabytes(size: int) -> str:

@@ -22,8 +22,7 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.start import probe_start, probe_starting_lora
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.doctor.train.families import FamilyModule, family_of
-from zdoctor.doctor.train.network.initial_weights import read_initial_weights
-from zdoctor.doctor.train.network.lora import lora_targets
+from zdoctor.doctor.train.network.lora import lora_targets, read_initial_weights
 from zdoctor.doctor.train.runtime.train_error import TrainError
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.changes import changed
@@ -50,7 +49,8 @@ def whole(run: Run) -> Tensors:
     """A file that fits the run."""
     linears, family, _ = of_runner(run)
     return {
-        family.RECORD.lora_prefix + name: torch.ones(shape) for name, shape in network_shapes(run, linears).items()
+        family.RECORD.lora_prefix + name: torch.ones(shape)
+        for name, shape in network_shapes(run.recipe.network, linears).items()
     }
 
 
@@ -66,9 +66,9 @@ def findings(run: Run) -> list[Finding]:
 
 
 def said_by_the_runner(run: Run) -> str:
-    linears, family, class_name = of_runner(run)
+    linears, family, _ = of_runner(run)
     try:
-        read_initial_weights(run, linears, family.RECORD.lora_prefix, class_name)
+        read_initial_weights(run.recipe.network, linears, family.RECORD)
     except TrainError as error:
         return str(error)
     return ""
@@ -164,7 +164,7 @@ def test_the_key_of_sd_scripts(tmp_path: Path) -> None:
         run,
         recipe=replace(run.recipe, network=replace(run.recipe.network, initial_weights=gone)),
         settings={**run.settings, "network_weights": Value(gone, place, 0, 0)},
-        keys={**run.keys, "network.initial_weights": "network_weights"},
+        keys={**run.keys, "network.lora": "network_weights"},
     )
     (finding,) = findings(run)
     assert finding.where == place and said_by_the_runner(run)

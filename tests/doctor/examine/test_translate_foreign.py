@@ -21,7 +21,7 @@ def test_in_a_config_of_ai_toolkit_they_say_nothing() -> None:
     assert table is not None
     run = for_runner(made, table)
     assert refuse(run) == []
-    assert not any(network_dropout(run)) and run.recipe.epochs == 0 and run.recipe.network.scale == 1.0
+    assert not any(network_dropout(run.recipe.network)) and run.recipe.epochs == 0 and run.recipe.network.scale == 1.0
     assert any("alpha 2 is ignored" in note for note in explain(run))
     assert {"network/scale", "datasets/0/bucket_sizes"} <= run.settings.keys()  # for CFG002, which names them
 

@@ -18,7 +18,7 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.writes import probe_room
 from zdoctor.doctor.train.output.checkpoint_files import write_state
-from zdoctor.doctor.train.step.training_state import TrainingState
+from zdoctor.doctor.train.step.trainer import TrainingState
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 

@@ -14,6 +14,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train import TrainError, train
+from zdoctor.doctor.train import Job, TrainError, train
 
 from .patient import Recorder, run_with
 
@@ -156,16 +157,17 @@ def main() -> None:
         watch = _Watch(fail)
         try:
             with _MadeThere(), _Lists():  # type: ignore[no-untyped-call]
-                result = train(
+                job = Job(
                     run_with(**one["run"], samples=samples),
-                    model_folder=one["model"],
-                    adapter_file=one["adapter"],
-                    dataset_folders={"datasets/0": one["images"]},
-                    output_folder=one["output"],
+                    Path(one["model"]),
+                    {"datasets/0": one["images"]},
+                    Path(one["output"]),
+                    adapter=one["adapter"] and Path(one["adapter"]),
                     device=CARD,
                     held_out=1,
                     progress=watch,
                 )
+                result = train(job)
             answers.append([result.losses, result.evaluations, result.samples, watch.there, len(emptied)])
         except TrainError as error:
             answers.append(str(error))

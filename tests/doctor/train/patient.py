@@ -10,7 +10,7 @@ from typing import Any
 
 from zdoctor.doctor.model.recipe import Checkpoints, Dataset, Network, Precision, Recipe, TimestepSampling, Validation
 from zdoctor.doctor.model.run import Run, Value, Where
-from zdoctor.doctor.train import TrainResult, train
+from zdoctor.doctor.train import Job, Progress, TrainResult, train
 from zdoctor.tests.changes import changed
 
 DATASET = Dataset("datasets/0", "circles", ".txt", (64,))
@@ -50,7 +50,7 @@ def written(**settings: Any) -> dict[str, Value]:
     return {key.replace("__", "/"): Value(value, Where("config.yaml", 1, 1), 0, 1) for key, value in settings.items()}
 
 
-class Recorder:
+class Recorder(Progress):
     """A Progress that keeps what it is told; `at` is called with each step's number."""
 
     def __init__(self, at: Callable[[int], None] | None = None) -> None:
@@ -92,15 +92,17 @@ def go(
         shutil.copytree(encoded, cache)
     try:
         return train(
-            run,
-            model_folder=str(model),
-            extras_folder=None if extras is None else str(extras),
-            adapter_file=None if adapter is None else str(adapter),
-            dataset_folders={dataset.key: str(images) for dataset in run.recipe.datasets},
-            output_folder=str(output),
-            device="cpu",
-            progress=progress or Recorder(),
-            **options,
+            Job(
+                run,
+                model,
+                {dataset.key: str(images) for dataset in run.recipe.datasets},
+                output,
+                extras=extras,
+                adapter=adapter,
+                device="cpu",
+                progress=progress or Recorder(),
+                **options,
+            )
         )
     finally:
         if cache.is_dir():

@@ -143,7 +143,7 @@ def test_a_lora_to_start_from_is_held_against_the_runner(
     described = json.loads((tiny / "transformer" / "config.json").read_text())
     linears = target_linears("ZImageTransformer2DModel", described) or {}
     run = run_of(tiny, network={"type": "lora", "linear": rank})
-    shapes = network_shapes(run, linears)
+    shapes = network_shapes(run.recipe.network, linears)
     save_file({f"diffusion_model.{name}": torch.ones(shape) for name, shape in shapes.items()}, "old.safetensors")
     name = config(tiny, circles, "zimage", sample=QUIET)
     written = json.loads(Path(name).read_text())

@@ -10,32 +10,15 @@ import torch
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.device_placement import choose_placement
-from zdoctor.doctor.train.distributed.ranks import Ranks
 from zdoctor.doctor.train.job import Job
 from zdoctor.doctor.train.runtime.gpu_failures import explain_gpu_failures
-from zdoctor.doctor.train.runtime.stop_signals import Stop
 
 from .patient import Recorder, run_with
 
 
 def job(written: str, asked: str | None = None, **changes: Any) -> Job:
     here = Path()
-    return Job(
-        run=run_with(device=written, **changes),
-        model=here,
-        extras=None,
-        components={},
-        adapter=None,
-        datasets={},
-        output=here,
-        device=asked,
-        held_out=None,
-        skip_unreadable=False,
-        ranks=Ranks(),
-        text_process=None,
-        progress=Recorder(),
-        stop=Stop(),
-    )
+    return Job(run_with(device=written, **changes), here, {}, here, device=asked, progress=Recorder())
 
 
 @pytest.mark.parametrize("name", ["gpu", "meta", "cuda:one"])

@@ -71,7 +71,6 @@ def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = 
         text,
         text,
         shrink=8,
-        channels=family.channels(model),
         dtype=torch.float32,
         device=CPU,
     )
@@ -151,7 +150,9 @@ def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux: Path, circles:
 
     model = build_empty_transformer(flux / "transformer")
     fill_transformer(model, flux / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable_parameters(add_network(model, lora_targets(model), RUN, 0), family.RECORD.lora_prefix)
+    parameters = trainable_parameters(
+        add_network(model, lora_targets(model), RUN.recipe.network, 0), family.RECORD.lora_prefix
+    )
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])
     (text,) = embedded(flux, tmp_path / "cache", PROMPT.prompt)

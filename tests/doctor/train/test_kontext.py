@@ -22,7 +22,7 @@ from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.families import scheduler_of
-from zdoctor.doctor.train.sampling.sample_prompts import sample_control_images
+from zdoctor.doctor.train.sampling.preview_samples import sample_control_images
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.changes import changed
@@ -50,7 +50,7 @@ def kontext(*folders: Path, **changes: Any) -> Any:
 def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: Path) -> None:
     prompt = SamplePrompt("a b ab", 48, 64, 3, 3, 3.5, control=str(pairs / "0.png"))
     run = run_with(architecture="flux_kontext", disable_sampling=False, samples=(prompt,))
-    (edited,) = sample_control_images(run, 16)
+    (edited,) = sample_control_images(run.recipe, 16)
     assert edited is not None
     latents = Latents(EncodingCache(tmp_path), flux / "vae")
     latents.prepare([edited], CPU, lambda _: None)
@@ -68,7 +68,6 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
         text,
         text,
         shrink=8,
-        channels=4,
         dtype=torch.float32,
         device=CPU,
         control=latents.get(edited).unsqueeze(0),
@@ -89,7 +88,11 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
     ).images
     torch.testing.assert_close(family._packed(ours), theirs, rtol=1e-4, atol=1e-4)
     plain = changed(run, validation={"prompts": (replace(prompt, control=None),)})
-    assert sample_control_images(plain, 16) == sample_control_images(changed(run, architecture="flux"), 16) == [None]
+    assert (
+        sample_control_images(plain.recipe, 16)
+        == sample_control_images(changed(run, architecture="flux").recipe, 16)
+        == [None]
+    )
 
 
 def test_a_run_on_pairs(flux: Path, circles: Path, pairs: Path, tmp_path: Path) -> None:
@@ -115,13 +118,13 @@ def test_a_picture_without_its_control_image_is_named_before_anything_is_loaded(
     assert not any("Loading" in phase for phase in recorder.phases)
     (some / "3.jpg").write_bytes(b"half")
     with pytest.raises(TrainError, match=r"1 of 6 control images .*3\.jpg"):
-        read_training_items(kontext(some), {"datasets/0": str(circles)}, 16)
+        read_training_items(kontext(some).recipe, {"datasets/0": str(circles)}, 16)
     told: list[str] = []
-    items = read_training_items(kontext(some), {"datasets/0": str(circles)}, 16, skip=told.append)
+    items = read_training_items(kontext(some).recipe, {"datasets/0": str(circles)}, 16, skip=told.append)
     assert len(items) == 2 * 5 and "3.jpg" in told[0]
     with pytest.raises(TrainError, match=r"control image .*gone\.png of the sample 'x'"):
         sample = SamplePrompt("x", 64, 64, 0, 1, 1.0, control=str(tmp_path / "gone.png"))
-        sample_control_images(kontext(disable_sampling=False, samples=(sample,)), 16)
+        sample_control_images(kontext(disable_sampling=False, samples=(sample,)).recipe, 16)
 
 
 def test_a_control_image_is_cut_as_its_picture_and_transparency_is_black(tmp_path: Path) -> None:

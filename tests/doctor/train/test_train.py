@@ -88,7 +88,7 @@ def trained_latent(tiny: Path, lora: str, pipe: Any) -> Tensor:
     model = build_empty_transformer(tiny / "transformer")
     fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
     parameters = trainable_parameters(
-        add_network(model, lora_targets(model), run_with(), 0), zimage.RECORD.lora_prefix
+        add_network(model, lora_targets(model), run_with().recipe.network, 0), zimage.RECORD.lora_prefix
     )
     tensors = load_file(lora)
     assert parameters.keys() == tensors.keys()
@@ -106,7 +106,6 @@ def sampled(model: Any, tiny: Path, pipe: Any, prompt: SamplePrompt) -> Tensor:
         {"states": positive},
         {"states": negative},
         shrink=8,
-        channels=16,
         dtype=torch.float32,
         device=CPU,
     )

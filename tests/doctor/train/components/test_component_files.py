@@ -23,12 +23,14 @@ from zdoctor.doctor.train.components.component_files import (
     check_tokenizer,
     component_config,
     component_files,
+    component_tensors,
 )
 from zdoctor.doctor.train.components.pretrained import load_file, load_pretrained, load_tokenizer
 from zdoctor.doctor.train.components.text_encoder import load_text_encoder
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.weights.materialize import shapes_of
 from zdoctor.tests.changes import changed
 
 from .. import parts as made
@@ -70,10 +72,10 @@ def test_the_same_transformer_and_vae(name: str, request: pytest.FixtureRequest)
     loaded = []
     for place, weights in ((model / "transformer", model / "transformer"), (files["transformer"],) * 2):
         transformer = build_empty_transformer(place)
-        assert (
-            fill_transformer(transformer, weights, quantization="int8", adapter={}, dtype=torch.float32, device=CPU)
-            == []
+        assert set(component_tensors(weights, type(transformer).__name__, shapes_of(transformer))) == set(
+            transformer.state_dict()
         )
+        fill_transformer(transformer, weights, quantization="int8", adapter={}, dtype=torch.float32, device=CPU)
         loaded.append(transformer)
     assert made.same(*loaded)
     theirs = load_pretrained(AutoencoderKL, model / "vae", "VAE", torch_dtype=torch.float32)
@@ -280,5 +282,5 @@ def test_without_guidance_it_is_schnell(flux: Path, tmp_path: Path) -> None:
 def trained(
     run: Run, files: dict[str, Path], images: Path, output: Path, progress: Recorder | None = None
 ) -> TrainResult:
-    parts = {name: str(place) for name, place in files.items() if name != "transformer"}
+    parts = {name: place for name, place in files.items() if name != "transformer"}
     return go(run, files["transformer"], images, output, components=parts, fresh=True, progress=progress)

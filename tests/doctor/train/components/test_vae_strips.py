@@ -14,11 +14,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train.components import text_encoder
-from zdoctor.doctor.train.components import vae as vae_module
+from zdoctor.doctor.train.components import pretrained, text_encoder
 from zdoctor.doctor.train.components import vae_strips as strips
-from zdoctor.doctor.train.components.pretrained import load_pretrained
-from zdoctor.doctor.train.components.vae import load_vae
+from zdoctor.doctor.train.components.pretrained import load_pretrained, load_vae
 from zdoctor.doctor.train.components.vae_strips import in_strips
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem
@@ -60,7 +58,7 @@ def test_encoder_and_decoder_give_the_same_but_for_rounding(
 def test_only_large_pictures_are_cut(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vae = load_vae(tiny / "vae", CPU)
     item = TrainingItem(DatasetImage(picture(tmp_path), 256, 192, "0" * 64, ""), 256, 192, "", "", 0.0)
-    whole = encode_image(vae, item, "0" * 12)
+    whole = encode_image(vae, item, 0)
     decode_to_png(vae, whole[None], tmp_path / "whole.png")
     cut: list[int] = []
     real = strips._rows
@@ -70,11 +68,11 @@ def test_only_large_pictures_are_cut(tiny: Path, tmp_path: Path, monkeypatch: py
         return real(x)
 
     monkeypatch.setattr(strips, "_rows", watched)
-    encode_image(vae, item, "0" * 12)
+    encode_image(vae, item, 0)
     assert not cut
     for module in (latents, sample):
         monkeypatch.setattr(module, "LARGE", 256 * 192 - 1)
-    torch.testing.assert_close(encode_image(vae, item, "0" * 12), whole, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(encode_image(vae, item, 0), whole, rtol=1e-4, atol=1e-4)
     decode_to_png(vae, whole[None], tmp_path / "strips.png")
     assert len(cut) > 8
     one, two = (torch.tensor(list(Image.open(tmp_path / f"{n}.png").tobytes())).float() for n in ("whole", "strips"))
@@ -116,7 +114,7 @@ def test_vae_and_text_encoder_are_gone_while_it_trains(
         names.append(make.__name__)
         return model
 
-    for module in (vae_module, text_encoder):
+    for module in (pretrained, text_encoder):
         monkeypatch.setattr(module, "load_pretrained", watched)
     there: list[int] = []
     run = run_with(steps=2, sample_every=1, disable_sampling=False, samples=(SamplePrompt("a", 64, 64, 1, 1, 1.0),))

@@ -20,19 +20,19 @@ def items(count: int, regular: int = 0) -> list[TrainingItem]:
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_every_item_has_its_turn_in_each_epoch(accumulation: int) -> None:
-    order = BatchSampler(run_with(batch_size=2, gradient_accumulation=accumulation), items(6), 7)
+    order = BatchSampler(run_with(batch_size=2, gradient_accumulation=accumulation).recipe, items(6), 7)
     seen = [[item.picture.digest for item in order.batch(index)] for index in range(6)]
     for epoch in (seen[:3], seen[3:]):
         assert sorted(digest for batch in epoch for digest in batch) == [str(number) for number in range(6)]
     assert [order.epoch(step) for step in (0, 3, 6)] == [0, accumulation, 2 * accumulation]
-    later = BatchSampler(order.run, items(6), 7)
+    later = BatchSampler(order.recipe, items(6), 7)
     assert [item.picture.digest for item in later.batch(5)] == seen[5]  # no need to have drawn the others
 
 
 def test_samples_that_begin_late_give_no_step_away_before() -> None:
     settings = written(sample__sample_start_step=6)
     run = run_with(batch_size=1, save_every=0, sample_every=2, disable_sampling=False, settings=settings)
-    order = BatchSampler(run, items(3, regular=2), 7)
+    order = BatchSampler(run.recipe, items(3, regular=2), 7)
     assert [step for step in range(12) if order.batch(step)[0].regular] == [0, 2, 4]
 
 
@@ -42,7 +42,7 @@ def test_every_other_step_is_the_regularisation_items(accumulation: int) -> None
     run = run_with(
         batch_size=1, gradient_accumulation=accumulation, save_every=4, sample_every=6, disable_sampling=False
     )
-    order = BatchSampler(run, items(3, regular=2), 7)
+    order = BatchSampler(run.recipe, items(3, regular=2), 7)
     batches = [order.batch(index) for index in range(12 * accumulation)]
     steps = [batches[index : index + accumulation] for index in range(0, len(batches), accumulation)]
     kinds = [{item.regular for batch in step for item in batch} for step in steps]

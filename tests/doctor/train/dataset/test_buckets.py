@@ -73,7 +73,7 @@ def test_bucket_no_upscale_cuts_the_bucket_out(
     gradient = Image.linear_gradient("L").resize(picture).convert("RGB")
     gradient.save(tmp_path / "a.png")
     run = run_with(datasets=(replace(DATASET, buckets=how),))
-    (item,) = read_training_items(run, {"datasets/0": str(tmp_path)}, 16)
+    (item,) = read_training_items(run.recipe, {"datasets/0": str(tmp_path)}, 16)
     assert item.scaled == scaled
     pixels = load_pixels(item)
     assert pixels.size == bucket
@@ -101,7 +101,7 @@ def test_a_dataset_of_theirs(tmp_path: Path) -> None:
         captionless=False,
         buckets=Buckets(96, 64),
     )
-    items = read_training_items(run_with(datasets=(theirs,)), {"datasets/0": str(tmp_path)}, 16)
+    items = read_training_items(run_with(datasets=(theirs,)).recipe, {"datasets/0": str(tmp_path)}, 16)
     found = [(item.picture.file.name, item.caption, item.width, item.height) for item in items]
     assert found == [("a.png", "first", 96, 64), ("b.bmp", "", 96, 64)]
 
@@ -111,6 +111,6 @@ def test_half_a_pixel_counts_as_a_whole_one(tmp_path: Path) -> None:
     picture = Image.radial_gradient("L").resize((455, 256)).convert("RGB")
     picture.save(tmp_path / "a.png")
     run = run_with(datasets=(replace(DATASET, buckets=Buckets(672, 384)),))
-    (item,) = read_training_items(run, {"datasets/0": str(tmp_path)}, 16)
+    (item,) = read_training_items(run.recipe, {"datasets/0": str(tmp_path)}, 16)
     whole = picture.resize((683, 384), Image.Resampling.LANCZOS)
     assert load_pixels(item).tobytes() == whole.crop((5, 0, 677, 384)).tobytes()

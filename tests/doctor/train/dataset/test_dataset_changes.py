@@ -77,7 +77,7 @@ def test_control_images_masks_and_repeats_are_compared(images: Path, tmp_path: P
         dataset = replace(DATASET, control_folders=(str(tmp_path / "controls"),), repeats=repeats, resolutions=sizes)
         settings = written(datasets__0__mask_path=str(tmp_path / "masks"))
         run = run_with(architecture="flux_kontext", datasets=(dataset,), settings=settings)
-        return dataset_fingerprint(read_training_items(run, {"datasets/0": str(images)}, 16))
+        return dataset_fingerprint(read_training_items(run.recipe, {"datasets/0": str(images)}, 16))
 
     first = seen()
     assert dataset_changes(first, seen(), 3) == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.train.dataset.epochs import epochs_to_steps, steps_per_epoch
+from zdoctor.doctor.train.dataset.batch_sampler import epochs_to_steps, steps_per_epoch
 from zdoctor.doctor.train.dataset.training_items import epoch_batches, read_training_items
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.train.training_loop import due
@@ -32,25 +32,25 @@ def test_steps_of_an_epoch(
 ) -> None:
     dataset = replace(DATASET, repeats=repeats, flip_x=flips)
     run = run_with(datasets=(dataset,), batch_size=batch, gradient_accumulation=accumulation, steps=0, save_every=0)
-    items = read_training_items(run, {"datasets/0": str(circles)}, 16)
-    assert steps_per_epoch(run, items) == steps
-    made = epochs_to_steps(changed(run, epochs=3, checkpoints={"every_epochs": 2}), items)
-    assert (made.recipe.steps, made.recipe.checkpoints.every, made.recipe.validation.every) == (
+    items = read_training_items(run.recipe, {"datasets/0": str(circles)}, 16)
+    assert steps_per_epoch(run.recipe, items) == steps
+    made = epochs_to_steps(changed(run, epochs=3, checkpoints={"every_epochs": 2}).recipe, items)
+    assert (made.steps, made.checkpoints.every, made.validation.every) == (
         3 * steps,
         2 * steps,
         run.recipe.validation.every,
     )
-    both = epochs_to_steps(changed(run, epochs=3, checkpoints={"every": 5, "every_epochs": 2}), items)
-    assert (both.recipe.checkpoints.every, both.recipe.checkpoints.also_every) == (5, 2 * steps)
-    saves_only = epochs_to_steps(changed(run, steps=7, checkpoints={"every_epochs": 1}), items)
-    assert (saves_only.recipe.steps, saves_only.recipe.checkpoints.every) == (7, steps)
+    both = epochs_to_steps(changed(run, epochs=3, checkpoints={"every": 5, "every_epochs": 2}).recipe, items)
+    assert (both.checkpoints.every, both.checkpoints.also_every) == (5, 2 * steps)
+    saves_only = epochs_to_steps(changed(run, steps=7, checkpoints={"every_epochs": 1}).recipe, items)
+    assert (saves_only.steps, saves_only.checkpoints.every) == (7, steps)
 
 
 def test_regularisation_pictures_double_an_epoch(circles: Path) -> None:
     regular = replace(DATASET, key="datasets/1", is_regularisation=True)
     run = run_with(datasets=(DATASET, regular), batch_size=1)
-    items = read_training_items(run, {"datasets/0": str(circles), "datasets/1": str(circles)}, 16)
-    assert steps_per_epoch(run, items) == 12
+    items = read_training_items(run.recipe, {"datasets/0": str(circles), "datasets/1": str(circles)}, 16)
+    assert steps_per_epoch(run.recipe, items) == 12
 
 
 def test_datasets_apart_share_no_batches(circles: Path) -> None:
@@ -58,11 +58,11 @@ def test_datasets_apart_share_no_batches(circles: Path) -> None:
     one, other = (replace(DATASET, key=f"datasets/{n}", batches_of=f"datasets/{n}") for n in (0, 1))
     run = run_with(datasets=(one, other), batch_size=4)
     folders = {"datasets/0": str(circles), "datasets/1": str(circles)}
-    items = read_training_items(run, folders, 16)
-    assert steps_per_epoch(run, items) == 4
+    items = read_training_items(run.recipe, folders, 16)
+    assert steps_per_epoch(run.recipe, items) == 4
     assert all(len({items[i].apart for i in batch}) == 1 for batch in epoch_batches(items, 4, 0, 0))
     together = changed(run, datasets=(DATASET, replace(DATASET, key="datasets/1")))
-    assert steps_per_epoch(run, read_training_items(together, folders, 16)) == 3
+    assert steps_per_epoch(run.recipe, read_training_items(together.recipe, folders, 16)) == 3
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_regularisation_pictures_are_as_many(
     other = replace(DATASET, key="datasets/2", batches_of="2")
     run = run_with(datasets=(DATASET, regular, other), batch_size=1)
     folders = {"datasets/0": str(circles), "datasets/1": str(tmp_path), "datasets/2": str(circles)}
-    assert steps_per_epoch(run, read_training_items(run, folders, 16)) == steps + 6
+    assert steps_per_epoch(run.recipe, read_training_items(run.recipe, folders, 16)) == steps + 6
 
 
 def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_two_epochs_train_save_and_are_finished(tiny: Path, circles: Path, tmp_p
 
 def test_saves_of_both_kinds() -> None:
     run = run_with(steps=12, checkpoints={"every": 5, "also_every": 4}, sample_every=0)
-    assert [step for step in range(1, 13) if due(run, step)[0]] == [4, 5, 8, 10]
+    assert [step for step in range(1, 13) if due(run.recipe, step)[0]] == [4, 5, 8, 10]

@@ -25,7 +25,7 @@ from zdoctor.doctor.train.dataset.training_items import (
     uncaptioned,
     with_trigger,
 )
-from zdoctor.doctor.train.sampling.sample_prompts import sample_text
+from zdoctor.doctor.train.sampling.preview_samples import sample_text
 
 from ..patient import DATASET, Recorder, go, run_with, written
 
@@ -40,7 +40,7 @@ def picture(folder: Path, name: str, size: tuple[int, int] = (64, 64), caption: 
 
 
 def items_of(folder: Path, dataset: Dataset = DATASET, **run: Any) -> list[TrainingItem]:
-    return read_training_items(run_with(datasets=(dataset,), **run), {dataset.key: str(folder)}, 16)
+    return read_training_items(run_with(datasets=(dataset,), **run).recipe, {dataset.key: str(folder)}, 16)
 
 
 @given(st.integers(16, 6000), st.integers(16, 6000), st.sampled_from([256, 512, 768, 1024]))
@@ -187,10 +187,10 @@ def test_every_broken_image_is_named(tmp_path: Path) -> None:
 def test_a_picture_is_decoded_once(tmp_path: Path) -> None:
     picture(tmp_path, "a.png", (48, 32))
     known: dict[str, tuple[int, int]] = {}
-    (first,) = read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
+    (first,) = read_training_items(run_with().recipe, {"datasets/0": str(tmp_path)}, 16, known)
     assert known == {first.picture.digest: (48, 32)}
     known[first.picture.digest] = (32, 16)
-    (again,) = read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, known)
+    (again,) = read_training_items(run_with().recipe, {"datasets/0": str(tmp_path)}, 16, known)
     assert (again.picture.width, again.picture.height) == (32, 16)
 
 
@@ -209,12 +209,12 @@ def test_broken_images_are_left_out_when_told(tmp_path: Path) -> None:
     Image.new("RGB", (64, 64)).save(tmp_path / "good.png")
     (tmp_path / "bad.png").write_bytes(b"")
     told: list[str] = []
-    items = read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
+    items = read_training_items(run_with().recipe, {"datasets/0": str(tmp_path)}, 16, skip=told.append)
     assert [item.picture.file.name for item in items] == ["good.png"]
     assert len(told) == 1 and told[0].startswith("1 of 2 images") and "bad.png" in told[0]
     (tmp_path / "good.png").unlink()
     with pytest.raises(TrainError, match="None of the 1 images"):
-        read_training_items(run_with(), {"datasets/0": str(tmp_path)}, 16, skip=told.append)
+        read_training_items(run_with().recipe, {"datasets/0": str(tmp_path)}, 16, skip=told.append)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_where_captions_come_from(tmp_path: Path, captions: Any, default: str, e
     Image.new("RGB", (64, 64)).save(tmp_path / "a_red_circle.png")
     (tmp_path / "a_red_circle.txt").write_text("written")
     dataset = replace(DATASET, captions=captions, default_caption=default)
-    (item,) = read_training_items(run_with(datasets=(dataset,)), {"datasets/0": str(tmp_path)}, 16)
+    (item,) = read_training_items(run_with(datasets=(dataset,)).recipe, {"datasets/0": str(tmp_path)}, 16)
     assert item.caption == expected
 
 
@@ -238,14 +238,14 @@ def test_a_list_of_pictures_with_captions(tmp_path: Path) -> None:
     listed.write_text(
         json.dumps({str(tmp_path / "one.png"): {"caption": " in the list "}, str(tmp_path / "two.png"): {}})
     )
-    items = read_training_items(run_with(), {"datasets/0": str(listed)}, 16)
+    items = read_training_items(run_with().recipe, {"datasets/0": str(listed)}, 16)
     assert [item.caption for item in items] == ["in the list", "from the file"]
     listed.write_text('["one.png"]')
     with pytest.raises(TrainError, match="is not of the form"):
-        read_training_items(run_with(), {"datasets/0": str(listed)}, 16)
+        read_training_items(run_with().recipe, {"datasets/0": str(listed)}, 16)
     listed.write_text("{")
     with pytest.raises(TrainError, match="cannot be read"):
-        read_training_items(run_with(), {"datasets/0": str(listed)}, 16)
+        read_training_items(run_with().recipe, {"datasets/0": str(listed)}, 16)
 
 
 def test_a_caption_that_is_not_utf8_is_named(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_captions_of_other_trainers_are_as_written(tmp_path: Path) -> None:
     Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
     (tmp_path / "a.txt").write_text("a [name] and a [trigger]")
     run = run_with(literal_captions=True)
-    assert [item.caption for item in read_training_items(run, {"datasets/0": str(tmp_path)}, 16)] == [
+    assert [item.caption for item in read_training_items(run.recipe, {"datasets/0": str(tmp_path)}, 16)] == [
         "a [name] and a [trigger]"
     ]
-    assert sample_text(run, "a [name]") == "a [name]"
+    assert sample_text(run.recipe, "a [name]") == "a [name]"

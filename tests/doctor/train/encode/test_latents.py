@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.components import text_encoder, vae
+from zdoctor.doctor.train.components import pretrained, text_encoder
 from zdoctor.doctor.train.components.component_files import component_folder
-from zdoctor.doctor.train.components.vae import vae_divisor
+from zdoctor.doctor.train.components.pretrained import vae_divisor
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
@@ -83,7 +83,7 @@ def test_a_text_encoder_without_all_its_tensors_is_refused_although_transformers
 
 
 def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    items = read_training_items(run_with(), {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
+    items = read_training_items(run_with().recipe, {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
     ours = Latents(EncodingCache(tmp_path), tiny / "vae")
     middles = Latents(EncodingCache(tmp_path), tiny / "vae", middle=True)
     assert (ours.prepare(items, CPU, silence), middles.prepare(items, CPU, silence)) == (6, 6)
@@ -106,7 +106,7 @@ def test_a_picture_changed_in_place_gets_a_new_latent(tiny: Path, circles: Path,
     latents = Latents(EncodingCache(tmp_path / "cache"), tiny / "vae")
 
     def items() -> list[TrainingItem]:
-        return read_training_items(run_with(), {"datasets/0": str(folder)}, 16)
+        return read_training_items(run_with().recipe, {"datasets/0": str(folder)}, 16)
 
     latents.prepare(items(), CPU, silence)
     shutil.copy(folder / "0.png", folder / "1.png")
@@ -121,7 +121,7 @@ def test_a_picture_that_changes_while_others_are_encoded_is_not_cached_as_what_i
 ) -> None:
     folder = Path(shutil.copytree(circles, tmp_path / "images"))
     latents = Latents(EncodingCache(tmp_path / "cache"), tiny / "vae")
-    items = read_training_items(run_with(), {"datasets/0": str(folder)}, 16)
+    items = read_training_items(run_with().recipe, {"datasets/0": str(folder)}, 16)
     shutil.copy(folder / "0.png", folder / "3.png")
     if gone:
         (folder / "3.png").unlink()
@@ -166,7 +166,7 @@ def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[weakref.ref[Any]] = []
-    for module in (vae, text_encoder):
+    for module in (pretrained, text_encoder):
         real = module.load_pretrained
 
         def load(*words: Any, real: Any = real, **options: Any) -> Any:

@@ -30,7 +30,7 @@ def picture(file: Path, left: Any, right: Any, size: tuple[int, int] = (64, 64),
 
 def items(folder: Path, loss: Any = None, **settings: Any) -> list[TrainingItem]:
     return read_training_items(
-        run_with(loss=loss or {}, settings=written(**settings)), {"datasets/0": str(folder)}, 16
+        run_with(loss=loss or {}, settings=written(**settings)).recipe, {"datasets/0": str(folder)}, 16
     )
 
 
@@ -80,7 +80,7 @@ def test_a_mask_is_mirrored_and_cropped_with_its_picture(tmp_path: Path) -> None
     run = run_with(settings=written(datasets__0__mask_path=str(tmp_path / "masks"), datasets__0__square_crop=True))
     dataset = run.recipe.datasets[0]
     run = changed(run, datasets=(replace(dataset, flip_x=True),))
-    plain, mirrored = read_training_items(run, {"datasets/0": str(tmp_path / "pictures")}, 16)
+    plain, mirrored = read_training_items(run.recipe, {"datasets/0": str(tmp_path / "pictures")}, 16)
     masks = LossMasks(EncodingCache(tmp_path / "cache"), 8)
     masks.prepare([plain, mirrored], lambda _: None)
     half = torch.tensor([0.0] * 4 + [1.0] * 4)

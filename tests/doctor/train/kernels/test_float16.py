@@ -44,7 +44,7 @@ def results(
     shapes = lora_targets(model)
     if half:
         use_float16(model)
-    network = add_network(model, shapes, run_with(rank=4), 0)
+    network = add_network(model, shapes, run_with(rank=4).recipe.network, 0)
     for parameter in trainable_parameters(network, zimage.RECORD.lora_prefix).values():
         parameter.data = parameter.data.to(dtype)
     parameters = trainable_parameters(network, zimage.RECORD.lora_prefix)

@@ -13,7 +13,6 @@ from zdoctor.doctor.train.kernels.quantized_linear import (
     LEVELS,
     Quantization,
     QuantizedLinear,
-    dequantize,
     quantize_rows,
     storage_of,
 )
@@ -22,6 +21,10 @@ from zdoctor.doctor.train.kernels.quantized_linear import (
 INT8_STEP = 1 / 127
 FLOAT8_STEP = 2**-3
 KINDS: tuple[Quantization, ...] = ("int8", "float8", "nf4")
+
+
+def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:
+    return QuantizedLinear(codes, scale, None, columns).weight()
 
 
 def weight(rows: int = 48, columns: int = 64) -> Tensor:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.train.network.lora import Dropout, LoraLinear
-from zdoctor.doctor.train.step.validation import validation_loss
 
 from ..patient import go, run_with
 from ..step.test_output_preservation import parts, trainer
@@ -73,7 +72,7 @@ def test_evaluation_leaves_nothing_out(tiny: Path, circles: Path, tmp_path: Path
     losses = []
     for settings in ({}, HALF):
         made = trainer(tiny, circles, tmp_path, network=settings)
-        losses.append(validation_loss(made, made.batches.batch(0)[:1], lambda: False))
+        losses.append(made.validation_loss(made.batches.batch(0)[:1], lambda: False))
         assert all(module.training for module in made.network.values())
     assert losses[0] == losses[1]
 

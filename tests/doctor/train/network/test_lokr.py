@@ -82,7 +82,9 @@ def test_the_file_in_the_real_pipeline_is_the_trained_model(
     pipe = pipeline(tiny)
     model = build_empty_transformer(tiny / "transformer")
     fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    parameters = trainable_parameters(add_network(model, lora_targets(model), run, 0), zimage.RECORD.lora_prefix)
+    parameters = trainable_parameters(
+        add_network(model, lora_targets(model), run.recipe.network, 0), zimage.RECORD.lora_prefix
+    )
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():
         parameter.data.copy_(tensors[key])

@@ -51,7 +51,7 @@ def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str
     family = family_of(model)
     assert title == family.RECORD.title
     shapes = lora_targets(model)
-    keys = list(trainable_parameters(add_network(model, shapes, run, 0), family.RECORD.lora_prefix))
+    keys = list(trainable_parameters(add_network(model, shapes, run.recipe.network, 0), family.RECORD.lora_prefix))
     seen = set()
     for key in keys:
         ending = key.rsplit(".", 2 if key.endswith(".weight") else 1)

@@ -29,7 +29,7 @@ def test_the_file_in_the_real_pipeline_is_the_trained_model(tiny: Path, circles:
     model = build_empty_transformer(tiny / "transformer")
     fill_transformer(model, tiny / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
     parameters = trainable_parameters(
-        add_network(model, lora_targets(model, refiners=True), run, 0), zimage.RECORD.lora_prefix
+        add_network(model, lora_targets(model, refiners=True), run.recipe.network, 0), zimage.RECORD.lora_prefix
     )
     assert parameters.keys() == tensors.keys()
     for key, parameter in parameters.items():

@@ -16,7 +16,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import prune_checkpoints, read_state, write_state
 from zdoctor.doctor.train.output.loss_log import LossLog
 from zdoctor.doctor.train.runtime.atomic_files import atomic_file
-from zdoctor.doctor.train.step.training_state import TrainingState
+from zdoctor.doctor.train.step.trainer import TrainingState
 
 STATE = TrainingState({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
 
@@ -55,10 +55,9 @@ def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_journal_on_a_full_disk_says_so_and_hides_nothing_when_it_is_closed(tmp_path: Path) -> None:
     """What could not be written is tried once more when a stream is closed, while another error is on its way."""
-    file = tmp_path / "losses.jsonl"
-    journal = LossLog(file, [])
-    file.unlink()
-    file.symlink_to("/dev/full")
+    journal = LossLog(tmp_path / "losses.jsonl", [])
+    journal.stream.close()
+    journal.stream = Path("/dev/full").open("a", encoding="utf-8")  # noqa: SIM115
     with pytest.raises(TrainError, match=r"losses\.jsonl cannot be written: No space left on device"):
         journal.step(1, 0.5, 1e-4, 2.0)
     with pytest.raises(TrainError, match=r"losses\.jsonl cannot be written"):  # this device knows no fsync

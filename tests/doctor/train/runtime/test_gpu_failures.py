@@ -12,7 +12,7 @@ from torch import nn
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.components import text_encoder
-from zdoctor.doctor.train.components.vae import on_device_or_cpu
+from zdoctor.doctor.train.components.pretrained import on_device_or_cpu
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage

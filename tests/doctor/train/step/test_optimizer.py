@@ -186,7 +186,7 @@ def test_gradients_are_bounded(method: str | None, optimizer: str, limit: float,
     parameter.grad = torch.tensor([3.0, -4.0, 0.0])
     run = run_with(optimizer=optimizer, max_grad_norm=limit, clip_method=method)
     assert not refuse(run)
-    assert clip_gradients(run, [parameter]).item() == pytest.approx(5.0)
+    assert clip_gradients(run.recipe, [parameter]).item() == pytest.approx(5.0)
     torch.testing.assert_close(parameter.grad, torch.tensor(left))
 
 

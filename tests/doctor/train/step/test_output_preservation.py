@@ -20,9 +20,9 @@ from zdoctor.doctor.train.encode.loss_masks import LossMasks
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, lora_targets
-from zdoctor.doctor.train.sampling.sample_prompts import prompts_to_encode
+from zdoctor.doctor.train.sampling.preview_samples import prompts_to_encode
 from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
-from zdoctor.doctor.train.step.output_preservation import preservation_weight, preserved_prompt
+from zdoctor.doctor.train.step.loss import preserved_prompt
 from zdoctor.doctor.train.step.trainer import Trainer
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.tests.changes import changed
@@ -43,20 +43,20 @@ def bare(tiny: Path) -> Any:
 def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     """A trainer whose network already has an effect."""
     run = run_with(timestep_type="linear", trigger_word="circle", **changes)
-    items = read_training_items(run, {"datasets/0": str(circles)}, 16)
+    items = read_training_items(run.recipe, {"datasets/0": str(circles)}, 16)
     latents = Latents(EncodingCache(cache), tiny / "vae")
     texts = TextEmbeddings(
         EncodingCache(cache), zimage, {name: tiny / name for name in zimage.TEXT_PARTS}, torch.float32
     )
     latents.prepare(items, CPU, lambda _: None)
-    texts.prepare(prompts_to_encode(run, items), CPU, lambda _: None)
+    texts.prepare(prompts_to_encode(run.recipe, items), CPU, lambda _: None)
     model = bare(tiny)
-    network = add_network(model, lora_targets(model), run, 0)
+    network = add_network(model, lora_targets(model), run.recipe.network, 0)
     generator = torch.Generator().manual_seed(1)
     masks = LossMasks(EncodingCache(cache), 8)
     masks.prepare(items, lambda _: None)
-    objective = FlowMatchingLoss(run, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
-    made = Trainer(run, objective, items, Recorder())
+    objective = FlowMatchingLoss(run.recipe, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
+    made = Trainer(run.recipe, objective, items, Recorder())
     for parameter in made.parameters.values():
         parameter.data = 0.05 * torch.randn(parameter.shape, generator=generator)
     return made
@@ -150,10 +150,11 @@ def test_the_target_of_a_prior_set_is_the_model_without_the_network(
 def test_prompts_that_are_preserved(settings: dict[str, Any], expected: str | None) -> None:
     item = TrainingItem(DatasetImage(Path("x"), 64, 64, "", ""), 64, 64, "a red zc", "zc", 0.1, trigger="zc")
     run = run_with(settings=written(**settings))
-    assert preserved_prompt(run, item, item.caption) == expected
-    assert (
-        preservation_weight(run_with(settings=written(**CLASS, train__diff_output_preservation_multiplier=3))) == 3.0
-    )
+    assert preserved_prompt(run.recipe.loss, item, item.caption) == expected
+    weighed = run_with(
+        settings=written(**CLASS, train__diff_output_preservation_multiplier=3)
+    ).recipe.loss.preservation
+    assert weighed is not None and weighed.weight == 3.0
 
 
 def test_the_loss_of_a_batch_is_bounded(tiny: Path, circles: Path, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from torch import Tensor
 from zdoctor.doctor.model.recipe import TimestepDensity
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.step.timestep_density import timesteps_from_density
-from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps, timestep_scheme
+from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps, timesteps_from_density
 
 from ..patient import run_with
 
@@ -78,7 +77,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[], Tensor]]] = [
 def test_times_are_the_trainers(how: dict[str, Any], theirs: Callable[[], Tensor]) -> None:
     run = run_with(timestep_sampling={"type": "drawn", "density": TimestepDensity(**how)})
     assert not refuse(run)
-    t, weight = sample_timesteps(timestep_scheme(run), SIZE, seeded(), zimage, CELLS)
+    t, weight = sample_timesteps(run.recipe.timestep_sampling, SIZE, seeded(), zimage, CELLS)
     torch.testing.assert_close(t, theirs(), rtol=1e-5, atol=2e-6)
     assert (weight == 1).all()
 

@@ -10,8 +10,7 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
-from zdoctor.doctor.train.families import FamilyModule, flux, zimage
-from zdoctor.doctor.train.families.dynamic_shift import shift
+from zdoctor.doctor.train.families import FamilyModule, flux, shift, zimage
 from zdoctor.doctor.train.settings import names
 from zdoctor.doctor.train.settings.names import FAVOURS, SCHEMES
 from zdoctor.doctor.train.step.loss import LOSSES
@@ -19,7 +18,7 @@ from zdoctor.doctor.train.step.timestep_sampling import (
     COUNT,
     FEW_STEPS,
     sample_timesteps,
-    timestep_scheme,
+    scheme_and_weighting,
     timestep_table,
     timestep_weights,
 )
@@ -30,7 +29,11 @@ from ..patient import run_with, written
 def many(scheme: str, favour: str = "balanced") -> Tensor:
     generator = torch.Generator().manual_seed(0)
     return sample_timesteps(
-        timestep_scheme(run_with(timestep_type=scheme, content_or_style=favour)), 40_000, generator, zimage, 16
+        run_with(timestep_type=scheme, content_or_style=favour).recipe.timestep_sampling,
+        40_000,
+        generator,
+        zimage,
+        16,
     )[0]
 
 
@@ -100,14 +103,14 @@ def test_few_steps_pick_the_beginnings_of_a_short_sampling(scheme: str, few: tup
 
 @pytest.mark.parametrize(("favour", "lowest"), [("balanced", 501), ("content", 500), ("style", 500)])
 def test_a_span_of_the_table(favour: str, lowest: int) -> None:
-    noise = timestep_scheme(
-        run_with(content_or_style=favour, timestep_type="linear", settings=written(train__max_denoising_steps=500))
-    )
+    noise = run_with(
+        content_or_style=favour, timestep_type="linear", settings=written(train__max_denoising_steps=500)
+    ).recipe.timestep_sampling
     t = (1000 * sample_timesteps(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
     assert (t.min().item(), t.max().item()) == (lowest, 1000)  # index 500 is the time 500 of 1000
-    noise = timestep_scheme(
-        run_with(content_or_style=favour, timestep_type="linear", settings=written(train__min_denoising_steps=500))
-    )
+    noise = run_with(
+        content_or_style=favour, timestep_type="linear", settings=written(train__min_denoising_steps=500)
+    ).recipe.timestep_sampling
     t = (1000 * sample_timesteps(noise, 20_000, torch.Generator().manual_seed(0), zimage, 16)[0]).round().long()
     assert (t.min().item(), t.max().item()) == (2 if favour == "balanced" else 1, 500)
 
@@ -119,7 +122,7 @@ def test_only_weighted_weighs() -> None:
     assert value[[0, 400, 999]].tolist() == pytest.approx([0.906, 1.083, 0.447], abs=0.01)
     for scheme in SCHEMES:
         _, weight = sample_timesteps(
-            timestep_scheme(run_with(timestep_type=scheme)), 50, torch.Generator().manual_seed(0), zimage, 16
+            run_with(timestep_type=scheme).recipe.timestep_sampling, 50, torch.Generator().manual_seed(0), zimage, 16
         )
         assert (len(set(weight.tolist())) > 1) == (scheme == "weighted")
 
@@ -144,8 +147,8 @@ def test_bells() -> None:
     ],
 )
 def test_old_names_of_linear_schemes(settings: dict[str, Any], scheme: str, expected: tuple[str, str]) -> None:
-    noise = timestep_scheme(run_with(timestep_type=scheme, settings=written(**settings)))
-    assert (noise.scheme, noise.weighting) == expected
+    sampling = run_with(timestep_type=scheme, settings=written(**settings)).recipe.timestep_sampling
+    assert scheme_and_weighting(sampling) == expected
 
 
 def test_losses() -> None:

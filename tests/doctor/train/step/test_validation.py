@@ -15,8 +15,7 @@ import torch
 from PIL import Image
 
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
-from zdoctor.doctor.train.dataset.validation_split import hold_out
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, hold_out, read_training_items
 
 from ..patient import DATASET, Recorder, go, run_with
 
@@ -26,7 +25,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def read(circles: Path, **changes: Any) -> list[TrainingItem]:
-    return read_training_items(run_with(**changes), {DATASET.key: str(circles)}, 16)
+    return read_training_items(run_with(**changes).recipe, {DATASET.key: str(circles)}, 16)
 
 
 def test_held_out_pictures_are_trained_on_in_no_form(circles: Path) -> None:

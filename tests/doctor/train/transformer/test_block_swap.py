@@ -38,7 +38,9 @@ def built(
     shapes = lora_targets(model, left_out)
     if kind == "float16":
         use_float16(model)
-    parameters = trainable_parameters(add_network(model, shapes, run_with(rank=4), 0), zimage.RECORD.lora_prefix)
+    parameters = trainable_parameters(
+        add_network(model, shapes, run_with(rank=4).recipe.network, 0), zimage.RECORD.lora_prefix
+    )
     for parameter in parameters.values():
         parameter.data += 0.01
     model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, shapes))  # type: ignore[operator]
@@ -97,7 +99,7 @@ def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.Monke
         story.append(f"fetch {index}")
         fetch(self, index, place)
 
-    def turned(self: BlockSwap, index: int) -> None:
+    def turned(self: BlockSwap, index: int, *_: Any) -> None:
         story.append(f"run {index}")
         turn(self, index)
         places = {place.untyped_storage().data_ptr() for place in self.places}

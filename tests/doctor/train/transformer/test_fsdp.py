@@ -19,7 +19,7 @@ from torch import Tensor
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.model.run import Run
-from zdoctor.doctor.train import TrainError, TrainResult, train
+from zdoctor.doctor.train import Job, TrainError, TrainResult, train
 from zdoctor.doctor.train.dataset.training_items import TrainingItem
 from zdoctor.doctor.train.distributed.launcher import _end_stopped
 from zdoctor.doctor.train.distributed.ranks import RankLost, Ranks
@@ -128,25 +128,16 @@ def trained(
             signal.raise_signal(signal.SIGINT)
 
     recorder = Recorder(at)
-    return shared(
-        ranks, run, places, recorder, adapter_file=None if adapter is None else str(adapter), held_out=1
-    ), recorder.notes
+    return shared(ranks, run, places, recorder, adapter=adapter, held_out=1), recorder.notes
 
 
 def shared(
     ranks: Ranks, run: Run, places: tuple[Path, Path, Path], progress: Recorder | None = None, **options: Any
 ) -> TrainResult:
     model, images, output = places
-    return train(
-        run,
-        model_folder=str(model),
-        dataset_folders={dataset.key: str(images) for dataset in run.recipe.datasets},
-        output_folder=str(output),
-        device="cpu",
-        ranks=replace(ranks, sharded=True),
-        progress=progress or Recorder(),
-        **options,
-    )
+    folders = {dataset.key: str(images) for dataset in run.recipe.datasets}
+    ranks, shown = replace(ranks, sharded=True), progress or Recorder()
+    return train(Job(run, model, folders, output, device="cpu", ranks=ranks, progress=shown, **options))
 
 
 def encoded(run: Run, model: Path, images: Path, output: Path) -> None:

@@ -45,7 +45,7 @@ def restored(model: nn.Module) -> nn.Module:
 
 def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]:
     """The gradient of every LoRA tensor, with a LoRA that is no longer zero."""
-    network = add_network(model, lora_targets(model), run_with(rank=4), 0)
+    network = add_network(model, lora_targets(model), run_with(rank=4).recipe.network, 0)
     family = family_of(model)
     parameters = trainable_parameters(network, family.RECORD.lora_prefix)
     generator = torch.Generator().manual_seed(1)

@@ -16,9 +16,10 @@ from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model.weights import COMFYUI_PREFIX
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.components.component_files import component_tensors, single_file_entries
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.weights.materialize import shapes_of
 from zdoctor.doctor.train.weights.safetensors_files import stream_tensors
-from zdoctor.doctor.train.weights.single_file_checkpoint import single_file_entries
 
 from ..parts import transformer_tensors, write
 from ..patient import go, run_with
@@ -58,8 +59,8 @@ def test_the_same_weights(name: str, prefix: str, tmp_path: Path, request: pytes
     loaded: list[dict[str, Any]] = []
     for place in (folder / "transformer", file):
         model = build_empty_transformer(folder / "transformer")
-        unused = fill_transformer(model, place, quantization="int8", adapter={}, dtype=torch.float32, device=CPU)
-        assert unused == []
+        assert set(component_tensors(place, type(model).__name__, shapes_of(model))) == set(model.state_dict())
+        fill_transformer(model, place, quantization="int8", adapter={}, dtype=torch.float32, device=CPU)
         loaded.append({**dict(model.named_parameters()), **dict(model.named_buffers())})
     assert loaded[0].keys() == loaded[1].keys()
     assert all(torch.equal(value, loaded[1][key]) for key, value in loaded[0].items())

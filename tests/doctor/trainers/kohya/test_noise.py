@@ -12,7 +12,7 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from torch import Tensor
 
 from zdoctor.doctor.train.families import flux as flux_family
-from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps, timestep_scheme
+from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps
 
 from .runs import SHIFT, run_of, trained
 
@@ -98,7 +98,9 @@ def test_noise_levels_are_the_trainers(
     script: str, options: dict[str, Any], theirs: Callable[[torch.Generator], Tensor]
 ) -> None:
     run = trained(run_of(script, options))
-    t, weight = sample_timesteps(timestep_scheme(run), 500, torch.Generator().manual_seed(5), flux_family, CELLS)
+    t, weight = sample_timesteps(
+        run.recipe.timestep_sampling, 500, torch.Generator().manual_seed(5), flux_family, CELLS
+    )
     expected = theirs(torch.Generator().manual_seed(5))
     if options.get("timestep_sampling") == "logsnr":  # the other sign of the normal number: the same distribution
         at = torch.linspace(0.1, 0.9, 9)

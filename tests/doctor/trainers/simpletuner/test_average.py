@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.model.start import start_of
-from zdoctor.doctor.train.step.ema import ema_decay_at
+from zdoctor.doctor.train.step.trainer import ema_decay_at
 from zdoctor.tests.doctor.train.patient import run_with
 
 from .runs import SET, differences, run_of, said, trained
@@ -27,12 +26,14 @@ from .runs import SET, differences, run_of, said, trained
 )
 def test_the_average_follows_as_in_simpletuner(written: dict[str, Any], shares: list[float | None]) -> None:
     run = trained({"use_ema": True, **written})
-    assert [ema_decay_at(run, updates) for updates in range(1, len(shares) + 1)] == pytest.approx(shares)
+    assert [ema_decay_at(run.recipe.ema, updates) for updates in range(1, len(shares) + 1)] == pytest.approx(shares)
     assert "the saved LoRA is the average" in " ".join(differences(run_of({"use_ema": True})))
 
 
 def test_the_average_of_other_configs_is_one_decay() -> None:
-    assert {ema_decay_at(run_with(use_ema=True, ema_decay=0.9), updates) for updates in (1, 2, 500)} == {0.9}
+    assert {ema_decay_at(run_with(use_ema=True, ema_decay=0.9).recipe.ema, updates) for updates in (1, 2, 500)} == {
+        0.9
+    }
 
 
 def test_what_only_an_evaluation_looks_at() -> None:
@@ -64,7 +65,7 @@ def test_the_rest_is_refused_by_name(written: dict[str, Any], why: str) -> None:
 
 def test_a_lora_to_start_from(tmp_path: Path) -> None:
     file = str(tmp_path / "a.safetensors")
-    assert start_of(trained({"init_lora": file, "init_lora_step": 0})) == file
+    assert trained({"init_lora": file, "init_lora_step": 0}).recipe.network.initial_weights == file
     assert "begins at step 0" in " ".join(differences(run_of({"init_lora": file})))
     assert "begins at step 0" not in " ".join(differences(run_of({"init_lora": file, "init_lora_step": 0})))
     assert "init_lora with lora_type lycoris" in said(

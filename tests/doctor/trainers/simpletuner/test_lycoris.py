@@ -72,7 +72,7 @@ def test_the_network_is_that_of_lycoris(
     assert (
         trained_weights(run_of(written, lycoris=file).recipe.network, everything) == weights
     )  # what a check predicts with
-    network = add_network(model.to_empty(device="cpu"), covered, run, 0)
+    network = add_network(model.to_empty(device="cpu"), covered, run.recipe.network, 0)
     assert {key: tuple(value.shape) for key, value in network[name].named_parameters(recurse=False)} == shapes
     assert sum(p.numel() for one in network.values() for p in one.parameters(recurse=False)) == weights
 

@@ -113,7 +113,7 @@ def test_those_left_out_are_told(tmp_path: Path) -> None:
     run = trained({}, {**SET, "minimum_image_size": 64})
     pictures(tmp_path, (64, 64), (60, 60), (32, 128))
     told: list[str] = []
-    items = read_training_items(run, {"datasets/0": str(tmp_path)}, 16, tell=told.append)
+    items = read_training_items(run.recipe, {"datasets/0": str(tmp_path)}, 16, tell=told.append)
     assert [item.picture.file.name for item in items] == ["0.png", "2.png"]
     (note,) = told
     assert "minimum_image_size leaves out 1 of 3 images" in note
@@ -125,4 +125,4 @@ def test_a_dataset_of_small_pictures_only_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(
         TrainError, match=r"No image in .* is as large as minimum_image_size asks: .*0\.png \(60 x 60"
     ):
-        read_training_items(trained({}, {**SET, "minimum_image_size": 64}), {"datasets/0": str(tmp_path)}, 16)
+        read_training_items(trained({}, {**SET, "minimum_image_size": 64}).recipe, {"datasets/0": str(tmp_path)}, 16)

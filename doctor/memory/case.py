@@ -1,0 +1,164 @@
+"""A case is a run on a card with a model and datasets of known sizes; here is what all phases ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from ..families import family_of
+from ..families.network import offloaded_share, trained_weights
+from ..model import DatasetFolder, Gpu, Run, SamplePrompt
+from ..model.buckets import bucket_size
+from ..model.recipe import Recipe
+from ..model.record import dataclass, replace
+from .bytes import DTYPES, QUANTIZED, WIDTHS, state_bytes
+from .sizes import Sizes
+
+GIB = 1 << 30
+CONTEXT = int(0.45 * GIB)
+CONTEXT_RANGE = int(0.2 * GIB)
+HOST_BASE = int(0.6 * GIB)
+# Encoding 512 tokens with the hidden states of all layers kept, for the 4.02 billion parameters of Qwen3-4B.
+TEXT_ENCODER_WORK = 0.12 * GIB / 4.02e9
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run on a `card`; None: on the processor, or on MPS. Sizes are in bytes."""
+
+    run: Run
+    sizes: Sizes
+    datasets: Sequence[DatasetFolder]
+    card: Gpu | None
+
+    def with_recipe(self, **changes: Any) -> Case:
+        return replace(self, run=replace(self.run, recipe=replace(self.recipe, **changes)))
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.run.recipe
+
+    @property
+    def on_mps(self) -> bool:
+        return self.run.device.startswith("mps")
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the card has no bfloat16 arithmetic."""
+        return self.card is not None and self.card.capability is not None and self.card.capability < (8, 0)
+
+    @property
+    def dtype(self) -> str | None:
+        """PyTorch's name of the type that the config names."""
+        return DTYPES.get(self.recipe.precision.dtype)
+
+    @property
+    def width(self) -> int:
+        """Of a number in the dtype that the config names."""
+        return WIDTHS[self.recipe.precision.dtype]
+
+    @property
+    def base(self) -> dict[str, int]:
+        return {"CUDA context (assumed)": CONTEXT} if self.card else {"Python and its libraries": HOST_BASE}
+
+    @cached_property
+    def trained(self) -> int:
+        return trained_weights(self.recipe.network, self.sizes.linears)
+
+    @property
+    def network(self) -> dict[str, int]:
+        """What is held for the network beside its gradients."""
+        return {
+            "LoRA weights": 4 * self.trained * (2 if self.recipe.ema.use else 1),
+            "optimizer": int(state_bytes(self.recipe.optimizer.name) * self.trained),
+        }
+
+    @cached_property
+    def pictures(self) -> list[tuple[int, int]]:
+        """(width, height) in pixels of the largest picture of each dataset and resolution."""
+        return buckets(self.run, self.datasets)
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """(image, text) tokens of the largest picture; a control image has as many as its picture."""
+        image = max(self.tokens_of(*picture) for picture in self.pictures)
+        edits = family_of(self.recipe.architecture).edits and any(d.control_folders for d in self.recipe.datasets)
+        return image * (2 if edits else 1), _up(self.sizes.figures.text, self.sizes.figures.padding)
+
+    def tokens_of(self, width: int, height: int) -> int:
+        return _up(max(1, width // 16) * max(1, height // 16), self.sizes.figures.padding)
+
+    @property
+    def samples(self) -> Sequence[SamplePrompt]:
+        return self.recipe.validation.painted
+
+    @property
+    def largest_sample(self) -> tuple[int, int]:
+        """Its sides in pixels, where there are samples."""
+        return max(((max(16, s.width), max(16, s.height)) for s in self.samples), key=prod)
+
+    @property
+    def blocks(self) -> int:
+        """The transformer's blocks as other trainers than zdoctor's keep them."""
+        if self.recipe.precision.quantization is None:
+            return self.width * self.sizes.blocks
+        kind = self.recipe.precision.quantization.partition("|")[0]
+        return int(QUANTIZED[kind] * self.sizes.blocks + 2 * self.sizes.block_rows)
+
+    def here(self, weights: int) -> int:
+        """The weights on the card: of the blocks that wait in host memory, only the one that runs and the next."""
+        if not self.card:
+            return weights
+        away = int(offloaded_share(self.run) * self.blocks)
+        return weights - away + min(away, 2 * self.blocks * self.sizes.block // max(1, self.sizes.blocks))
+
+    def activations(self, *, half: bool = False) -> int:
+        """What forward and backward keep for the largest pictures, at their highest.
+
+        `half`: as zdoctor's runner computes in float16.
+        """
+        recipe, sizes, (image, text) = self.recipe, self.sizes, self.tokens
+        wide = 1.0 if self.width <= 2 else 1.6
+        of_block, moment = sizes.figures.kept * wide, sizes.figures.moment * wide
+        if half:
+            of_block, moment = sizes.figures.half_kept, sizes.figures.half_moment
+        together = image + text
+        through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
+        if recipe.offload.gradient_checkpointing:
+            kept = (4 if half else max(2, self.width)) * through + together * (of_block + moment)
+            kept += of_block * together * (sizes.layers - -(-sizes.layers // max(1, recipe.offload.interval)))
+        else:
+            kept = of_block * through
+        return int(recipe.batch_size * sizes.width * kept)
+
+    def scores(self, tokens: int, count: int) -> int:
+        """Attention scores in full of `count` pictures.
+
+        Neither MPS nor, for bf16, cards before Ampere have a fused kernel to train with.
+        """
+        if not (self.is_old and self.dtype == "bfloat16") and (self.card or not self.on_mps):
+            return 0
+        return self.sizes.heads * tokens * tokens * 4 * count
+
+
+def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
+    """(width, height) in pixels of the largest training picture of each dataset and resolution.
+
+    ai-toolkit shrinks a picture to the area of the resolution and never enlarges one; kohya's trainers do.
+    """
+    found: list[tuple[int, int]] = []
+    read = {folder.key: folder for folder in datasets}
+    for dataset in run.recipe.datasets:
+        folder = read.get(dataset.key)
+        read_whole = folder.images if folder and not folder.more else ()
+        pictures = [(image.width, image.height) for image in read_whole if dataset.takes(image.width, image.height)]
+        for how in (dataset.buckets_at(resolution) for resolution in dataset.resolutions or (512,)):
+            sizes = [bucket_size(how, *size) for size in pictures]
+            found.append(max(sizes, key=prod, default=(how.width, how.height)))
+    return found or [(512, 512)]
+
+
+def _up(tokens: int, padding: int) -> int:
+    return -(-tokens // padding) * padding
