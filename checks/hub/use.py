@@ -10,15 +10,15 @@ from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
 from ...doctor.model.pattern import pattern
 from ...doctor.model.record import replace
+from ...doctor.model.trainer import EVERY
 from ...doctor.rules import prevents, rule
-from ...doctor.trainers import NAMES
 from .files import folder_of, of_repo, used
 
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 SHARDED = pattern(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
 
 
-@rule("HUB005", "warning", "hf-xet-missing", trainers=NAMES)
+@rule("HUB005", "warning", "hf-xet-missing", trainers=(EVERY,))
 def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
     """hf_xet is absent, or in a version that hangs, and there is something to download.
 
@@ -44,7 +44,7 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
         yield of_repo(run, repo, message, otherwise, evidence={"hf_xet": version})
 
 
-@rule("HUB006", "warning", "online-model-source", trainers=NAMES)
+@rule("HUB006", "warning", "online-model-source", trainers=(EVERY,))
 def online_model_source(run: Run, hub: Hub) -> Iterator[Finding]:
     """The run asks the hub for its model at every start, although a complete copy is on this machine.
 

@@ -19,15 +19,28 @@ def config_argument(parser: argparse.ArgumentParser, help: str = "the trainer's 
 
 
 def trainer_argument(parser: argparse.ArgumentParser) -> None:
-    from ..trainers import NAMES, trainer_called
+    from ..trainers import names
 
     parser.add_argument(
         "--trainer",
         metavar="NAME",
-        type=trainer_called,
-        choices=NAMES,
-        help=f"whose config it is, where its keys do not say so ({', '.join(NAMES)})",
+        type=_trainer,
+        help=f"whose config it is, where its keys do not say so ({', '.join(names())})",
     )
+
+
+def _trainer(word: str) -> str:
+    """The trainer that is meant, of those that plug-ins bring, too. Raises ArgumentTypeError."""
+    from ..trainers import named, names
+
+    if named(word) is None:
+        from ..rules import all_rules
+
+        all_rules()  # which makes known what plug-ins bring
+    found = named(word)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (choose from {', '.join(names())})")
+    return found.name
 
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:

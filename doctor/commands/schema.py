@@ -14,9 +14,10 @@ from .examined import existing_folder
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    from ..trainers import NAMES, trainer_called
+    from ..trainers import names as of_trainers
+    from ..trainers import trainer_called
 
-    names = (*NAMES, "mine")
+    names = (*of_trainers(), "mine")
     made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
     made.add_argument(
         "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"

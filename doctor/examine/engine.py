@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..model import (
-    SEVERITIES,
-    Facts,
-    Finding,
-    Fix,
-    Outcome,
-    Plan,
-    Report,
-    TrainingEffect,
-    Unknown,
-    Where,
-)
+from ..model import SEVERITIES, Facts, Finding, Fix, Outcome, Plan, Report, TrainingEffect, Unknown, Where
 from ..model.record import dataclass, replace
 from ..rules import Repair, Repairs, Rule, RuleError, Unestablished
 

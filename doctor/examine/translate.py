@@ -6,7 +6,7 @@ from ..errors import UserError
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
 from ..model.trainer import RUNNER, Folders
-from ..trainers import TRAINERS, module, trainer_of
+from ..trainers import loaded, trainer_of, trainers
 
 
 def _nowhere(folder: str) -> None:
@@ -20,12 +20,12 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) 
     """
     room = trainer_of(run.trainer).recipe
     if not room:
-        known = [trainer.name for trainer in TRAINERS if trainer.recipe]
+        known = [trainer.name for trainer in trainers() if trainer.recipe]
         raise UserError(
             f"zdoctor train takes configs of {', '.join(known[:-1])} and {known[-1]}; this one is for {run.trainer}.",
             f"Start {run.trainer} itself; zdoctor run -- COMMAND checks first and explains a crash.",
         )
-    made: Run = module(room).for_runner(run, schema, folders)
+    made: Run = loaded(room).for_runner(run, schema, folders)
     return replace(made, trainer=RUNNER)
 
 
