@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_refused
-from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linears
+from zdoctor.doctor.families.network import is_kohya, network_shapes, target_linears
 from zdoctor.doctor.model import Finding, ModelFolder, Run, Unknown, Value, Where
 from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
