@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model import Value
 from ..model.record import dataclass, field, replace
@@ -131,6 +131,22 @@ class Written:
                 continue
             if all(one in touched for one in parents if one in self.settings):
                 yield key
+
+
+class Setting(NamedTuple):
+    """Where a field of the recipe is written, and how that is read; `default` None: what `read` has without one."""
+
+    key: str
+    read: Callable[..., Any] = Written.maybe
+    default: Any = None
+
+    def of(self, w: Written) -> Any:
+        return self.read(w, self.key) if self.default is None else self.read(w, self.key, default=self.default)
+
+
+def fields_of(w: Written, settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The values of fields by the settings that say them."""
+    return {name: setting.of(w) for name, setting in settings.items()}
 
 
 def above(key: str) -> list[str]:
