@@ -157,16 +157,16 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
         "optimizer": w.text("train/optimizer", default="adamw").lower(),
         "timestep_sampling.last": min(w.whole("train/max_denoising_steps", default=999), 999),
     }
-    parts = (_network(w, keys), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
+    parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
     return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
 
 
-def _network(w: Written, keys: Mapping[str, str]) -> dict[str, Any]:
+def _network(w: Written) -> dict[str, Any]:
     factor = w.raw("network/lokr_factor")
     kwargs = w.raw("network/network_kwargs")
     inside = kwargs.items() if isinstance(kwargs, dict) else ()
     return {
-        "rank": w.whole(keys["rank"], default=4),
+        "rank": w.whole("network/rank", "network/linear", default=4),
         "alpha": w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
         # the empty list of ai-toolkit's interface chooses nothing
         "network.narrowed": any(value or name != "ignore_if_contains" for name, value in inside if value is not None)

@@ -13,10 +13,11 @@ from ...model.cards import CHOSEN
 from ...model.recipe import Checkpoints, Logging
 from ...model.record import replace
 from ...model.trainer import Folders
-from .datasets import Own, refused_sets, with_sets
+from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
 from .network import SCRIPTS, network_of, refused_network
 from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, refused_rates, with_rates
+from .run import of_dataset
 from .starts import PARSED
 from .timesteps import density_of, embedded_guidance, loss_of, refused_noise
 
@@ -241,7 +242,7 @@ def differences(run: Run, w: Written) -> list[str]:
 
 def _of_datasets(run: Run, w: Written) -> list[str]:
     """The same of what the datasets hold."""
-    own = [Own(run, dataset, w) for dataset in run.recipe.datasets]
+    own = [of_dataset(run.trainer, dataset.key, w) for dataset in run.recipe.datasets]
     made: list[str] = []
     if any(dataset.is_regularisation for dataset in run.recipe.datasets):
         made.append("every other step is one of regularisation pictures, all of them in turns")

@@ -13,7 +13,7 @@ from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.recipe import Network, Recipe, with_fields
 from ...model.record import replace
 from .datasets import datasets, settings
-from .lycoris import lokr, own_of, rank_of
+from .lycoris import lokr, rank_of
 from .network import excluded
 from .options import PARSED, OptionFile
 
@@ -181,7 +181,7 @@ def _network(options: Written, architecture: str | None, lora: bool) -> Network:
     if options.text("lora_type", default="standard") != "lycoris":
         kind = "dora" if options.flag("use_dora") else "lora"
         return replace(network, type=kind, excluded=excluded(architecture, options))
-    own = own_of(options)
+    own = options.below("lycoris")
     rank = rank_of(own, rank)
     # another alpha is either without effect or refused
     network = replace(network, type=own.text("algo", default="lycoris"), rank=rank, alpha=float(rank))
