@@ -206,14 +206,7 @@ def record(folder: Path, data: Path) -> tuple[Path, tuple[str, ...]]:
         mounts.append({"point": str(data), "filesystem": "ext4", "refusal": "read-only file system"})
         shown.append("a dataset folder that refuses writes (you are root, whom file modes do not stop)")
     card = {"name": "NVIDIA RTX A6000", "memory_total": 48 << 30, "memory_free": free}
-    disk = {
-        "path": str(folder / "hf"),
-        "kind": "hdd",
-        "filesystem": "ext4",
-        "latency": 0.013,
-        "low": 45e3,
-        "high": 130e3,
-    }
+    disk = {"path": str(folder / "hf"), "kind": "hdd", "filesystem": "ext4", "latency": 0.013}
     source = "recorded: a fragmented hard disk, at the scale of the tiny model"
     recorded = {
         "schema": "zdoctor.machine/1",
