@@ -203,7 +203,7 @@ class LiveWorld(World):
         return cards()
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
-        from .packages import build, named
+        from .environment import build, named
 
         found: dict[str, str] = {}
         for folder in sys.path:
