@@ -1,4 +1,4 @@
-"""What a run finds beside it: the packages of its Python, by their *.dist-info folders, and the logins that it needs."""
+"""What a run finds beside it: the packages of its Python, by their *.dist-info folders, and the logins it needs."""
 
 from __future__ import annotations
 
