@@ -30,7 +30,8 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
     Signature: Xet Storage is enabled for this repo, but the 'hf_xet' package is not installed
     """
     version = hub.xet_version
-    if hub.offline or _on(system, "HF_HUB_DISABLE_XET"):
+    disabled = system.environment.get("HF_HUB_DISABLE_XET", "").upper() in ("1", "ON", "YES", "TRUE")
+    if hub.offline or disabled:
         return
     if version is not None and not HANGS_FROM <= release(version) < HANGS_UNTIL:
         return
@@ -149,7 +150,3 @@ def is_complete(repo: HubRepo, run: Run) -> bool:
     written_apart = run.recipe.extras_model not in (None, run.recipe.base_model)
     elsewhere = written_apart and "extras_model" not in repo.used_by and (loader is None or loader.extras)
     return (own if elsewhere else own | shared) <= folders
-
-
-def _on(system: System, name: str) -> bool:
-    return system.environment.get(name, "").upper() in ("1", "ON", "YES", "TRUE")

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..families.network import described
-from ..families.start import network_shapes, shape_of, sources, target_linears
+from ..families.network import described, network_shapes, shape_of, sources, target_linears
 from ..memory.bytes import KINDS
 from ..model import ModelFolder, Run, Unknown, WeightFile
 from ..model.remains import (
