@@ -271,9 +271,8 @@ class _Reader:
             drive = self.shell == "bash" and re.match(r"[A-Za-z]:\\", self.text[start : start + 3])
             self.index += 1 if drive else 1 + len(following)
             return self.escape if drive else following
-        if made := self.variable(at):
-            self.index, value = made
-            return value
+        if found := self.take(_VARIABLE[self.shell]):
+            return self.value(found)
         self.index += 1
         return self.text[at]
 
@@ -307,12 +306,8 @@ class _Reader:
         """What an escaped character or a variable inside quotes stands for."""
         if escaped := found[1]:
             return "" if self.shell == "bash" and escaped in "\r\n" else escaped
-        return self.known.get(next(filter(None, found.groups())), found[0])
+        return self.value(found)
 
-    def variable(self, index: int) -> tuple[int, str] | None:
-        """Where a variable's name ends, and its value: as it is written when nobody sets it."""
-        found = _VARIABLE[self.shell].match(self.text, index)
-        if found is None:
-            return None
-        name = next(group for group in found.groups() if group)
-        return found.end(), self.known.get(name, found.group())
+    def value(self, found: re.Match[str]) -> str:
+        """The value of a variable: as it is written when nobody sets it."""
+        return self.known.get(next(filter(None, found.groups())), found[0])
