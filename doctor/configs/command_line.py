@@ -294,10 +294,9 @@ class _Reader:
 
     def quoted(self, quote: str) -> str:
         """The text inside quotes."""
-        found = _QUOTED[self.shell][quote].match(self.text, self.index)
+        found = self.take(_QUOTED[self.shell][quote])
         if found is None:
             raise Unreadable(f"the quote {quote} opened here is not closed", self.index)
-        self.index = found.end()
         if quote == "'":
             return found[1].replace("''", "'") if self.shell == "powershell" else found[1]
         return _SOFT[self.shell].sub(self.filled, found[1])
