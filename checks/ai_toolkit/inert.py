@@ -11,7 +11,7 @@ from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
 from ..keys.places import key_where
 from ..keys.values import without_effect
-from .known_keys import TRANSFORMERS
+from .value_words import TRANSFORMERS
 
 _VIDEO = ("wan", "ltx", "minimax", "ace_step")
 _ZIMAGE = ("zimage", "zimage_l2p")

@@ -46,7 +46,7 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     containing a config.json file
     """
     loader = loader_of(run)
-    if (refused := refused_file(run, model, loader)) is not None:
+    if (refused := _refused_file(run, model, loader)) is not None:
         yield refused
         return
     for part in model.components.values():
@@ -124,7 +124,7 @@ def _foreign(run: Run, model: ModelFolder, part: Component, strict: bool) -> Fin
         part,
         what + " (such as {example}).",
         otherwise,
-        more=conversion(run, part) if single else {},
+        more=_conversion(run, part) if single else {},
         files=files(part),
         held=held,
         example=next(name for name in part.tensors if name not in (part.needed or {})),
@@ -157,7 +157,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
         if by_kohya is not None and by_kohya.strict and beyond and not foreign(part) and not head:
             yield _too_many(run, part, beyond, "it", {"component": part.name})
     elif beyond and model.layout == "single-file" and part.name == "transformer" and not run.by_runner:
-        more = {"component": part.name, "folder": part.folder, **conversion(run, part)}
+        more = {"component": part.name, "folder": part.folder, **_conversion(run, part)}
         yield _too_many(run, part, beyond, "a single file", more)
     elif not wrong:
         yield from _passed_over(run, part, beyond)
@@ -237,7 +237,7 @@ def _fit_together(run: Run, model: ModelFolder, loader: Loader | None) -> Iterat
             )
 
 
-def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding | None:
+def _refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding | None:
     """A file where this loader opens only folders and hub ids, or a file of another ending than it knows."""
     is_file = model.layout == "single-file" or (model.layout == "absent" and _HUB_FILE.fullmatch(model.source))
     if loader is None or not is_file or (loader.single_file is not None and model.source.endswith(".safetensors")):
@@ -252,7 +252,7 @@ def refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding
     return found(
         run.where("base_model"),
         message,
-        otherwise=f"Loading fails at once{error}.",
+        otherwise="Loading fails at once" + error + ".",
         evidence={"file": model.source} | _flux_conversion(part, loader),
         path=model.source,
         held=held,
@@ -276,7 +276,7 @@ def _flux_conversion(part: Component | None, loader: Loader) -> dict[str, object
     }
 
 
-def conversion(run: Run, part: Component) -> dict[str, object]:
+def _conversion(run: Run, part: Component) -> dict[str, object]:
     """What diffusers needs to convert a Z-Image file that holds more than the trainer takes, or has a prefix."""
     loader = loader_of(run)
     names = {name.removeprefix(COMFYUI_PREFIX) for name in part.tensors}

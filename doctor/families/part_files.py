@@ -18,8 +18,7 @@ from ..model.run import Run
 from ..model.weights import COMFYUI_PREFIX
 from . import classes, family_of
 from .record import Tokenizer
-from .record.reading import Tensors
-from .record.shapes import BadConfig, Shapes
+from .record.shapes import BadConfig, Shapes, Tensors
 
 _SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
 _MOST_SHARDS = 100

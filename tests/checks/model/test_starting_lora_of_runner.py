@@ -164,7 +164,7 @@ def test_the_key_of_sd_scripts(tmp_path: Path) -> None:
         run,
         recipe=replace(run.recipe, network=replace(run.recipe.network, initial_weights=gone)),
         settings={**run.settings, "network_weights": Value(gone, place, 0, 0)},
-        keys={**run.keys, "network.lora": "network_weights"},
+        keys={**run.keys, "network.initial_weights": "network_weights"},
     )
     (finding,) = findings(run)
     assert finding.where == place and said_by_the_runner(run)
