@@ -57,7 +57,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
     known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
     items = read_training_items(job.recipe, job.datasets, divisor, known, skip, job.progress.note)
-    for note in uncaptioned(items):
+    if note := uncaptioned(items):
         job.progress.note(note)
     if known != sized:
         write_atomic(sizes, json.dumps(known).encode(), durable=False)
