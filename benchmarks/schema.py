@@ -17,7 +17,7 @@ from pathlib import Path
 
 from zdoctor.doctor.schema.checkouts import recognised
 from zdoctor.doctor.schema.tables import cached, shipped
-from zdoctor.doctor.trainers import NAMES
+from zdoctor.doctor.trainers import names
 
 LOOKED_AT = ("", "train", "model", "network", "save", "sample", "datasets/*")
 
@@ -44,7 +44,7 @@ def table(trainer: str) -> None:
 
 
 def main(checkouts: list[Path]) -> None:
-    for trainer in NAMES:
+    for trainer in names():
         print(f"{trainer}, shipped table: {timed(lambda name=trainer: table(name))}")  # type: ignore[misc]
     for root in checkouts:
         trainer = recognised(root) or ""

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from ..doctor.model import Checkout, DatasetFolder, Finding, Run, found
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import prevents, rule
-from ..doctor.trainers import NAMES, trainer_of
+from ..doctor.trainers import trainer_of
 
 _TEXTS = (".txt", ".caption")
 # the families whose prompts are JSON or may be, as their makers describe them
 _PROMPTS_IN_JSON = ("ideogram", "flux2")
 
 
-@rule("DAT003", "error", "caption-not-utf8", trainers=(RUNNER, *NAMES))
+@rule("DAT003", "error", "caption-not-utf8")
 @prevents("UnicodeDecodeError", r"'utf-8' codec can't decode byte 0x\w+ in position \d+")
 def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding]:
     """A caption that is saved in another encoding than UTF-8.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ..doctor.families import family_of
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
-from ..doctor.model.trainer import RUNNER
+from ..doctor.model.trainer import EVERY, RUNNER
 from ..doctor.rules import Unestablished, rule
-from ..doctor.trainers import NAMES, trainer_of
+from ..doctor.trainers import trainer_of
 
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
@@ -49,7 +49,7 @@ def no_latent_cache(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("TRN002", "warning", "bf16-without-hardware", trainers=NAMES)
+@rule("TRN002", "warning", "bf16-without-hardware", trainers=(EVERY,))
 def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> Iterator[Finding]:
     """bf16 on a card that has no bf16.
 
@@ -79,7 +79,7 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> It
     )
 
 
-@rule("TRN003", "error", "fp16-overflow", trainers=NAMES)
+@rule("TRN003", "error", "fp16-overflow", trainers=(EVERY,))
 def fp16_overflow(run: Run) -> Iterator[Finding]:
     """Z-Image in float16.
 
@@ -134,11 +134,9 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Repair: guidance_scale: 1 and sample_steps: 8. It changes the samples only, not the training.
     Signature: None; burnt samples from the first one on.
     """
-    validation = run.recipe.validation
-    if not _turbo(run) or validation.disabled:
-        return
-    guidance = max((prompt.guidance for prompt in validation.prompts), default=1)
-    steps = max((prompt.steps for prompt in validation.prompts), default=8)
+    prompts = run.recipe.validation.painted if _turbo(run) else ()
+    guidance = max((prompt.guidance for prompt in prompts), default=1)
+    steps = max((prompt.steps for prompt in prompts), default=8)
     if guidance > 1:
         yield found(
             run.where("validation.guidance"),

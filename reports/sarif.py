@@ -146,14 +146,8 @@ def _fix(fix: Fix, config: Config | None) -> Data | None:
         known = file.text[step.start : step.end] == step.old and words.clean(step.new) == step.new
         if not known or "\ufeff" in step.old:  # regions take no notice of a byte-order mark
             return None
-        start_line, start_column = _position(file.text, step.start)
-        end_line, end_column = _position(file.text, step.end)
-        region = {
-            "startLine": start_line,
-            "startColumn": start_column,
-            "endLine": end_line,
-            "endColumn": end_column,
-        }
+        (line, column), (last, end) = _position(file.text, step.start), _position(file.text, step.end)
+        region = {"startLine": line, "startColumn": column, "endLine": last, "endColumn": end}
         changes.setdefault(step.path, []).append({"deletedRegion": region, "insertedContent": {"text": step.new}})
     if not changes:
         return None

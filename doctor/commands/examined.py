@@ -95,10 +95,10 @@ def world_of(
 def _require_checkout(folder: str) -> None:
     """Raises UserError for a folder that is no checkout of a trainer that zdoctor knows."""
     from ..schema.checkouts import recognised
-    from ..trainers import NAMES
+    from ..trainers import names
 
     if recognised(existing_folder(folder)) is None:
-        known = ", ".join(NAMES)
+        known = ", ".join(names())
         raise UserError(f"{folder} is no checkout of a trainer that zdoctor knows ({known}).", "Name its top folder.")
 
 

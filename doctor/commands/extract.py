@@ -162,8 +162,7 @@ def _commits(world: World, folder: str, revision: str, known: list[str]) -> list
 
     Adds to `known` what a user could have named instead.
     """
-    names = world.names(world.join(folder, "snapshots"))
-    cached = [] if isinstance(names, Unknown) else [name for name in names if COMMIT.fullmatch(name)]
+    cached = [name for name in world.names_in(world.join(folder, "snapshots")) if COMMIT.fullmatch(name)]
     refs = dict(_refs(world, world.join(folder, "refs")))
     known += [ref for ref, commit in refs.items() if commit in cached]
     known += [commit[:12] for commit in cached]
@@ -172,17 +171,12 @@ def _commits(world: World, folder: str, revision: str, known: list[str]) -> list
     return [commit for commit in cached if _PREFIX.fullmatch(revision) and commit.startswith(revision)]
 
 
-def _refs(world: World, folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _refs(world: World, folder: str) -> Iterator[tuple[str, str]]:
     """Branches, tags and pull requests ("refs/pr/1") with the commits that they name."""
-    for name in world.names_in(folder) if prefix.count("/") <= 8 else ():
-        path = world.join(folder, name)
-        stat = world.stat(path)
-        if isinstance(stat, Stat) and stat.kind == "folder":
-            yield from _refs(world, path, f"{prefix}{name}/")
-        elif isinstance(stat, Stat):
-            text = world.read(path, 0, 64)
-            if isinstance(text, bytes) and COMMIT.fullmatch(text.decode("latin-1").strip()):
-                yield f"{prefix}{name}", text.decode("latin-1").strip()
+    for name, stat in world.walk(folder, 8):
+        text = world.read(world.below(folder, name), 0, 64) if isinstance(stat, Stat) else stat
+        if isinstance(text, bytes) and COMMIT.fullmatch(text.decode("latin-1").strip()):
+            yield name, text.decode("latin-1").strip()
 
 
 def _run(base_model: str) -> Run:

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from ...reports import terminal
 from .. import state
 from ..errors import INTERRUPTED, UserError, printable
 from ..examine.examination import Examination
@@ -22,8 +23,7 @@ from ..train.settings.refuse import refuse
 from . import console
 from .config_argument import config_argument, named_or_found, trainer_argument
 from .examined import examined
-from .handover import hand_over, not_green
-from .process_count import process_count, refuse_small_batch, too_large
+from .handover import hand_over, not_green, process_count, refuse_small_batch, too_large
 from .repair import recover
 
 if TYPE_CHECKING:
@@ -196,8 +196,6 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
 
 
 def _not_training(seen: Examination, why: str) -> int:
-    from ...reports import terminal
-
     console.show(terminal.lines(seen.report))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
     runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words

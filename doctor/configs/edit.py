@@ -13,9 +13,8 @@ from typing import Any
 from ..model import Problem, ReplaceText, SetValue
 from ..model.record import replace
 from .literals import EditError, assigned, key_text, literal, plain_text
-from .node import Node, escaped
+from .node import Node, escaped, parse
 from .text import Expanded, Lines, format_of, newline_of
-from .tree import parse
 
 __all__ = ["EditError", "apply_edits"]
 

@@ -54,10 +54,7 @@ class Source:
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Character offsets of a node, which must be an expression or a statement."""
         place: Any = node
-        return (
-            self.offset(place.lineno, place.col_offset),
-            self.offset(place.end_lineno, place.end_col_offset),
-        )
+        return (self.offset(place.lineno, place.col_offset), self.offset(place.end_lineno, place.end_col_offset))
 
     def text(self, node: ast.AST) -> str:
         """The source of a node as it is written."""

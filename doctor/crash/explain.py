@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from ..model.crashes import Explanation, Failure, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
-from ..trainers import TRAINERS
+from ..trainers import trainers
+from . import known as table
 from .failures import REPORTED, SAID, failures
-from .known import KNOWN
 from .lines import clean
 from .tracebacks import CUT_OFF
 
@@ -26,7 +26,6 @@ _LOADED = re.compile(r"Loaded (Flux|AE|CLIP-L|T5xxl):\s+(?:\w+\.py:\d+\s+)?_Inco
 _LOADED_PARTS = {"Flux": "the transformer", "AE": "the VAE", "CLIP-L": "CLIP", "T5xxl": "T5"}
 # Rules whose finding is about one component.
 _SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
-_IN_LOGS = [(one.name, one.in_logs) for one in (OF_RUNNER, *TRAINERS)]
 # A launcher's own traceback only says that a child failed; what a process says whose partner died is no cause either.
 _LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
 _PARTNER = re.compile(
@@ -48,7 +47,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if not ended:
         return Explanation(None, others=len(found))
     failure = _decisive(ended)
-    told = ((known, part) for part in failure.chain for known in KNOWN)
+    told = ((known, part) for part in failure.chain for known in table.known())
     known = next((known for known, part in told if known.matches(part)), None)
     rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
@@ -122,7 +121,7 @@ def _rules(failure: Failure, signatures: Sequence[Signature], trainer: str) -> t
         (len(signature.text), signature.rule)
         for part in failure.chain
         for signature in signatures
-        if (not trainer or not signature.trainers or trainer in signature.trainers) and signature.matches(part)
+        if signature.suits(trainer) and signature.matches(part)
     ]
     return tuple(dict.fromkeys(rule for _, rule in sorted(hits, key=lambda hit: -hit[0])))
 
@@ -132,7 +131,8 @@ def _trainer(found: Sequence[Failure]) -> str:
     frames = [frame for failure in found for part in failure.chain for frame in part.frames]
     files = "\n".join(frame.file for frame in frames)
     own = any(not frame.is_library for frame in frames)
-    return next((name for name, pattern in _IN_LOGS if re.search(pattern, files)), SCRIPT if own else "")
+    trained = (one.name for one in (OF_RUNNER, *trainers()) if one.in_logs and re.search(one.in_logs, files))
+    return next(trained, SCRIPT if own else "")
 
 
 def _lacking(lines: Sequence[str]) -> str:

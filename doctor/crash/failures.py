@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from ..model.crashes import Failure
 from ..model.record import replace
-from .known import LINES
+from .known import lines as printed
 from .lines import Stream, streams
 from .tracebacks import CHAINED, FATAL, START, traceback
 
@@ -111,7 +111,7 @@ def _endings(lines: Sequence[str]) -> Iterator[Failure]:
     for at in log.holding("Error running job: "):
         if (reported := _REPORTED.search(lines[at])) is not None:
             yield Failure(REPORTED, reported["message"], (), at + 1)
-    for known in LINES:
+    for known in printed():
         places = [at for at in log.holding(known.line) if re.search(known.text, lines[at])]
         if len(places) >= known.least:
             yield Failure(SAID, lines[places[-1]].strip(), (), places[-1] + 1)

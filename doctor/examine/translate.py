@@ -6,26 +6,22 @@ from ..errors import UserError
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
 from ..model.trainer import RUNNER, Folders
-from ..trainers import TRAINERS, module, trainer_of
+from ..trainers import loaded, trainer_of, trainers
 
 
-def _nowhere(folder: str) -> None:
-    """No folder is there."""
-
-
-def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) -> Run:
+def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = lambda _: None) -> Run:
     """The run as the runner takes it. Raises UserError with every setting that it would not obey.
 
     `folders` gives the names of the folders in a folder of sd-scripts' numbered ones.
     """
     room = trainer_of(run.trainer).recipe
     if not room:
-        known = [trainer.name for trainer in TRAINERS if trainer.recipe]
+        known = [trainer.name for trainer in trainers() if trainer.recipe]
         raise UserError(
             f"zdoctor train takes configs of {', '.join(known[:-1])} and {known[-1]}; this one is for {run.trainer}.",
             f"Start {run.trainer} itself; zdoctor run -- COMMAND checks first and explains a crash.",
         )
-    made: Run = module(room).for_runner(run, schema, folders)
+    made: Run = loaded(room).for_runner(run, schema, folders)
     return replace(made, trainer=RUNNER)
 
 

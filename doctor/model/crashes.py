@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .record import dataclass
+from .trainer import takes_in
 
 _LIBRARY = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3?[\d.]*[/\\]|^<frozen |^[A-Za-z]:.*\\[Ll]ib\\"
@@ -94,6 +95,9 @@ class Signature:
     error: str
     text: str
     trainers: tuple[str, ...] = ()
+
+    def suits(self, trainer: str) -> bool:
+        return not trainer or takes_in(self.trainers, trainer)
 
     def matches(self, failure: Failure) -> bool:
         named = _named(self.error.rpartition(".")[2], failure) and (bool(self.text) or failure.name != "Reported")

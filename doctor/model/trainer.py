@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .record import dataclass, field
 
+EVERY = "every trainer"  # of a rule: all but zdoctor's own runner
 RUNNER = "zdoctor"  # the trainer of a run that zdoctor's own runner is to train
 
 # The names of the folders in a folder; None where there is no such folder.
@@ -16,9 +17,9 @@ Folders = Callable[[str], Sequence[str] | None]
 class Trainer:
     """One trainer. Each room of `doctor/trainers` holds the records of its own, which that folder's `__init__` lists.
 
-    Recognising: `reader` is the module with `read(config, environment, beside) -> Reading`, `called` are other words
-    for `--trainer`. Of `marks`, any one set of keys is enough, in lower case and without leading dashes. `in_logs` is
-    a pattern of the files in its tracebacks, `failures` the module with what its logs say.
+    Recognising (modules are named whole): `reader` is the one with `read(config, environment, beside) -> Reading`,
+    `called` are other words for `--trainer`. Of `marks`, any one set of keys is enough, in lower case and without
+    leading dashes. `in_logs` is a pattern of the files in its tracebacks, `failures` the module with what they say.
 
     Its code: `marker` is a file that only its checkout has, `miner` is "module:function" from a checkout to a Schema,
     `table` the one that ships. `editor` is "module:function" from a Schema to what an editor is told of its files; ""
@@ -33,9 +34,9 @@ class Trainer:
     """
 
     name: str
+    reader: str
+    marks: tuple[frozenset[str], ...]
     in_logs: str = ""
-    reader: str = ""
-    marks: tuple[frozenset[str], ...] = ()
     marker: str = ""
     miner: str = ""
     table: str = ""
@@ -88,10 +89,15 @@ class Trainer:
     missing_package: Mapping[str, str] = field(default_factory=dict)
 
 
+def takes_in(trainers: Sequence[str], trainer: str) -> bool:
+    """Whether the trainers that a rule names, none for all, take in this one."""
+    return not trainers or trainer in trainers or (EVERY in trainers and trainer != RUNNER)
+
+
 def any_of(*marks: str) -> tuple[frozenset[str], ...]:
     """Sets of keys, each written as "one+other"."""
     return tuple(frozenset(mark.split("+")) for mark in marks)
 
 
 # zdoctor's own runner reads no config: it takes the runs of the others.
-OF_RUNNER = Trainer(RUNNER, in_logs=r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]", datasets_are_folders=True)
+OF_RUNNER = Trainer(RUNNER, "", (), in_logs=r"[/\\]zdoctor[/\\](?:doctor|checks)[/\\]", datasets_are_folders=True)

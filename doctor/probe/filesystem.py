@@ -29,13 +29,7 @@ def stat(path: str) -> Stat | Unknown | None:
     except (OSError, ValueError) as error:
         return Unknown(f"{path}: {reason(error)}")
     return Stat(
-        _kind(found.st_mode),
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
-        found.st_dev,
-        found.st_ino,
-        target,
+        _kind(found.st_mode), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino, target
     )
 
 

@@ -29,6 +29,9 @@ _PARTS = (
 )
 
 
+Layout = Literal["diffusers", "transformer-only", "single-file"]
+
+
 @dataclass(frozen=True)
 class _Look:
     """What every step of the look needs to know."""
@@ -90,42 +93,40 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
     if look.run.by_runner:  # it takes a prefix off
         tensors = {name.removeprefix(COMFYUI_PREFIX): tensor for name, tensor in weight.tensors.items()}
         weight = replace(weight, tensors=tensors)
-    loader, owner = look.loader, repo.repo if repo else None
-    components: dict[str, Component] = {}
-    if loader is None or loader.single_file is None:
-        reason = "no table fits a single file of this kind"
-        part = _of_file(folder, weight, owner, None, reason)
-        components["transformer"] = part if loader is None else replace(part, needed=_published(look.run, weight))
-    else:
+    loader, kind, config, needed = look.loader, None, None, None
+    reason = "no table fits a single file of this kind"
+    others: dict[str, Component] = {}
+    if loader is not None and loader.single_file is not None:
         written = look.run.recipe.extras_model
         extras = loader.single_file if written in (None, look.source) else written
         config = _single_config(look, extras, published=loader.single_file)
         kind = family_of(look.run.recipe.architecture).transformer
-        components["transformer"] = _of_file(
-            folder, weight, owner, kind, "the config.json that the file is loaded with is not here", config
-        )
-        components |= _others(look, loader, extras)
-    return ModelFolder(look.source, "single-file", folder, components, owner, repo.commit if repo else None)
-
-
-def _of_file(
-    folder: str,
-    weight: WeightFile,
-    repo: str | None,
-    kind: ModelClass | None,
-    reason: str,
-    config: Mapping[str, Any] | None = None,
-) -> Component:
-    needed = None
-    class_name = None if kind is None else kind.name
+        reason = "the config.json that the file is loaded with is not here"
+        others = _others(look, loader, extras)
+    elif loader is not None:
+        needed = _published(look.run, weight)
     if kind is not None and config is not None:
-        needed = needed_tensors(kind.name, config)
-        reason = "" if needed is not None else why_not(kind.name, config)
-        if needed is not None:
-            needed = _as_written(kind, needed, weight)
-    return Component(
-        "transformer", folder, class_name, config, (weight,), needed=needed, needed_reason=reason, repo=repo
+        built = needed_tensors(kind.name, config)
+        reason = "" if built is not None else why_not(kind.name, config)
+        needed = None if built is None else _as_written(kind, built, weight)
+    part = Component(
+        "transformer",
+        folder,
+        None if kind is None else kind.name,
+        config,
+        (weight,),
+        needed=needed,
+        needed_reason=reason,
+        repo=None if repo is None else repo.repo,
     )
+    return _made(look, "single-file", folder, {"transformer": part, **others}, repo)
+
+
+def _made(
+    look: _Look, layout: Layout, folder: str, parts: Mapping[str, Component], repo: HubRepo | None
+) -> ModelFolder:
+    owner, commit = (None, None) if repo is None else (repo.repo, repo.commit)
+    return ModelFolder(look.source, layout, folder, parts, owner, commit)
 
 
 def _published(run: Run, weight: WeightFile) -> Shapes | None:
@@ -170,28 +171,24 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
         return names
     names = names or ()
     owner = repo.repo if repo else None
-    commit = repo.commit if repo else None
     if "transformer" not in names and "snapshots" in names and world.name(folder).startswith("models--"):
         cache = Component("cache", snapshot_inside(world, folder), problem="cache root")
-        return ModelFolder(look.source, "diffusers", folder, {"cache": cache})
+        return _made(look, "diffusers", folder, {"cache": cache}, None)
     bare = "transformer" not in names and "config.json" in names
-    layout: Literal["transformer-only", "diffusers"] = "transformer-only" if bare else "diffusers"
+    layout: Layout = "transformer-only" if bare else "diffusers"
     if loader is None:
-        if bare:
-            part = read_component(world, "transformer", folder, repo=owner, loader_known=False)
-            return ModelFolder(look.source, "transformer-only", folder, {"transformer": part}, owner, commit)
+        places = {name: world.join(folder, name) for name in _PARTS if name in names}
         parts = {
-            name: read_component(world, name, world.join(folder, name), repo=owner, loader_known=False)
-            for name in _PARTS
-            if name in names
+            name: read_component(world, name, place, repo=owner, loader_known=False)
+            for name, place in ({"transformer": folder} if bare else places).items()
         }
-        return ModelFolder(look.source, "diffusers", folder, parts, owner, commit)
+        return _made(look, layout, folder, parts, repo)
     above = world.parent(folder)
     if bare and not loader.bare and repo is None and world.name(folder) == "transformer":
         beside = listed(world, above)
         if isinstance(beside, tuple) and {"transformer", *loader.others} <= set(beside):
             whole = Component("whole", above, problem="the folder above")
-            return ModelFolder(look.source, "transformer-only", folder, {"whole": whole}, owner, commit)
+            return _made(look, layout, folder, {"whole": whole}, repo)
     where = folder if bare and loader.bare else world.join(folder, "transformer")
     expected = loader.components["transformer"][0]
     components = {"transformer": read_component(world, "transformer", where, repo=owner, expected=expected)}
@@ -200,7 +197,7 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     else:
         extras = look.run.recipe.extras_model if loader.extras else None
         components |= _others(look, loader, extras or look.source)
-    return ModelFolder(look.source, layout, folder, components, owner, commit)
+    return _made(look, layout, folder, components, repo)
 
 
 def _place(look: _Look, source: str) -> str | None:

@@ -48,12 +48,6 @@ def speed_of(
     """The speed of files of one folder. `mount` and `lines` are what the system says of its mounts."""
     if not files:
         return Unknown("there is no file to read")
-    try:
-        sizes = _sizes(files)
-    except (OSError, ValueError) as error:
-        return Unknown(f"the files cannot be read ({getattr(error, 'strerror', None) or error})")
-    if isinstance(sizes, Unknown):
-        return sizes
     on, real, folder = mount(files[0]), os.path.realpath(files[0]), str(Path(files[0]).parent)
     filesystem, device = on.filesystem if isinstance(on, Mount) else "unknown", device_of(real, lines)
     if device is not None and device.image is not None:  # which is what can be read past the page cache
@@ -63,7 +57,7 @@ def speed_of(
         source = f"{speed.source}, of the image {device.image}"
         return replace(speed, path=folder, filesystem=filesystem, source=source)
     line = mount_of(real, lines)
-    samples = _in_time(sizes, filesystem, line.options if line is not None else "")
+    samples = _in_time(files, filesystem, line.options if line is not None else "")
     if isinstance(samples, Unknown):
         return samples
     how, latencies, streams = samples
@@ -119,45 +113,43 @@ def _sizes(files: Sequence[str]) -> list[tuple[int, str]] | Unknown:
     return large_enough if sizes[0][0] >= SMALLEST else Unknown("the files are too small to measure")
 
 
-def _in_time(sizes: Sequence[tuple[int, str]], filesystem: str, options: str) -> Samples | Unknown:
+def _in_time(files: Sequence[str], filesystem: str, options: str) -> Samples | Unknown:
     """Samples taken in a thread, which is left behind if it hangs."""
     answers: list[Samples | Unknown] = []
-
-    def work() -> None:
-        try:
-            answers.append(_measured(sizes, filesystem, options))
-        except (OSError, ValueError) as error:
-            answers.append(Unknown(f"the files cannot be read ({getattr(error, 'strerror', None) or error})"))
-
-    thread = Thread(target=work, daemon=True, name="speed")
+    thread = Thread(target=lambda: answers.append(_measured(files, filesystem, options)), daemon=True, name="speed")
     thread.start()
     thread.join(HANGS + SPEED_DEADLINE)
-    if not answers:
-        return Unknown(f"a read below {os.path.dirname(sizes[0][1])} did not come back within {HANGS:.0f} s")
-    return answers[0]
+    hung = Unknown(f"a read below {os.path.dirname(files[0])} did not come back within {HANGS:.0f} s")
+    return answers[0] if answers else hung
 
 
-def _measured(sizes: Sequence[tuple[int, str]], filesystem: str, options: str) -> Samples | Unknown:
+def _measured(files: Sequence[str], filesystem: str, options: str) -> Samples | Unknown:
     import mmap
 
     ways: list[tuple[str, Read]] = [("of what was not in memory", not_in_memory)]
     if filesystem in ("tmpfs", "ramfs"):
         ways = [("of files in memory", buffered)]
-    elif sys.platform == "win32" or (
-        filesystem.startswith(DIRECT) and not any(option in options for option in NOT_WITH)
-    ):
+    elif sys.platform == "win32" or (filesystem.startswith(DIRECT) and not any(no in options for no in NOT_WITH)):
         ways.insert(0, ("past the page cache", direct))
-    buffer = memoryview(mmap.mmap(-1, LONG))  # page-aligned, as direct reads want it
-    for how, read in ways:
-        try:
-            latencies, streams = _sampled(sizes, read, buffer)
-        except NoWay:
-            continue
-        if streams:
-            return how, latencies, streams
-        if read is direct:
-            return Unknown("the files consist of holes, of which nothing is stored")
-        return Unknown("the files are all in memory; the next load comes from there, and the disk was not measured")
+    try:
+        sizes = _sizes(files)
+        if isinstance(sizes, Unknown):
+            return sizes
+        buffer = memoryview(mmap.mmap(-1, LONG))  # page-aligned, as direct reads want it
+        for how, read in ways:
+            try:
+                latencies, streams = _sampled(sizes, read, buffer)
+            except NoWay:
+                continue
+            if streams:
+                return how, latencies, streams
+            if read is direct:
+                return Unknown("the files consist of holes, of which nothing is stored")
+            return Unknown(
+                "the files are all in memory; the next load comes from there, and the disk was not measured"
+            )
+    except (OSError, ValueError) as error:
+        return Unknown(f"the files cannot be read ({getattr(error, 'strerror', None) or error})")
     return Unknown("what lies in memory cannot be told from what is read, so the disk was not measured")
 
 

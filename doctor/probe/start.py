@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..families.start import network_shapes, shape_of, sources, target_linears
+from ..families.network import network_shapes, shape_of, sources, target_linears
 from ..model import ModelFolder, Run, Unknown, WeightFile
 from ..model.remains import own_state
 from ..model.start import Start

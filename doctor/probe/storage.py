@@ -46,17 +46,9 @@ def _parts(world: World, folder: str) -> Iterator[tuple[str, int]]:
     """The targets in a folder to which an extraction was cut short, with the bytes that lie ready."""
     for name in world.names_in(folder) if world.stat(folder) is not None else ():
         if name.endswith(PART):
-            yield name.removesuffix(PART), _size(world, world.join(folder, name, "files"), 6)
-
-
-def _size(world: World, folder: str, depth: int) -> int:
-    total = 0
-    for name in world.names_in(folder) if depth else ():
-        stat = world.stat(world.join(folder, name))
-        if isinstance(stat, Stat):
-            inside = stat.kind == "folder"
-            total += _size(world, world.join(folder, name), depth - 1) if inside else stat.size
-    return total
+            inside = [stat for _, stat in world.walk(world.join(folder, name, "files"), 6)]
+            size = sum(stat.size for stat in inside if isinstance(stat, Stat) and stat.kind != "folder")
+            yield name.removesuffix(PART), size
 
 
 def _speed_of(world: World, folder: str, mount: Mount) -> Speed | None:

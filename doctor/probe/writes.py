@@ -10,7 +10,7 @@ from collections import Counter
 
 from ..memory.disk_space import Need, needs
 from ..model import DatasetFolder, Files, Hub, ModelFolder, Room, Run, Unknown, WritePlace, Writes
-from ..trainers import module, trainer_of
+from ..trainers import loaded, trainer_of
 from .world import World
 
 SIZES = ".aitk_size.json"
@@ -31,7 +31,7 @@ def probe_writes(world: World, run: Run, files: Files) -> Writes:
         if entry is None or entry.kind not in ("folder", "file"):
             continue
         folder = entry.path if entry.kind == "folder" else world.parent(entry.path)
-        for what, phase in module(rooms).dataset_writes(run, dataset):
+        for what, phase in loaded(rooms).dataset_writes(run, dataset):
             add(what, folder, f"{dataset.key}/folder_path", phase)
     return Writes(tuple(places), _mirror_root(world, run))
 

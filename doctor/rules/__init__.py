@@ -18,6 +18,7 @@ from typing import Any
 from ..model import SEVERITIES, Facts, Finding, Fix, Severity
 from ..model.record import dataclass, replace
 from ..model.script import SCRIPT
+from ..model.trainer import takes_in
 from . import plugins
 
 PACKAGE = __name__.split(".")[0]
@@ -41,7 +42,8 @@ class Unestablished(Exception):
 class Rule:
     """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show.
 
-    `trainers` are those whose configs it is about, none for all. `plugin` names the module of another package.
+    `trainers` are those whose configs it is about, none for all, EVERY for all but zdoctor's own runner. `plugin`
+    names the module of another package.
     """
 
     id: str
@@ -60,7 +62,7 @@ class Rule:
         """
         if SCRIPT in self.trainers or trainer == SCRIPT:
             return trainer in self.trainers or (trainer == SCRIPT and self.needs == ("config",))
-        return not self.trainers or trainer is None or trainer in self.trainers
+        return trainer is None or takes_in(self.trainers, trainer)
 
     @property
     def doc(self) -> str:
@@ -86,13 +88,7 @@ class Repair:
 Repairs = Mapping[str, Sequence[Repair]]
 
 
-def rule(
-    id: str,
-    severity: Severity,
-    name: str,
-    *,
-    trainers: tuple[str, ...] = (),
-) -> Callable[[Check], Check]:
+def rule(id: str, severity: Severity, name: str, *, trainers: tuple[str, ...] = ()) -> Callable[[Check], Check]:
     """Declare a check. Its parameters must be fields of Facts; `trainers` keeps it to the configs of these."""
 
     def declare(check: Check) -> Check:

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
-from .. import families
+from .. import families, trainers
 from ..families.record import Family
 from ..model.record import holes
+from ..model.trainer import Trainer
 
 GROUP = "zdoctor.plugins"
 
@@ -37,14 +38,15 @@ def left_out(name: str, why: str) -> None:
 
 
 def add_records(plugin: ModuleType) -> None:
-    """Make the families known that a plug-in holds as FAMILIES. Raises TypeError or ValueError for what is none."""
-    found = getattr(plugin, "FAMILIES", ())
-    for family in found:
-        if not isinstance(family, Family):
-            raise TypeError(f"its FAMILIES hold {family!r}, which is no Family")
-        if empty := holes(family):
-            raise ValueError(f"its family {family.name!r} has no {', '.join(empty)}")
-    families.add(found)
+    """Make known what a plug-in holds as FAMILIES and TRAINERS. Raises TypeError or ValueError for what is none."""
+    for name, kind, add in (("FAMILIES", Family, families.add), ("TRAINERS", Trainer, trainers.add)):
+        found = getattr(plugin, name, ())
+        for record in found:
+            if not isinstance(record, kind):
+                raise TypeError(f"its {name} hold {record!r}, which is no {kind.__name__}")
+            if empty := holes(record):
+                raise ValueError(f"its {kind.__name__.lower()} {record.name!r} has no {', '.join(empty)}")
+        add(found)
 
 
 def registered() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..model.record import replace
 from ..model.schema import Schema
-from ..trainers import NAMES, TRAINERS, loaded, named
+from ..trainers import loaded, named, names, trainers
 
 HIGHEST = 12  # folders above a config that may be the checkout
 
@@ -19,7 +19,7 @@ class NoCheckout(Exception):
 
 def recognised(root: Path) -> str | None:
     """The trainer whose checkout a folder is, None for any other folder."""
-    return next((trainer.name for trainer in TRAINERS if (root / trainer.marker).is_file()), None)
+    return next((trainer.name for trainer in trainers() if (root / trainer.marker).is_file()), None)
 
 
 def find(trainer: str, near: Sequence[str]) -> Path | None:
@@ -69,7 +69,7 @@ def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, t
     name = trainer or recognised(root)
     known = named(name or "")
     if known is None or not known.miner:
-        raise NoCheckout(f"{root} is no checkout of {', '.join(NAMES)}.")
+        raise NoCheckout(f"{root} is no checkout of {', '.join(names())}.")
     from .sources import Sources
 
     sources = Sources(root)

@@ -39,10 +39,11 @@ def fold(node: ast.AST | None, names: Mapping[str, Any]) -> Any:
             return _computed(fold(operand, names), ast.Mult(), -1)
         case ast.BinOp(left, operator, right):
             return _computed(fold(left, names), operator, fold(right, names))
-        case ast.ListComp(element, [loop]) | ast.GeneratorExp(element, [loop]):
-            return [fold(element, inner) for inner in _comprehension(loop, names)]
-        case ast.DictComp(key, value, [loop]):
-            return {fold(key, inner): fold(value, inner) for inner in _comprehension(loop, names)}
+        case ast.ListComp(element, [loop]) | ast.GeneratorExp(element, [loop]) if not loop.ifs:
+            return [fold(element, inner) for inner in iterations(loop.target, loop.iter, names)]
+        case ast.DictComp(key, value, [loop]) if not loop.ifs:
+            made = iterations(loop.target, loop.iter, names)
+            return {fold(key, inner): fold(value, inner) for inner in made}
         case ast.Call(function, arguments, []):
             return _called(function, arguments, names)
         case ast.Subscript(owner, index):
@@ -57,12 +58,6 @@ def _indexed(owner: ast.expr, index: Any, names: Mapping[str, Any]) -> Any:
         return fold(owner, names)[index]
     except (LookupError, TypeError):
         raise NotLiteral from None
-
-
-def _comprehension(loop: ast.comprehension, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    if loop.ifs:
-        raise NotLiteral
-    return iterations(loop.target, loop.iter, names)
 
 
 def _computed(left: Any, operator: ast.operator, right: Any) -> Any:

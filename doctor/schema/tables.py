@@ -113,7 +113,7 @@ def shipped(trainer: str) -> Schema | None:
     known = named(trainer)
     if known is None or not known.table:
         return None
-    return from_json(json.loads((Path(__file__).parent / "tables" / f"{known.table}.json").read_bytes()))
+    return from_json(json.loads((Path(__file__).parent / "tables" / known.table).read_bytes()))
 
 
 def cached(root: Path, trainer: str, state: Path) -> Schema:

@@ -4,8 +4,8 @@ its failures in a log. Pure, and light: importing this loads the records alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from ..model.trainer import OF_RUNNER, RUNNER, Trainer
@@ -13,18 +13,43 @@ from .ai_toolkit import AI_TOOLKIT
 from .kohya import MUSUBI_TUNER, SD_SCRIPTS
 from .simpletuner import SIMPLETUNER
 
-__all__ = ["NAMES", "TRAINERS", "Trainer", "loaded", "module", "named", "trainer_called", "trainer_of"]
+__all__ = ["Trainer", "add", "loaded", "named", "names", "trainer_called", "trainer_of", "trainers"]
+
+_UNKNOWN = Trainer(name="", reader="", marks=())
+
+
+def registry(trainers: Iterable[Trainer]) -> dict[str, Trainer]:
+    """The records by all that they are called, in lower case. Raises ValueError for a name that two have, or none."""
+    found: dict[str, Trainer] = {}
+    for trainer in trainers:
+        for word in (trainer.name.lower(), *trainer.called):
+            if word in ("", RUNNER, *found):
+                raise ValueError(f"two trainers are called {word!r}" if word else "a trainer has no name")
+            found[word] = trainer
+    return found
+
 
 # Whose config a text is: the first one whose marks fit counts.
-TRAINERS = (AI_TOOLKIT, MUSUBI_TUNER, SD_SCRIPTS, SIMPLETUNER)
-NAMES = tuple(trainer.name for trainer in TRAINERS)
-_CALLED = {word.lower(): trainer for trainer in TRAINERS for word in (trainer.name, *trainer.called)}
-_UNKNOWN = Trainer("")
+_TRAINERS = registry((AI_TOOLKIT, MUSUBI_TUNER, SD_SCRIPTS, SIMPLETUNER))
+
+
+def add(more: Iterable[Trainer]) -> None:
+    """Make more trainers known, as a plug-in brings them. Raises ValueError where a name is taken, and adds none."""
+    _TRAINERS.update(registry((*trainers(), *more)))
+
+
+def trainers() -> tuple[Trainer, ...]:
+    """Every trainer that has a record."""
+    return tuple({trainer.name: trainer for trainer in _TRAINERS.values()}.values())
+
+
+def names() -> tuple[str, ...]:
+    return tuple(trainer.name for trainer in trainers())
 
 
 def named(name: str) -> Trainer | None:
     """The trainer of this name, or one that people use for it, in any case; None where there is none."""
-    return _CALLED.get(name.lower())
+    return _TRAINERS.get(name.lower())
 
 
 def trainer_of(name: str | None) -> Trainer:
@@ -38,12 +63,8 @@ def trainer_called(word: str) -> str:
     return word if found is None else found.name
 
 
-def loaded(name: str) -> Any:
-    """What a record names as "module:function", of a trainer's room."""
-    place, _, function = name.partition(":")
-    return getattr(module(place), function)
-
-
-def module(name: str) -> ModuleType:
-    """A module of a trainer's room, by the name that its record has for it."""
-    return import_module(f".{name}", __name__)
+def loaded(place: str) -> Any:
+    """What a record names: a module, or as "module:function" what is in it."""
+    module, _, function = place.partition(":")
+    found = import_module(module)
+    return getattr(found, function) if function else found

@@ -10,7 +10,7 @@ from ..model import Problem, Where
 from ..model.pattern import pattern
 from ..model.record import replace
 from ..model.trainer import Trainer
-from . import NAMES, TRAINERS, module, named
+from . import loaded, named, names, trainers
 
 __all__ = ["Beside", "Found", "Reading", "read_config"]
 
@@ -35,20 +35,20 @@ def read_config(
         config = replace(config, trainer=known.name)
     if config.problem is not None:
         return failed(config, config.problem)
-    first = TRAINERS[0]
+    first = trainers()[0]
     if its_own is first and known is not first:
         # no other trainer has its outermost keys, and each would pass over nearly all that is inside
         message = f"By its keys this is a config of {first.name}, and --trainer says {trainer}. Leave --trainer out."
         return failed(config, Problem(message, Where(path, 1, 1), "foreign"))
     # what is nobody's may be a config of the most used trainer with a slip in its outermost keys
-    reading: Reading = module((known or first).reader).read(config, environment, beside)
+    reading: Reading = loaded((known or first).reader).read(config, environment, beside)
     problem = reading.config.problem
     if problem is None or problem.kind != "foreign":
         return reading
-    return failed(config, replace(problem, message=f"{problem.message} {_WHOSE}"))
+    whose = f"If it is one of {', '.join(names())}, --trainer NAME says whose."
+    return failed(config, replace(problem, message=f"{problem.message} {whose}"))
 
 
-_WHOSE = f"If it is one of {', '.join(NAMES)}, --trainer NAME says whose."
 _KEYS = {
     "json": pattern(r'"(?:--)?([\w.-]+)"[ \t\r\n]*:'),
     "yaml": pattern(r"^\ufeff?[\"']?([\w.-]+)[\"']?[ \t]*:", re.M),
@@ -61,4 +61,4 @@ _KEYS = {
 def recognise(text: str, format: str) -> Trainer | None:
     """The trainer whose config a text is, by its keys; also when it does not parse."""
     keys = {key.lower() for key in _KEYS[format].findall(text)}
-    return next((trainer for trainer in TRAINERS if any(mark <= keys for mark in trainer.marks)), None)
+    return next((trainer for trainer in trainers() if any(mark <= keys for mark in trainer.marks)), None)

@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ...model.crashes import Known
-from ...trainers import TRAINERS, module
+from ...trainers import loaded, trainers
 from . import card, machine, memory, packages, scripts, weights
 
-_OF_TRAINERS = [module(name) for name in dict.fromkeys(trainer.failures for trainer in TRAINERS if trainer.failures)]
-KNOWN: tuple[Known, ...] = (
-    *(known for room in _OF_TRAINERS for known in room.KNOWN),
-    *scripts.KNOWN,
-    *weights.KNOWN,
-    *memory.KNOWN,
-    *packages.KNOWN,
-    *card.KNOWN,
-    *machine.KNOWN,
-)
-# What a trainer prints without an exception: it stops, or goes on and trains nothing of use.
-LINES = tuple(known for known in KNOWN if known.line)
+
+@cache
+def known() -> tuple[Known, ...]:
+    """Those of the trainers' rooms come first. Asked for only when the plug-ins are there."""
+    rooms = dict.fromkeys(trainer.failures for trainer in trainers() if trainer.failures)
+    own = (scripts, weights, memory, packages, card, machine)
+    return tuple(one for room in (*map(loaded, rooms), *own) for one in room.KNOWN)
+
+
+@cache
+def lines() -> tuple[Known, ...]:
+    """What a trainer prints without an exception: it stops, or goes on and trains nothing of use."""
+    return tuple(one for one in known() if one.line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from ...model import Run, System
 from ...model.pattern import pattern
@@ -22,6 +23,7 @@ _HABITUAL = (  # below a disk, where people point HF_HOME or HF_HUB_CACHE to
     "models/hub",
     "hub",
 )
+Identity = tuple[int, int] | str
 _WEIGHTS = (".safetensors", ".ckpt", ".pt", ".bin")
 
 
@@ -54,31 +56,31 @@ def origins(world: World) -> dict[str, str]:
     default_home = world.join(environment.get("XDG_CACHE_HOME", world.join(system.home, ".cache")), "huggingface")
     home = environment.get("HF_HOME", default_home)
     in_home = world.join(expand(world, home), "hub")
+    default = "XDG_CACHE_HOME" if "XDG_CACHE_HOME" in environment else "default"
     named = [(environment[name], name) for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE") if name in environment]
-    named = named[:1]  # the second is not read where the first is set
-    named.append((in_home, "HF_HOME" if "HF_HOME" in environment else _default(environment)))
-    named.append((world.join(expand(world, default_home), "hub"), _default(environment)))
+    named = [
+        *named[:1],  # the second is not read where the first is set
+        (in_home, "HF_HOME" if "HF_HOME" in environment else default),
+        (world.join(expand(world, default_home), "hub"), default),
+    ]
     found: dict[str, str] = {}
     for path, why in named:
         cache = world.absolute(expand(world, path))
         if not found or world.stat(cache) is not None:
             found.setdefault(cache, why)
-    known = {_identity(world, cache) for cache in found}
+    known = {identity(world, cache) for cache in found}
     for cache in _on_other_disks(world):
-        identity = _identity(world, cache)  # a bind mount shows one folder in two places
-        if identity not in known:
+        folder = identity(world, cache)  # a bind mount shows one folder in two places
+        if folder not in known:
             found[cache] = "found"
-            known.add(identity)
+            known.add(folder)
     return found
 
 
-def _default(environment: Mapping[str, str]) -> str:
-    return "XDG_CACHE_HOME" if "XDG_CACHE_HOME" in environment else "default"
-
-
-def _identity(world: World, folder: str) -> tuple[int, int] | str:
-    stat = world.stat(folder)
-    return (stat.device, stat.inode) if isinstance(stat, Stat) and stat.inode else folder
+def identity(world: World, path: str, seen: Mapping[str, Stat] = MappingProxyType({})) -> Identity:
+    """What two names of one file have in common; `seen` are files that were looked at already."""
+    stat = seen[path] if path in seen else world.stat(path)
+    return (stat.identity if isinstance(stat, Stat) else None) or path
 
 
 def _on_other_disks(world: World) -> Iterator[str]:

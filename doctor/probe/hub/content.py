@@ -92,11 +92,8 @@ def examine(
     path = world.below(snapshot, name)
     first = known(world.stat(path))
     is_link = isinstance(first, Stat) and first.kind == "link"
-    named: str | None = None
-    if is_link:
-        named = digest_of_blob(
-            world.name(world.flavour.normpath((first.target or "").replace("\\", world.flavour.sep)))
-        )
+    target = world.flavour.normpath((first.target or "").replace("\\", world.flavour.sep)) if is_link else ""
+    named = digest_of_blob(world.name(target))
     size = expected.size if expected else None
     digest = expected.digest if expected and expected.digest else named
     final, stat = world.resolve(path)

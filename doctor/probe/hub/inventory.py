@@ -6,6 +6,7 @@ Linear in the number of files; at most `MOST_ENTRIES` are looked at in one repos
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
@@ -13,12 +14,11 @@ from ...model import HubFile, Unknown
 from ...model.caches import Cache, CachedRepo, Duplicate, Inventory, Kind, Revision, Waste
 from ...model.record import dataclass, field, replace
 from ..world import Mount, World
-from .caches import origins
+from .caches import Identity, identity, origins
 from .content import Unreadable, digest_of_blob, kind_of, known, manifest
-from .listings import MARK, MOST_FILES, Listing, listings_of
-from .needs import needed
+from .listings import MARK, MOST_FILES, Listing, listings_of, needed
 from .repos import files_of, partials_of
-from .waste import Identity, Tree, identity, left_in, size_of, store_waste, tree_of
+from .waste import Tree, left_in, size_of, store_waste, tree_of
 
 MOST_READ = 2000  # more small files are hashed only in a deep look, or in one at this repository
 WORTH = 1 << 20  # smaller duplicates are not worth a line
@@ -211,14 +211,15 @@ def _inside(file: HubFile) -> str:
 def _with_sizes(
     world: World, tree: Tree, revisions: Iterable[Revision], files: Mapping[str, tuple[HubFile, ...]]
 ) -> Iterator[Revision]:
-    contents: dict[str, dict[Identity, int]] = {}
-    users: dict[Identity, int] = {}
-    for commit, found in files.items():
-        here = [f for f in found if f.actual_size is not None and f.state != "wrong-link"]
-        there = {identity(world, tree, f.blob or f.path): f.actual_size or 0 for f in here}
-        contents[commit] = there
-        for content in there:
-            users[content] = users.get(content, 0) + 1
+    contents = {
+        commit: {
+            identity(world, file.blob or file.path, tree): file.actual_size
+            for file in found
+            if file.actual_size is not None and file.state != "wrong-link"
+        }
+        for commit, found in files.items()
+    }
+    users = Counter(content for there in contents.values() for content in there)
     for revision in revisions:
         there = contents.get(revision.commit, {})
         own = sum(size for content, size in there.items() if users[content] == 1)
@@ -269,7 +270,7 @@ def _duplicates(world: World, looks: list[RepoLook]) -> Iterator[Duplicate]:
             if file.state == "ok" and file.digest is not None and (file.actual_size or 0) >= WORTH:
                 path = file.blob or file.path
                 there = places.setdefault((file.digest, file.actual_size or 0), {})
-                there.setdefault(identity(world, look.tree, path), path)
+                there.setdefault(identity(world, path, look.tree), path)
     found = [
         Duplicate(digest, size, tuple(there.values())) for (digest, size), there in places.items() if len(there) > 1
     ]

@@ -1,17 +1,21 @@
-"""What the snapshots of a repository should hold and what lies in them."""
+"""What the snapshots of a repository should hold, what lies in them, and which of their files a trainer loads."""
 
 from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 
+from ...model.pattern import pattern
 from ...model.record import dataclass
 from ..world import Stat, World
 from .caches import COMMIT, is_safe
 from .content import SMALL, Expected, known, manifest
 
 MOST_FILES = 20_000
+DEEPEST = 12
 MARK = ".zdoctor-"  # what a repair put aside is no partial download
 
 
@@ -63,12 +67,8 @@ def listing_of(world: World, folder: str, commit: str) -> Listing:
     snapshot = world.join(folder, "snapshots", commit)
     present = frozenset(walk(world, snapshot))
     found = manifest(world, world.join(folder, "trees", f"{commit}.json")) if present else None
-    expected: dict[str, Expected | None] = {}
+    expected: dict[str, Expected | None] = dict(found if isinstance(found, Mapping) else dict.fromkeys(present))
     shards: set[str] = set()
-    if isinstance(found, Mapping):
-        expected.update(found)
-    else:
-        expected.update(dict.fromkeys(present))
     for full in shards_of(world, snapshot, present):
         if full in expected or not isinstance(found, Mapping):
             expected.setdefault(full, None)
@@ -81,23 +81,9 @@ def listing_of(world: World, folder: str, commit: str) -> Listing:
 
 def walk(world: World, snapshot: str) -> Iterator[str]:
     """Names of the files and links below a folder, other folders not followed through links."""
-    waiting = [""]
-    found = 0
-    while waiting:
-        inside = waiting.pop()
-        for base in known(world.names(world.below(snapshot, inside) if inside else snapshot)):
-            name = f"{inside}/{base}" if inside else base
-            if not is_safe(name) or MARK in base:
-                continue
-            found += 1
-            if found > MOST_FILES:
-                return
-            stat = known(world.stat(world.below(snapshot, name)))
-            if isinstance(stat, Stat) and stat.kind == "folder":
-                if name.count("/") < 12:
-                    waiting.append(name)
-            elif stat is not None:
-                yield name
+    for name, stat in islice(world.walk(snapshot, DEEPEST), MOST_FILES):
+        if known(stat).kind != "folder" and is_safe(name) and MARK not in name:
+            yield name
 
 
 def shards_of(world: World, folder: str, names: Collection[str]) -> Iterator[str]:
@@ -117,3 +103,89 @@ def _shards(world: World, index: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(shard for shard in weights.values() if isinstance(shard, str)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
+
+
+COMPONENTS = (
+    *("transformer", "transformer_2", "unet", "vae", "scheduler"),
+    *("text_encoder", "text_encoder_2", "text_encoder_3", "tokenizer", "tokenizer_2", "tokenizer_3"),
+)
+_WEIGHTS = pattern(r"(model|diffusion_pytorch_model)(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
+_OTHER_FORMATS = (".bin", ".ckpt", ".pt", ".pth", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".gguf", ".xml")
+_NO_DATA = (
+    *(".md", ".png", ".jpg", ".jpeg", ".webp", ".gif", ".mp4", ".pdf", ".gitattributes", ".gitignore", "LICENSE"),
+)
+
+
+def needed(
+    listing: Collection[str],
+    present: Collection[str],
+    shards: Collection[str],
+    insides: Collection[str],
+    skip: str = "",
+) -> set[str]:
+    """The names of `listing` that the run loads.
+
+    `present` are the names with something at their path, `shards` those that an index file names, `insides` the
+    files or folders of the repository that the config asks for ("" for all), `skip` a pattern of components that
+    come from elsewhere. What is missing counts only where a loader is certain to ask for it.
+    """
+    folders: dict[str, set[str]] = {}
+    for name in listing:
+        folder, _, base = name.rpartition("/")
+        folders.setdefault(folder, set()).add(base)
+    standard = {
+        folder: {base for base in bases if _WEIGHTS.fullmatch(base) and _at(folder, base) in present}
+        for folder, bases in folders.items()
+    }
+    pipeline = "model_index.json" in listing or any(folder in COMPONENTS for folder in folders)
+    wanted = set()
+    for name in listing:
+        folder, _, base = name.rpartition("/")
+        if name in insides:
+            wanted.add(name)
+            continue
+        if not any(inside == "" or name.startswith(inside.rstrip("/") + "/") for inside in insides):
+            continue
+        if base.endswith(_NO_DATA) or ("" in insides and pipeline and folder and folder not in COMPONENTS):
+            continue
+        if name in present:
+            if _loads(base, standard[folder]) and (folder or not pipeline or base.endswith(".json")):
+                wanted.add(name)
+        elif not (skip and re.fullmatch(skip, folder)) and (
+            name in shards or ((folder or not pipeline) and _asked_for(base, folders[folder], present, folder))
+        ):
+            wanted.add(name)
+    return wanted
+
+
+def _at(folder: str, base: str) -> str:
+    return f"{folder}/{base}" if folder else base
+
+
+def _loads(base: str, standard: Collection[str]) -> bool:
+    """Whether a file that is there is loaded: not where a standard safetensors file, of those, stands beside it."""
+    if base.endswith(_OTHER_FORMATS):
+        return not standard
+    return not base.endswith(".safetensors") or not standard or base in standard
+
+
+def _asked_for(base: str, siblings: Collection[str], present: Collection[str], folder: str) -> bool:
+    """Whether a loader fails, or goes to the network, when this file is not there."""
+    if weights := _WEIGHTS.fullmatch(base):
+        alike = [found for found in map(_WEIGHTS.fullmatch, siblings) if found]
+        here = [found for found in alike if _at(folder, found[0]) in present]
+        sharded = _is_sharded(weights)
+        if not here:
+            return not sharded or all(map(_is_sharded, alike))
+        return any(_is_sharded(found) == sharded for found in here)
+    if folder == "scheduler":
+        return False
+    if folder.startswith("tokenizer"):
+        if base in ("tokenizer.json", "tokenizer_config.json"):
+            return True
+        return base in ("vocab.json", "merges.txt", "spiece.model") and "tokenizer.json" not in siblings
+    return base == "config.json"
+
+
+def _is_sharded(weights: re.Match[str]) -> bool:
+    return weights[2] is not None or weights[3] is not None

@@ -14,8 +14,7 @@ from ...model.record import dataclass, replace
 from ..world import Stat, World
 from .caches import COMMIT, Use, model_folders, named_models, repo_of
 from .content import Expected, digest_of_blob, examine, is_json, manifest, structure
-from .listings import shards_of, walk
-from .needs import needed
+from .listings import needed, shards_of, walk
 from .repos import Look, from_elsewhere, partials_of
 from .search import Search
 

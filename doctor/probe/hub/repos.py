@@ -10,8 +10,7 @@ from ...model.record import dataclass, replace
 from ..world import Stat, World
 from .caches import COMMIT, Use, offline, repo_folder
 from .content import SMALL, digest_of, examine, known, manifest
-from .listings import Listing, listings_of, walk
-from .needs import needed
+from .listings import Listing, listings_of, needed, walk
 from .search import Partials, Search
 
 RefState = Literal["ok", "dangling", "malformed", "absent", "pinned"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
 from ...model import HubFile, Unknown
 from ...model.record import dataclass, field, replace
@@ -38,7 +38,8 @@ class Search:
         """
         if file.state == "ok" or file.digest is None or not (file.needed or file.name in self.rest):
             return file
-        own = None if file.state in ("missing", "dangling") else self.world.resolve(file.path)
+        final, stat = self.world.resolve(file.path)
+        own = {final, stat.identity} - {None} if isinstance(stat, Stat) else set()
         for path in self._places(file):
             if self._is_good(path, file, own):
                 stat = self.world.resolve(path)[1]
@@ -64,7 +65,7 @@ class Search:
         in_blobs = self.world.name(self.world.parent(path)) == "blobs"
         return None if in_blobs else digest_of_blob(promised)
 
-    def _is_good(self, path: str, file: HubFile, own: tuple[str, Stat | Unknown | None] | None) -> bool:
+    def _is_good(self, path: str, file: HubFile, own: Set[object]) -> bool:
         """Right size, not the bad file itself, and the right digest where that is cheap to say."""
         final, stat = self.world.resolve(path)
         if not isinstance(stat, Stat) or stat.kind != "file" or (stat.size == 0 and file.size != 0):
@@ -73,10 +74,8 @@ class Search:
             return False
         if self._link_name(path) not in (None, file.digest):
             return False  # a link to the content of another version
-        if own is not None and isinstance(own[1], Stat):
-            same_inode = stat.inode != 0 and (stat.device, stat.inode) == (own[1].device, own[1].inode)
-            if final == own[0] or same_inode:
-                return False
+        if {final, stat.identity} & own:
+            return False
         if isinstance(self.world.read(final, 0, 1), Unknown):
             return False
         if self.deep and stat.size > SMALL:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...model.caches import CachedRepo, Waste
 from ..world import Stat, World
+from .caches import Identity
 from .content import digest_of_blob, known
 from .repos import ALIVE_NS
 
@@ -15,31 +16,16 @@ QUARANTINE = ".zdoctor-quarantine"
 STORE_MARK = ".huggingface-shared-blobs"
 
 Tree = dict[str, Stat]
-Identity = tuple[int, int] | str
 
 
 def tree_of(world: World, folder: str) -> tuple[Tree, bool]:
     """Everything below a folder by path, links not followed; whether there was more than is looked at."""
     tree: Tree = {}
-    waiting = [(folder, 0)]
-    while waiting:
-        inside, depth = waiting.pop()
-        for name in known(world.names(inside)):
-            if len(tree) >= MOST_ENTRIES or depth > DEEPEST:
-                return tree, True
-            path = world.join(inside, name)
-            stat = known(world.stat(path))
-            if isinstance(stat, Stat):
-                tree[path] = stat
-                if stat.kind == "folder":
-                    waiting.append((path, depth + 1))
+    for name, stat in world.walk(folder, DEEPEST):
+        if len(tree) >= MOST_ENTRIES or name.count("/") >= DEEPEST:
+            return tree, True
+        tree[world.below(folder, name)] = known(stat)
     return tree, False
-
-
-def identity(world: World, tree: Tree, path: str) -> Identity:
-    """What two names of one file have in common; `tree` knows most files already."""
-    stat = tree[path] if path in tree else world.stat(path)
-    return (stat.device, stat.inode) if isinstance(stat, Stat) and stat.inode else path
 
 
 def size_of(world: World, tree: Tree, files: Iterable[str]) -> int:
@@ -48,7 +34,7 @@ def size_of(world: World, tree: Tree, files: Iterable[str]) -> int:
     for path in files:
         stat = tree[path] if path in tree else world.stat(path)
         if isinstance(stat, Stat) and stat.kind == "file":
-            contents[(stat.device, stat.inode) if stat.inode else path] = stat.size
+            contents[stat.identity or path] = stat.size
     return sum(contents.values())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import Literal
@@ -31,6 +31,11 @@ class Stat:
     device: int = 0
     inode: int = 0
     target: str | None = None
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """What the names of one file have in common; None where the system does not say."""
+        return (self.device, self.inode) if self.inode else None
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,22 @@ class World:
                 return path, stat
             path = self.target(path, stat.target)
         return path, Unknown("a loop of symbolic links")
+
+    def walk(self, folder: str, deepest: int) -> Iterator[tuple[str, Stat | Unknown]]:
+        """What lies below a folder, by names with /. No link is followed; what cannot be listed is Unknown."""
+        waiting = [""]
+        while waiting:
+            inside = waiting.pop()
+            names = self.names(self.below(folder, inside) if inside else folder)
+            if isinstance(names, Unknown):
+                yield inside, names
+                continue
+            for name in [f"{inside}/{base}" if inside else base for base in names]:
+                stat = self.stat(self.below(folder, name))
+                if stat is not None:
+                    yield name, stat
+                if isinstance(stat, Stat) and stat.kind == "folder" and name.count("/") < deepest:
+                    waiting.append(name)
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder, and no link to one, lies there."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...families import classes, family_with
-from ...families.part_file import as_in_file, class_in, inferred_config, title_of
+from ...families.part_files import as_in_file, class_in, inferred_config, title_of
 from ...families.record.shapes import BadConfig, Shapes
 from ...families.record.single_file import original_parts
 from ...families.tensors import needed_tensors

@@ -17,7 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ...families.part_file import title_of
+from ...families.part_files import title_of
 from ..components.component_files import checked_tensors, component_class, component_config
 from ..families import family_named, family_of, family_titles
 from ..kernels.quantized_linear import Quantization, storage_of

@@ -14,7 +14,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from ...families.part_file import shards_of
+from ...families.part_files import shards_of
 from ...model.weights import SCALES
 from ..runtime.atomic_files import drop_from_memory
 from ..runtime.train_error import TrainError

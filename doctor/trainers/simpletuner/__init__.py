@@ -4,20 +4,20 @@ from ...model.trainer import Trainer, any_of
 
 SIMPLETUNER = Trainer(
     name="SimpleTuner",
-    reader="simpletuner.read",
+    reader=f"{__name__}.read",
     marks=any_of(
         *("model_family", "data_backend_config", "model_type+output_dir", "dataloader_config", "trainer_extra_args"),
         # a file of datasets, and a config.env that only says how the trainer is started
         *("instance_data_dir+id", "cache_dir_vae+id", "training_num_processes"),
     ),
     marker="simpletuner/helpers/configuration/cmd_args.py",
-    miner="simpletuner.schema:mine",
-    editor="simpletuner.editor:body",
-    table="simpletuner",
+    miner=f"{__name__}.schema:mine",
+    editor=f"{__name__}.editor:body",
+    table="simpletuner.json",
     packages=("simpletuner",),
     in_logs=r"(?i:simpletuner)",
-    failures="simpletuner.failures",
-    recipe="simpletuner.recipe",
+    failures=f"{__name__}.failures",
+    recipe=f"{__name__}.recipe",
     becomes_command_line=True,
     dataset_sections=("general", "datasets/*", "datasets/*/subsets/*"),
     refuses_unknown=frozenset(("top", "shell")),

@@ -8,7 +8,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.schema.tables import from_json
-from zdoctor.doctor.trainers import NAMES
+from zdoctor.doctor.trainers import names
 from zdoctor.tests.checks.config_cases import KAGGLE
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, SD_SCRIPTS, checkout
 
@@ -26,7 +26,7 @@ def unknown_keys(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     return [finding["evidence"]["key"] for finding in json.loads(capsys.readouterr().out)["findings"]]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_every_trainer_has_a_schema_for_editors(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("schema", name) == 0
     assert json.loads(capsys.readouterr().out)["title"] == f"{name} config"

@@ -12,7 +12,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.crash import clean, explain, failures
-from zdoctor.doctor.crash.known import KNOWN
+from zdoctor.doctor.crash.known import known
 from zdoctor.doctor.model.crashes import Explanation, Signature
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.configs_on_disk import write_config
@@ -220,7 +220,7 @@ def test_every_signature_compiles_and_every_known_failure_names_real_rules() -> 
     ids = {rule.id for rule in all_rules()}
     for signature in SIGNATURES:
         re.compile(signature.text)
-    assert {known.rule for known in KNOWN} - {""} <= ids
+    assert {one.rule for one in known()} - {""} <= ids
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

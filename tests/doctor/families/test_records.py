@@ -12,8 +12,7 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from zdoctor.doctor.families import add, classes, families, family_of, family_with, loader_of, registry, trained
 from zdoctor.doctor.families.components import CLASSES
 from zdoctor.doctor.families.flux.record import FLUX
-from zdoctor.doctor.families.part_file import class_in
-from zdoctor.doctor.families.part_files import part_files
+from zdoctor.doctor.families.part_files import class_in, part_files
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.tensors import block_linears, needed_tensors, parameters, published_size
 from zdoctor.doctor.families.zimage.record import ZIMAGE
@@ -22,7 +21,7 @@ from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.train.families import FamilyModule, family_named, family_titles, flux, zimage
-from zdoctor.doctor.trainers import NAMES, TRAINERS
+from zdoctor.doctor.trainers import names, trainers
 from zdoctor.doctor.trainers.kohya.network import SCRIPTS
 
 TRAINED = [family_of(name) for name in trained()]
@@ -58,14 +57,14 @@ def test_names_find_their_record(family: Family) -> None:
     assert loader_of(run_of(family, RUNNER)) is family.own
     assert loader_of(run_of(family, "ai-toolkit")) is family.loader
     assert all(loader_of(run_of(family, trainer)) is None for trainer in family.kohya)
-    assert family.kohya.keys() <= {trainer.name for trainer in TRAINERS if trainer.component_files}
+    assert family.kohya.keys() <= {trainer.name for trainer in trainers() if trainer.component_files}
 
 
 @pytest.mark.parametrize("family", [f for f in families() if f.loader or f.own], ids=named)
 def test_components_have_classes_that_are_known(family: Family) -> None:
     for loader in filter(None, (family.loader, family.own)):
-        for component, names in loader.components.items():
-            assert component.startswith(("tokenizer", "scheduler")) or set(names) <= classes().keys()
+        for component, classes_of in loader.components.items():
+            assert component.startswith(("tokenizer", "scheduler")) or set(classes_of) <= classes().keys()
         assert loader.components["transformer"] == (family.class_name,)
         assert all(fit.component in loader.components for fit in family.fits)
         assert loader.adapter_key is None or re.match(family.lora_names, loader.adapter_key)
@@ -124,7 +123,7 @@ def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> Non
         assert {file.name for file in files} == {"transformer", *family.published}
         assert all(file.class_name in family.files for file in files)
         assert bool(words.cache) == (trainer == "musubi-tuner")
-    assert {"ai-toolkit", "SimpleTuner", *family.kohya} <= set(NAMES)
+    assert {"ai-toolkit", "SimpleTuner", *family.kohya} <= set(names())
 
 
 @pytest.mark.parametrize("kind", classes().values(), ids=lambda kind: kind.name)

@@ -112,6 +112,59 @@ def test_a_family_from_elsewhere_is_known(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("Lab Image\n", "")
 
 
+TRAINER = """
+from zdoctor.doctor.configs.reading import Reading, tree_of, values_of
+from zdoctor.doctor.configs.text import Lines
+from zdoctor.doctor.configs.written import Written
+from zdoctor.doctor.model import Run
+from zdoctor.doctor.model.recipe import Recipe
+from zdoctor.doctor.model.record import replace
+from zdoctor.doctor.model.trainer import Trainer, any_of
+from zdoctor.doctor.trainers import named
+
+TRAINERS = [{trainer}]
+
+
+def read(config, environment, beside):
+    values = values_of(tree_of(config), Lines(config.path, config.text))
+    w = Written({{pointer[1:]: value for pointer, value in values.items()}})
+    recipe = Recipe(base_model=w.maybe("lab_model"), steps=w.whole("steps"))
+    run = Run("Lab", config.path, "", 0, "lora", "lora", "lab", recipe, settings=w.settings)
+    return Reading(replace(config, values=values), (run,))
+"""
+LAB = "Trainer(name={}, reader=__name__, marks=any_of('lab_model+steps'), in_logs='labtrain')"
+
+
+def test_a_trainer_from_elsewhere_has_its_configs_read(tmp_path: Path) -> None:
+    rule = PLUGIN.partition("@repair")[0].replace('"too-many-steps")', '"too-many-steps", trainers=("Lab",))')
+    environment = install(tmp_path, TRAINER.format(trainer=LAB.format("'Lab'")) + rule)
+    config = tmp_path / "lab.json"
+    config.write_text('{"lab_model": "m", "steps": 2000}')
+    for words in (("check", str(config)), ("check", str(config), "--trainer", "lab")):
+        done = zdoctor(environment, *words, "--select", "XYZ001")
+        assert "2000 steps are more than 1000." in done.stdout and done.stderr == "", done
+    assert "choose from ai-toolkit, musubi-tuner, sd-scripts, SimpleTuner, Lab" in (
+        zdoctor(environment, "check", str(config), "--trainer", "lob").stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("trainer", "why"),
+    [
+        (LAB.format("'Lab'").replace("in_logs='labtrain'", "in_logs=None"), "its trainer 'Lab' has no in_logs"),
+        (LAB.format("'musubi'"), "two trainers are called 'musubi'"),
+        ("Trainer(name='Lab')", "Trainer: missing: "),
+        ("replace(named('ai-toolkit'), name='')", "a trainer has no name"),
+    ],
+)
+def test_a_trainer_with_a_hole_is_named_and_the_check_goes_on(tmp_path: Path, trainer: str, why: str) -> None:
+    environment = install(tmp_path, TRAINER.format(trainer=trainer))
+    done = zdoctor(environment, "check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json")
+    assert done.returncode == 1 and "TRN002" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("zdoctor: the rules of lab_rules are left out: ") and why in line
+
+
 def test_two_packages_with_one_id_are_told_apart(tmp_path: Path) -> None:
     """The first by name stays; of the other one nothing is taken."""
     environment = install(tmp_path, PLUGIN)

@@ -12,7 +12,7 @@ from zdoctor.doctor.model import Key, Schema
 from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.schema.editor import editor_schema
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.trainers import NAMES
+from zdoctor.doctor.trainers import names
 from zdoctor.doctor.trainers.ai_toolkit.editor import KNOWN
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.checks.config_cases import KAGGLE, SHARED
@@ -40,7 +40,7 @@ def complaints(trainer: str, config: Any) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("trainer", sorted(NAMES))
+@pytest.mark.parametrize("trainer", sorted(names()))
 def test_it_is_a_json_schema(trainer: str) -> None:
     schema = shipped(trainer)
     assert schema is not None

@@ -10,7 +10,7 @@ import pytest
 
 from zdoctor.doctor.model import Key, Schema
 from zdoctor.doctor.schema import checkouts, tables
-from zdoctor.doctor.trainers import NAMES
+from zdoctor.doctor.trainers import names
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, MUSUBI, SD_SCRIPTS, SIMPLETUNER, checkout
 
 
@@ -198,7 +198,7 @@ def test_a_checkout_is_found_above_and_beside(tmp_path: Path) -> None:
     assert checkouts.find("unheard-of", [os.fspath(root)]) is None
 
 
-@pytest.mark.parametrize("trainer", sorted(NAMES))
+@pytest.mark.parametrize("trainer", sorted(names()))
 def test_shipped_tables(trainer: str) -> None:
     schema = tables.shipped(trainer)
     assert schema is not None and schema.trainer == trainer

@@ -9,20 +9,20 @@ import pytest
 
 from zdoctor.doctor.model.trainer import Trainer
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.trainers import NAMES, TRAINERS, module, named, trainer_called, trainer_of
+from zdoctor.doctor.trainers import loaded, named, names, trainer_called, trainer_of, trainers
 
-each = pytest.mark.parametrize("trainer", TRAINERS, ids=NAMES)
+each = pytest.mark.parametrize("trainer", trainers(), ids=names())
 
 
 @each
 def test_a_record_answers_for_its_room(trainer: Trainer) -> None:
-    assert callable(module(trainer.reader).read)
-    assert module(trainer.failures).KNOWN
-    assert callable(module(trainer.recipe).for_runner)
+    assert callable(loaded(trainer.reader).read)
+    assert loaded(trainer.failures).KNOWN
+    assert callable(loaded(trainer.recipe).for_runner)
     for name in (trainer.miner, trainer.editor):
         place, _, function = name.partition(":")
-        assert not name or callable(getattr(module(place), function))
-    assert not trainer.writes or callable(module(trainer.writes).dataset_writes)
+        assert not name or callable(getattr(loaded(place), function))
+    assert not trainer.writes or callable(loaded(trainer.writes).dataset_writes)
     assert trainer.marks and trainer.packages and not Path(trainer.marker).is_absolute()
     re.compile(trainer.in_logs)
     table = shipped(trainer.name)
@@ -31,7 +31,7 @@ def test_a_record_answers_for_its_room(trainer: Trainer) -> None:
 
 def test_no_two_trainers_share_what_tells_them_apart() -> None:
     for one in ("name", "marker", "table"):
-        assert len({getattr(trainer, one) for trainer in TRAINERS}) == len(TRAINERS)
+        assert len({getattr(trainer, one) for trainer in trainers()}) == len(trainers())
 
 
 def test_trainers_are_found_by_what_people_call_them() -> None:
