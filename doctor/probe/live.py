@@ -26,20 +26,16 @@ if TYPE_CHECKING:
 
 # Only variables that change what a trainer or the hub does; a token is never among them.
 VARIABLES = (
-    "CUDA_DEVICE_ORDER",
-    "CUDA_VISIBLE_DEVICES",
-    "HF_ENDPOINT",
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HF_HUB_DISABLE_SYMLINKS",
-    "HF_HUB_DISABLE_XET",
-    "HF_HUB_OFFLINE",
-    "HUGGINGFACE_HUB_CACHE",
-    "LOCAL_RANK",
-    "PYTHONUTF8",
-    "PYTORCH_ALLOC_CONF",
-    "TRANSFORMERS_OFFLINE",
-    "XDG_CACHE_HOME",
+    *(
+        "CUDA_DEVICE_ORDER",
+        "CUDA_VISIBLE_DEVICES",
+        "HF_ENDPOINT",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "HF_HUB_DISABLE_SYMLINKS",
+    ),
+    *("HF_HUB_DISABLE_XET", "HF_HUB_OFFLINE", "HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8"),
+    *("PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE", "XDG_CACHE_HOME"),
 )
 STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
@@ -207,7 +203,7 @@ class LiveWorld(World):
         return cards()
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
-        from .packages import build, named
+        from .environment import build, named
 
         found: dict[str, str] = {}
         for folder in sys.path:
