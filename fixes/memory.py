@@ -32,7 +32,8 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
         worst = max(worst, _ORDER.index(step.effect))
         lowest, high = step.peak, step.high
         if high <= memory.free:
-            settings = ", ".join(f"{key} to {_shown(value)}" for key, value in chosen.items())
+            shown = {key: str(value).lower() if isinstance(value, bool) else value for key, value in chosen.items()}
+            settings = ", ".join(f"{key} to {value}" for key, value in shown.items())
             steps = tuple(value_of(run, key, value) for key, value in chosen.items())
             yield Fix(f"set {settings} (peak {lowest / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
             return
@@ -43,7 +44,3 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
         why = "with all settings the peak is {}, perhaps {} (computed), and {} are free".format(*sizes)
     do = "close other programs, or use a machine with more memory" if memory.is_host else ""
     yield Fix(f"{do or f'free memory on {memory.device}, or use one with more'}: {why}", (), "show")
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,12 +15,11 @@ from .datasets import DatasetFolder
 from .environment import Environment
 from .hub import Hub
 from .memory import Memory
-from .microstep import MicroStep
 from .record import dataclass, field
 from .remains import EarlierSave, Remains
 from .run import Config, Run
 from .schema import Schema
-from .script import Script
+from .script import MicroStep, Script
 from .start import Start
 from .storage import Room, Storage
 from .unknown import Unknown
