@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ..families.part_files import other_files, part_files, written_path
 from ..model import Entry, Files, Run, Unknown
+from ..model.facts import MOST_CHILDREN
 from ..trainers import trainer_of
 from .world import Stat, World
-
-CHILDREN = 2000
 
 
 def probe_files(world: World, run: Run) -> Files:
@@ -39,5 +38,5 @@ def look(world: World, text: str) -> Entry:
         is_link = isinstance(first, Stat) and first.kind == "link"
         return Entry(path, "dangling" if is_link else "missing")
     if stat.kind == "folder":
-        return Entry(path, "folder", children=world.names_in(final)[:CHILDREN])
+        return Entry(path, "folder", children=world.names_in(final)[:MOST_CHILDREN])
     return Entry(path, "file" if stat.kind == "file" else "other", stat.size)

@@ -101,7 +101,7 @@ def test_a_key_is_renamed(text: str, path: str) -> None:
         text.replace("name_or_path", "name_or_paht").replace("network:", "netwrok:").replace('"network"', '"netwrok"')
     )
     findings = examined(sick, "CFG002", path=path)
-    assert {f.args["key"] for f in findings} == {"netwrok", "name_or_paht"}
+    assert {f.evidence["key"] for f in findings} == {"netwrok", "name_or_paht"}
     for finding in findings:
         (fix,) = finding.fixes
         assert (fix.safety, fix.training_effect) == ("ask", "changes-result")
