@@ -106,7 +106,7 @@ def test_a_key_is_renamed(text: str, path: str) -> None:
         (fix,) = finding.fixes
         assert (fix.safety, fix.training_effect) == ("ask", "changes-result")
         sick_now = cured(sick, finding)
-        assert finding.args["key"] not in {f.args["key"] for f in examined(sick_now, "CFG002", path=path)}
+        assert finding.evidence["key"] not in {f.evidence["key"] for f in examined(sick_now, "CFG002", path=path)}
 
 
 def test_a_rename_never_overwrites() -> None:
