@@ -16,6 +16,7 @@ class _Step:
     """What every step has: the path that it writes to, and what it reads."""
 
     path: str
+    source: str = ""
 
     @property
     def written(self) -> tuple[str, object]:
@@ -24,7 +25,7 @@ class _Step:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return ()
+        return (self.source,) if self.source else ()
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,6 @@ class MirrorFolder(_Step):
     source: str
     path: str
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return (self.source,)
-
 
 @dataclass(frozen=True)
 class Quarantine(_Step):
@@ -129,10 +126,6 @@ class PlaceCopy(_Step):
     size: int
     digest: str | None
     link: bool = False
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return (self.source,)
 
 
 @dataclass(frozen=True)

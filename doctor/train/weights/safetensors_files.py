@@ -70,18 +70,12 @@ def read_header(file: Path) -> list[TensorEntry]:
             if total < 8 or not 2 <= length <= total - 8:
                 raise TrainError(f"{file} is not a safetensors file ({total} bytes, no header). Fetch it again.")
             header = json.loads(stream.read(length))
+            header.pop("__metadata__", None)
             begin = 8 + length
             entries = [
-                TensorEntry(
-                    name,
-                    file,
-                    info["dtype"],
-                    tuple(info["shape"]),
-                    begin + info["data_offsets"][0],
-                    info["data_offsets"][1] - info["data_offsets"][0],
-                )
+                TensorEntry(name, file, info["dtype"], tuple(info["shape"]), begin + start, stop - start)
                 for name, info in header.items()
-                if name != "__metadata__"
+                for start, stop in [info["data_offsets"]]
             ]
     except FileNotFoundError:
         raise TrainError(
