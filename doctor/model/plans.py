@@ -15,6 +15,7 @@ class _Step:
     """What every step has: the path that it writes to, and what it reads."""
 
     path: str
+    source: str = ""
 
     @property
     def written(self) -> tuple[str, object]:
@@ -23,7 +24,7 @@ class _Step:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return ()
+        return (self.source,) if self.source else ()
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,6 @@ class MirrorFolder(_Step):
     source: str
     path: str
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return (self.source,)
-
 
 @dataclass(frozen=True)
 class Quarantine(_Step):
@@ -128,10 +125,6 @@ class PlaceCopy(_Step):
     size: int
     digest: str | None
     link: bool = False
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return (self.source,)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from . import filesystem
 from .cards import cards
 from .disks import MountLine, folders_below, mount_of, read_mounts
 from .speed import speed_of
-from .world import Mount, Shapes, World
+from .world import Mount, Shapes, Stat, World
 
 if TYPE_CHECKING:
     from ..state.receipts import Receipts
@@ -87,10 +87,17 @@ class LiveWorld(World):
     def now_ns(self) -> int:
         return time.time_ns()
 
-    stat = staticmethod(filesystem.stat)
-    names = staticmethod(filesystem.names)
-    read = staticmethod(filesystem.read)
-    refusal = staticmethod(filesystem.refusal)
+    def stat(self, path: str) -> Stat | Unknown | None:
+        return filesystem.stat(path)
+
+    def names(self, folder: str) -> tuple[str, ...] | Unknown:
+        return filesystem.names(folder)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+        return filesystem.read(path, start, length)
+
+    def refusal(self, folder: str) -> str | Unknown | None:
+        return filesystem.refusal(folder)
 
     def is_open(self, path: str) -> bool:
         return os.path.realpath(path) in self._open_files
