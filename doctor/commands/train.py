@@ -131,7 +131,9 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
         try:
             seen = examined(config, trainer=options.trainer, as_runner=True)
             shared = too_large(seen, int(os.environ["WORLD_SIZE"]))
-            said = _not_green_lines(seen, shared)
+            errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in shared]
+            why = not_green(seen, shared)
+            said = errors or ([f"{why}."] if why else [])
             options.shard |= bool(shared)
         except UserError as error:
             said = [str(error)]
@@ -224,12 +226,6 @@ def _versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[package] = version(package).partition("+")[0]
     return found
-
-
-def _not_green_lines(seen: Examination, known: frozenset[str]) -> list[str]:
-    why = not_green(seen, known)
-    errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in known]
-    return errors or ([f"{why}."] if why else [])
 
 
 def train(

@@ -9,6 +9,7 @@ from .record import dataclass
 
 Safety = Literal["safe", "ask", "show"]
 TrainingEffect = Literal["none", "equivalent", "changes-result"]
+TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 
 class _Step:

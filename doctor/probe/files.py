@@ -12,10 +12,9 @@ from collections import Counter
 from ..families.part_files import other_files, part_files, written_path
 from ..memory.disk_space import Need, needs
 from ..model import DatasetFolder, Entry, Files, Hub, ModelFolder, Room, Run, Unknown, WritePlace, Writes
+from ..model.facts import MOST_CHILDREN
 from ..trainers import loaded, trainer_of
 from .world import Stat, World
-
-CHILDREN = 2000
 
 
 def probe_files(world: World, run: Run) -> Files:
@@ -47,7 +46,7 @@ def look(world: World, text: str) -> Entry:
         is_link = isinstance(first, Stat) and first.kind == "link"
         return Entry(path, "dangling" if is_link else "missing")
     if stat.kind == "folder":
-        return Entry(path, "folder", children=world.names_in(final)[:CHILDREN])
+        return Entry(path, "folder", children=world.names_in(final)[:MOST_CHILDREN])
     return Entry(path, "file" if stat.kind == "file" else "other", stat.size)
 
 

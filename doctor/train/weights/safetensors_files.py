@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...families.part_files import shards_of
+from ...model.amounts import few
 from ...model.weights import SCALES
 from ..runtime.atomic_files import drop_from_memory
 from ..runtime.train_error import TrainError
@@ -122,7 +123,7 @@ def check_tensors(entries: Mapping[str, TensorEntry], expected: Mapping[str, tup
     if missing:
         raise TrainError(
             f"{len(missing)} of the {len(expected)} tensors that the model of {folder} needs are in none of its "
-            f"files: {_some(missing)}. They would stay empty (on meta) or random. Fetch the complete files again."
+            f"files: {few(missing)}. They would stay empty (on meta) or random. Fetch the complete files again."
         )
     wrong = [name for name, shape in expected.items() if entries[name].shape != shape]
     if wrong:
@@ -182,8 +183,3 @@ def tensor_view(buffer: bytearray | mmap.mmap, entry: TensorEntry, offset: int =
     if count == 0:
         return torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
     return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset).reshape(entry.shape)
-
-
-def _some(names: list[str], limit: int = 4) -> str:
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
