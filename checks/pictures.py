@@ -8,6 +8,7 @@ from ntpath import basename, normcase, splitext
 
 from ..doctor.families import family_of
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, System, found
+from ..doctor.model.facts import MOST_CHILDREN
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
 
@@ -16,8 +17,6 @@ _AIDS = (
     *("control_path", "control_path_1", "control_path_2", "control_path_3"),
 )
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")  # in lower case only
-_MOST = 2000  # names that are listed of a folder
-_GONE = ("missing", "dangling")
 _ENDS = "The run ends before the model is loaded."
 _UNPAIRED = "They are trained without a control image, without a message."
 _UNMASKED = "Its pictures are trained as a whole, without a message."
@@ -169,7 +168,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
             entry = files.at(dataset.mask_folder)
             yield from _no_folder(run, f"{dataset.key}/mask_folder", dataset.mask_folder, entry, _UNMASKED)
     edited = [sample.control for sample in run.recipe.validation.painted if edits]
-    gone = [path for path in edited if (entry := files.at(path)) is not None and entry.kind in (*_GONE, "folder")]
+    gone = [path for path in edited if (entry := files.at(path)) and (entry.is_gone or entry.kind == "folder")]
     if gone:
         yield found(
             run.where("samples"),
@@ -189,7 +188,7 @@ def _no_folder(run: Run, key: str, path: str, entry: Entry | None, otherwise: st
     if entry is not None and entry.kind != "folder":
         yield found(
             run.where(key),
-            "{path}, the folder of {key}, " + ("does not exist." if entry.kind in _GONE else "is no folder."),
+            "{path}, the folder of {key}, " + ("does not exist." if entry.is_gone else "is no folder."),
             otherwise=_ENDS if run.by_runner else otherwise,
             evidence={"looked_at": entry.path},
             severity=None if run.by_runner else "warning",
@@ -199,7 +198,7 @@ def _no_folder(run: Run, key: str, path: str, entry: Entry | None, otherwise: st
 
 
 def _unpaired(run: Run, key: str, entry: Entry, folder: DatasetFolder) -> Iterator[Finding]:
-    if not 0 < len(entry.children) < _MOST:
+    if not 0 < len(entry.children) < MOST_CHILDREN:
         return  # not listed, or not all of it
     stems = {name.rpartition(".")[0] for name in entry.children if name.endswith(_SUFFIXES)}
     alone = [image.path for image in folder.images if splitext(basename(image.path))[0] not in stems]

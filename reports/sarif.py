@@ -87,14 +87,10 @@ def _invocation(report: Report, index: dict[str, int]) -> Data:
 def _notification(kind: str, level: str, outcome: Outcome, index: dict[str, int]) -> Data:
     return {
         "descriptor": {"id": kind},
-        "associatedRule": _reference(outcome.rule, index),
+        "associatedRule": {"id": outcome.rule, **({"index": index[outcome.rule]} if outcome.rule in index else {})},
         "level": level,
         "message": _message(outcome.reason),
     }
-
-
-def _reference(rule: str, index: dict[str, int]) -> Data:
-    return {"id": rule, "index": index[rule]} if rule in index else {"id": rule}
 
 
 def _results(report: Report, index: dict[str, int], config: Config | None) -> list[Data]:

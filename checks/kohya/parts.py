@@ -68,7 +68,7 @@ def missing_part_file(
             continue
         if entry.kind == "denied":
             hidden = entry.path
-        elif entry.kind in ("missing", "dangling", "folder"):
+        elif entry.is_gone or entry.kind == "folder":
             yield from _absent(run, part, text, entry.kind, component, system.os)
         elif component and (gone := [weight.name for weight in component.weights if weight.problem == "missing"]):
             yield found(

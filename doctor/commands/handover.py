@@ -36,10 +36,7 @@ def not_green(seen: Examination, known: Container[str] = ()) -> str:
     return "; ".join(f"{o.rule} is not known ({o.reason})" for o in report.unknown if o.rule in serious)
 
 
-def hand_over(
-    seen: Examination,
-    **how: Any,
-) -> TrainResult:
+def hand_over(seen: Examination, **how: Any) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
     `how` is the rest of the runner's Job.

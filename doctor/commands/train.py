@@ -67,14 +67,12 @@ def run(options: argparse.Namespace) -> int:
         for note in accelerated.notes(os.environ):
             print(f"zdoctor: {note}", file=sys.stderr)
     options.shard |= accelerated.sharded(os.environ)
-    several = int(os.environ.get("WORLD_SIZE") or 1) > 1
-    if several:
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         return _one_of_several(options, config)
     seen = examined(config, trainer=options.trainer, as_runner=True)
     state.remember(config)
     count = options.processes or process_count(seen)
-    why = not_green(seen, too_large(seen, count))
-    if why:
+    if why := not_green(seen, too_large(seen, count)):
         return _not_training(seen, why)
     if options.shard and count == 1:
         raise UserError(
@@ -133,7 +131,9 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
         try:
             seen = examined(config, trainer=options.trainer, as_runner=True)
             shared = too_large(seen, int(os.environ["WORLD_SIZE"]))
-            said = _not_green_lines(seen, shared)
+            errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in shared]
+            why = not_green(seen, shared)
+            said = errors or ([f"{why}."] if why else [])
             options.shard |= bool(shared)
         except UserError as error:
             said = [str(error)]
@@ -228,12 +228,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _not_green_lines(seen: Examination, known: frozenset[str]) -> list[str]:
-    why = not_green(seen, known)
-    errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in known]
-    return errors or ([f"{why}."] if why else [])
-
-
 def train(
     config: str,
     *,
@@ -248,8 +242,7 @@ def train(
     Raises UserError with what is not green.
     """
     seen = examined(config, trainer=trainer, as_runner=True)
-    why = not_green(seen)
-    if why:
+    if why := not_green(seen):
         raise UserError(
             f"{config} is not green: {why}",
             f"{seen.report.typed('check')} shows it, {seen.report.typed('fix')} repairs.",

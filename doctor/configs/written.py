@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model import Value
 from ..model.record import dataclass, field, replace
@@ -37,24 +37,28 @@ YAML = Dialect()
 class Written:
     """Written values by their key. A value of the wrong type reads as the default: rules of their own speak of it.
 
-    Of several keys the first one that is written counts. `read` are the keys that were asked for, whole, and `root`
-    is what is in front of those of `settings` there.
+    Of several keys the first one from which a value arrives counts. `read` are the keys that were asked for, and
+    `places` what stands in front of each key that is asked for: it is looked for in the first of them first.
     """
 
     settings: Mapping[str, Value]
     dialect: Dialect = YAML
     read: set[str] = field(default_factory=set)
-    root: str = ""
+    places: tuple[str, ...] = ("",)
 
-    def below(self, key: str) -> Written:
-        """The values in a mapping or list, by their keys there."""
-        inside = {name[len(key) + 1 :]: one for name, one in self.settings.items() if name.startswith(f"{key}/")}
-        return Written(inside, self.dialect, self.read, f"{self.root}{key}/")
+    def below(self, *keys: str) -> Written:
+        """The values in mappings or lists, by their keys there, the nearest of these first; "" is the whole."""
+        return replace(self, places=tuple(f"{key}/" if key else "" for key in keys))
+
+    def key(self, key: str) -> str:
+        """The whole key: the nearest one that is written, else the nearest."""
+        keys = [place + key for place in self.places]
+        return next((one for one in keys if one in self.settings), keys[0])
 
     def arrived(self, key: str) -> Any:
         """What arrives of a value; this alone is no reading."""
-        found = self.settings.get(key)
-        return None if found is None else self.dialect.arrives(key, found.value)
+        whole = self.key(key)
+        return self.dialect.arrives(whole, self.settings[whole].value) if whole in self.settings else None
 
     def has(self, key: str) -> bool:
         """Whether anything but null arrives; this alone is no reading."""
@@ -67,10 +71,10 @@ class Written:
 
     def raw(self, *keys: str, default: Any = None) -> Any:
         """What arrives of the value; `default` where that is nothing."""
-        self.read.update(self.root + key for key in keys)
-        found = next((key for key in keys if key in self.settings), None)
-        value = None if found is None else self.arrived(found)
-        return default if value is None else value
+        whole = [place + key for key in keys for place in self.places]
+        self.read.update(whole)
+        written = (self.dialect.arrives(key, self.settings[key].value) for key in whole if key in self.settings)
+        return next((value for value in written if value is not None), default)
 
     def text(self, *keys: str, default: str = "") -> str:
         value = self.raw(*keys)
@@ -131,6 +135,22 @@ class Written:
                 continue
             if all(one in touched for one in parents if one in self.settings):
                 yield key
+
+
+class Setting(NamedTuple):
+    """Where a field of the recipe is written, and how that is read; `default` None: what `read` has without one."""
+
+    key: str
+    read: Callable[..., Any] = Written.maybe
+    default: Any = None
+
+    def of(self, w: Written) -> Any:
+        return self.read(w, self.key) if self.default is None else self.read(w, self.key, default=self.default)
+
+
+def fields_of(w: Written, settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The values of fields by the settings that say them."""
+    return {name: setting.of(w) for name, setting in settings.items()}
 
 
 def above(key: str) -> list[str]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..model import SEVERITIES, Facts, Finding, Fix, Outcome, Plan, Report, TrainingEffect, Unknown, Where
+from ..model.plans import TRAINING_EFFECTS
 from ..model.record import dataclass, replace
 from ..rules import Repair, Repairs, Rule, RuleError, Unestablished
 
-TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 T = TypeVar("T")
 
 

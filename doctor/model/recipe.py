@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from .buckets import Buckets
-from .record import dataclass, field
+from .record import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -407,3 +407,13 @@ def by_name(recipe: Recipe) -> dict[str, Any]:
         else:
             made[name] = value
     return made
+
+
+def with_fields(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:
+    """The recipe with other values of fields, by their short names or as "group.field", or of whole groups."""
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in fields.items():
+        group, _, inner = SHORT_NAMES.get(name, name).rpartition(".")
+        groups.setdefault(group, {})[inner] = value
+    own = groups.pop("", {})
+    return replace(recipe, **own, **{name: replace(getattr(recipe, name), **to) for name, to in groups.items()})

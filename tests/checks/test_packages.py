@@ -19,8 +19,8 @@ import transformers
 from zdoctor.checks import packages
 from zdoctor.doctor.model import Finding, Gpu, Run, Schema, Unknown, Value, Where
 from zdoctor.doctor.model.environment import Environment, release
+from zdoctor.doctor.probe.environment import NAMES, build, named, probe_environment
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.packages import NAMES, build, named, probe_environment
 from zdoctor.fixes.packages import install_the_package, install_torch_for_this_card, update_the_package
 from zdoctor.tests.changes import changed
 from zdoctor.tests.checks.config_cases import LINUX

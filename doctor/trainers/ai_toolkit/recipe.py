@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from ...configs.written import Written
-from ...model.recipe import (
-    Checkpoints,
-    Dataset,
-    Ema,
-    GuidanceTarget,
-    Logging,
-    Loss,
-    LrScheduler,
-    Network,
-    Offload,
-    Optimizer,
-    OutputPreservation,
-    Precision,
-    Recipe,
-    SamplePrompt,
-    TimestepSampling,
-    Validation,
-)
+from ...configs.written import Setting, Written, fields_of
+from ...model.recipe import Dataset, GuidanceTarget, OutputPreservation, Recipe, SamplePrompt, with_fields
 from ...model.record import replace
 
-_LEGACY_ARCHITECTURES = (
-    ("is_v2", "sd2"),
-    ("is_v3", "sd3"),
-    ("is_xl", "sdxl"),
-    ("is_pixart", "pixart"),
-    ("is_pixart_sigma", "pixart_sigma"),
-    ("is_auraflow", "auraflow"),
-    ("is_flux", "flux"),
-    ("is_lumina2", "lumina2"),
-    ("is_vega", "vega"),
-    ("is_ssd", "ssd"),
-)
+# Each was a switch is_… of its own.
+_LEGACY_ARCHITECTURES = {
+    "v2": "sd2",
+    "v3": "sd3",
+    "xl": "sdxl",
+    **{name: name for name in ("pixart", "pixart_sigma", "auraflow", "flux", "lumina2", "vega", "ssd")},
+}
 # Flags within a prompt: the field of a SamplePrompt that each sets, and its type.
 _FLAGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     **dict.fromkeys(("d", "seed"), ("seed", int)),
@@ -48,56 +28,66 @@ _FLAGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "n": ("negative", str),
     "ctrl_img": ("control", str),
 }
+# The fields that one setting says; `recipe_of` adds what is left.
+_FIELDS = {
+    "base_model": Setting("model/name_or_path"),
+    "extras_model": Setting("model/extras_name_or_path"),
+    "adapter": Setting("model/assistant_lora_path"),
+    "vae": Setting("model/vae_path"),
+    "trigger_word": Setting("trigger_word"),
+    "steps": Setting("train/steps", Written.whole, 1000),
+    "batch_size": Setting("train/batch_size", Written.whole, 1),
+    "max_grad_norm": Setting("train/max_grad_norm", Written.number, 1.0),
+    "learning_rate": Setting("train/lr", Written.number, 1e-6),
+    "unload_text_encoder": Setting("train/unload_text_encoder", Written.flag),
+    "train_text_encoder": Setting("train/train_text_encoder", Written.flag),
+    "network_type": Setting("network/type", Written.text, "lora"),
+    "network.dropout": Setting("network/dropout", Written.number),
+    "network.lokr_full_rank": Setting("network/lokr_full_rank", Written.flag, True),
+    "network.initial_weights": Setting("network/pretrained_lora_path", Written.text),
+    "optimizer_settings": Setting("train/optimizer_params", Written.mapping),
+    "scheduler": Setting("train/lr_scheduler", Written.text, "constant"),
+    "scheduler_settings": Setting("train/lr_scheduler_params", Written.mapping),
+    "timestep_type": Setting("train/timestep_type", Written.text, "sigmoid"),
+    "content_or_style": Setting("train/content_or_style", Written.text, "balanced"),
+    "noise_scheduler": Setting("train/noise_scheduler", Written.text, "ddpm"),
+    "timestep_sampling.first": Setting("train/min_denoising_steps", Written.whole),
+    "timestep_sampling.bell": Setting("train/linear_timesteps", Written.flag),
+    "timestep_sampling.half_bell": Setting("train/linear_timesteps2", Written.flag),
+    "loss_type": Setting("train/loss_type", Written.text, "mse"),
+    "loss.regularisation_weight": Setting("train/reg_weight", Written.number, 1.0),
+    "loss.embedded_guidance": Setting("train/cfg_scale", Written.number, 1.0),
+    "use_ema": Setting("train/ema_config/use_ema", Written.flag),
+    "ema_decay": Setting("train/ema_config/ema_decay", Written.number, 0.999),
+    "dtype": Setting("train/dtype", Written.text, "fp32"),
+    "gradient_checkpointing": Setting("train/gradient_checkpointing", Written.flag, True),
+    "offload.interval": Setting("train/gradient_checkpointing_interval", Written.whole, 1),
+    "save_every": Setting("save/save_every", Written.whole, 1000),
+    "save_dtype": Setting("save/dtype", Written.text, "float16"),
+    "keep_saves": Setting("save/max_step_saves_to_keep", Written.whole, 5),
+    "disable_sampling": Setting("train/disable_sampling", Written.flag),
+    "skip_first_sample": Setting("train/skip_first_sample", Written.flag),
+    "sample_every": Setting("sample/sample_every", Written.whole, 100),
+    "validation.first_step": Setting("sample/sample_start_step", Written.whole),
+    "logging.wandb": Setting("logging/use_wandb", Written.flag),
+}
 _KEYS = {
+    **{name: setting.key for name, setting in _FIELDS.items()},
+    **{name: name for name in ("name", "device", "datasets")},
+    **dict.fromkeys(("architecture", "variant"), "model/arch"),
     "process_type": "type",
-    "name": "name",
-    "architecture": "model/arch",
-    "variant": "model/arch",
-    "device": "device",
-    "base_model": "model/name_or_path",
-    "extras_model": "model/extras_name_or_path",
-    "adapter": "model/assistant_lora_path",
     "output_folder": "training_folder",
-    "datasets": "datasets",
-    "trigger_word": "trigger_word",
-    "dtype": "train/dtype",
     "quantization": "model/qtype",
     "text_encoder_quantization": "model/qtype_te",
     "rank": "network/linear",
     "alpha": "network/linear_alpha",
-    "network_type": "network/type",
-    "steps": "train/steps",
-    "batch_size": "train/batch_size",
     "gradient_accumulation": "train/gradient_accumulation",
-    "gradient_checkpointing": "train/gradient_checkpointing",
-    "max_grad_norm": "train/max_grad_norm",
-    "learning_rate": "train/lr",
     "optimizer": "train/optimizer",
-    "optimizer_settings": "train/optimizer_params",
-    "scheduler": "train/lr_scheduler",
-    "scheduler_settings": "train/lr_scheduler_params",
-    "noise_scheduler": "train/noise_scheduler",
-    "timestep_type": "train/timestep_type",
-    "content_or_style": "train/content_or_style",
-    "loss_type": "train/loss_type",
-    "use_ema": "train/ema_config/use_ema",
-    "ema_decay": "train/ema_config/ema_decay",
     "cache_text_embeddings": "train/cache_text_embeddings",
     "seed": "training_seed",
-    "save_every": "save/save_every",
-    "save_dtype": "save/dtype",
-    "keep_saves": "save/max_step_saves_to_keep",
-    "disable_sampling": "train/disable_sampling",
-    "skip_first_sample": "train/skip_first_sample",
-    "sample_every": "sample/sample_every",
     "samples": "sample/samples",
-    "vae": "model/vae_path",
-    "unload_text_encoder": "train/unload_text_encoder",
-    "network.dropout": "network/dropout",
-    "network.initial_weights": "network/pretrained_lora_path",
     "checkpoints.push_to_hub": "save/push_to_hub",
     "loss.max_loss": "train/max_loss",
-    "offload.interval": "train/gradient_checkpointing_interval",
     "offload.share": "model/layer_offloading",
     "precision.quantize": "model/quantize",
     "precision.quantize_text_encoder": "model/quantize_te",
@@ -108,15 +98,26 @@ _KEYS = {
     "validation.guidance": "sample/guidance_scale",
     "validation.steps": "sample/sample_steps",
     "recovery_adapter": "model/accuracy_recovery_adapter",
-    "logging.wandb": "logging/use_wandb",
     "logging.report_to": "logging/report_to",
     "validation_config": "train/validation_config",
 }
-# Of each dataset.
+_OF_DATASET = {
+    "default_caption": Setting("default_caption", Written.text),
+    "caption_dropout": Setting("caption_dropout_rate", Written.number),
+    "repeats": Setting("num_repeats", Written.whole, 1),
+    "is_regularisation": Setting("is_reg", Written.flag),
+    "mask_folder": Setting("mask_path"),
+    "mask_min_value": Setting("mask_min_value", Written.number),
+    "trigger_word": Setting("trigger_word"),
+    "loss_multiplier": Setting("loss_multiplier", Written.number, 1.0),
+    **{
+        name: Setting(name, Written.flag)
+        for name in ("flip_x", "flip_y", "square_crop", "random_crop", "alpha_mask", "invert_mask", "prior_reg")
+    },
+}
 _KEYS_OF_DATASET = {
+    **{name: setting.key for name, setting in _OF_DATASET.items()},
     "resolutions": "resolution",
-    "caption_dropout": "caption_dropout_rate",
-    "mask_folder": "mask_path",
     "control_folders": "control_path",
 }
 # The two kinds of output preservation.
@@ -145,100 +146,55 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     """The recipe of one process by its settings; `keys` are those of `keys_of`."""
     architecture, variant = _architecture(w)
     datasets = tuple(dataset_of(w, number) for number in range(w.count("datasets") or 0))
-    return Recipe(
-        architecture=architecture,
-        variant=variant,
-        base_model=w.maybe("model/name_or_path"),
-        extras_model=w.maybe("model/extras_name_or_path"),
-        adapter=w.maybe("model/assistant_lora_path"),
-        vae=w.maybe("model/vae_path"),
-        datasets=datasets,
-        trigger_word=w.maybe("trigger_word"),
-        steps=w.whole("train/steps", default=1000),
-        batch_size=w.whole("train/batch_size", default=1),
-        gradient_accumulation=w.whole(keys["gradient_accumulation"], default=1),
-        max_grad_norm=w.number("train/max_grad_norm", default=1.0),
-        learning_rate=w.number("train/lr", default=1e-6),
-        cache_text_embeddings=w.flag("train/cache_text_embeddings")
+    own = {
+        "architecture": architecture,
+        "variant": variant,
+        "datasets": datasets,
+        "gradient_accumulation": w.whole(keys["gradient_accumulation"], default=1),
+        "cache_text_embeddings": w.flag("train/cache_text_embeddings")
         or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
-        unload_text_encoder=w.flag("train/unload_text_encoder"),
-        train_text_encoder=w.flag("train/train_text_encoder"),
-        seed=w.whole("training_seed") if w.has("training_seed") else None,
-        network=_network(w, keys),
-        optimizer=Optimizer(w.text("train/optimizer", default="adamw").lower(), w.mapping("train/optimizer_params")),
-        lr_scheduler=LrScheduler(
-            w.text("train/lr_scheduler", default="constant"), w.mapping("train/lr_scheduler_params")
-        ),
-        timestep_sampling=_timestep_sampling(w),
-        loss=_loss(w),
-        ema=Ema(use=w.flag("train/ema_config/use_ema"), decay=w.number("train/ema_config/ema_decay", default=0.999)),
-        precision=_precision(w),
-        offload=_offload(w),
-        checkpoints=Checkpoints(
-            every=w.whole("save/save_every", default=1000),
-            dtype=w.text("save/dtype", default="float16"),
-            keep=w.whole("save/max_step_saves_to_keep", default=5),
-        ),
-        validation=_validation(w),
-        logging=_logging(w),
-    )
+        "seed": w.whole("training_seed") if w.has("training_seed") else None,
+        "optimizer": w.text("train/optimizer", default="adamw").lower(),
+        "timestep_sampling.last": min(w.whole("train/max_denoising_steps", default=999), 999),
+    }
+    parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
+    return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
 
 
-def _network(w: Written, keys: Mapping[str, str]) -> Network:
+def _network(w: Written) -> dict[str, Any]:
     factor = w.raw("network/lokr_factor")
     kwargs = w.raw("network/network_kwargs")
     inside = kwargs.items() if isinstance(kwargs, dict) else ()
-    return Network(
-        type=w.text("network/type", default="lora"),
-        rank=w.whole(keys["rank"], default=4),
-        alpha=w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
-        dropout=w.number("network/dropout"),
+    return {
+        "rank": w.whole("network/rank", "network/linear", default=4),
+        "alpha": w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
         # the empty list of ai-toolkit's interface chooses nothing
-        narrowed=any(value or name != "ignore_if_contains" for name, value in inside if value is not None)
+        "network.narrowed": any(value or name != "ignore_if_contains" for name, value in inside if value is not None)
         or (not isinstance(kwargs, dict) and bool(kwargs)),
-        lokr_full_rank=w.flag("network/lokr_full_rank", default=True),
-        lokr_factor=factor if type(factor) is int and factor > 0 else -1,
-        initial_weights=w.text("network/pretrained_lora_path"),
-    )
+        "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
+    }
 
 
-def _precision(w: Written) -> Precision:
+def _precision(w: Written) -> dict[str, Any]:
     quantize = w.flag("model/quantize")
     of_text = w.text("model/qtype_te", default="qfloat8") if w.flag("model/quantize_te", default=quantize) else None
-    return Precision(
-        dtype=w.text("train/dtype", default="fp32"),
-        quantization=w.text("model/qtype", default="qfloat8").partition("|")[0] if quantize else None,
-        text_encoder_quantization=of_text,
-    )
+    return {
+        "quantization": w.text("model/qtype", default="qfloat8").partition("|")[0] if quantize else None,
+        "text_encoder_quantization": of_text,
+    }
 
 
-def _timestep_sampling(w: Written) -> TimestepSampling:
-    return TimestepSampling(
-        type=w.text("train/timestep_type", default="sigmoid"),
-        content_or_style=w.text("train/content_or_style", default="balanced"),
-        noise_scheduler=w.text("train/noise_scheduler", default="ddpm"),
-        first=w.whole("train/min_denoising_steps"),
-        last=min(w.whole("train/max_denoising_steps", default=999), 999),
-        bell=w.flag("train/linear_timesteps"),
-        half_bell=w.flag("train/linear_timesteps2"),
-    )
-
-
-def _loss(w: Written) -> Loss:
+def _loss(w: Written) -> dict[str, Any]:
     most = w.raw("train/max_loss")
-    apart = w.flag("train/do_differential_guidance")
-    return Loss(
-        type=w.text("train/loss_type", default="mse"),
-        max_loss=most if type(most) in (int, float) else None,
-        regularisation_weight=w.number("train/reg_weight", default=1.0),
-        embedded_guidance=w.number("train/cfg_scale", default=1.0),
-        guidance=_guidance(w),
-        differential_guidance=w.number("train/differential_guidance_scale", default=3.0) if apart else None,
-        preservation=_preservation(w),
-        background_weight=w.number("train/inverted_mask_prior_multiplier", default=0.5)
-        if w.flag("train/inverted_mask_prior")
-        else None,
-    )
+    apart = w.number("train/differential_guidance_scale", default=3.0)
+    background = w.number("train/inverted_mask_prior_multiplier", default=0.5)
+    return {
+        "loss.max_loss": most if type(most) in (int, float) else None,
+        "loss.guidance": _guidance(w),
+        "loss.differential_guidance": apart if w.flag("train/do_differential_guidance") else None,
+        "loss.preservation": _preservation(w),
+        "loss.background_weight": background if w.flag("train/inverted_mask_prior") else None,
+    }
 
 
 def _guidance(w: Written) -> GuidanceTarget | None:
@@ -263,47 +219,39 @@ def _preservation(w: Written) -> OutputPreservation | None:
     return None
 
 
-def _offload(w: Written) -> Offload:
+def _offload(w: Written) -> dict[str, Any]:
     share = w.raw("model/layer_offloading_transformer_percent")
     share = min(1.0, max(0.0, float(share))) if isinstance(share, int | float) else 1.0
-    return Offload(
-        gradient_checkpointing=w.flag("train/gradient_checkpointing", default=True),
-        interval=w.whole("train/gradient_checkpointing_interval", default=1),
-        share=share if w.flag("model/layer_offloading") else None,
-        low_vram=w.raw("model/low_vram") is True,
-        compile=w.flag("model/compile") or w.flag("model/block_compile"),
-    )
+    return {
+        "offload.share": share if w.flag("model/layer_offloading") else None,
+        "offload.low_vram": w.raw("model/low_vram") is True,
+        "offload.compile": w.flag("model/compile") or w.flag("model/block_compile"),
+    }
 
 
-def _validation(w: Written) -> Validation:
+def _validation(w: Written) -> dict[str, Any]:
     prompts, written = _samples(w), w.raw("sample/prompts")
     flagged = written is not None and (not isinstance(written, list) or any("--" in str(one) for one in written))
     size = (w.raw("sample/width") or 512, w.raw("sample/height") or 512)
-    return Validation(
-        disabled=w.flag("train/disable_sampling"),
-        skip_first=w.flag("train/skip_first_sample"),
-        every=w.whole("sample/sample_every", default=100),
-        prompts=prompts,
-        first_step=w.whole("sample/sample_start_step"),
-        one_size=not flagged and all((prompt.width, prompt.height) == size for prompt in prompts),
-    )
+    one_size = not flagged and all((prompt.width, prompt.height) == size for prompt in prompts)
+    return {"samples": prompts, "validation.one_size": one_size}
 
 
-def _logging(w: Written) -> Logging:
+def _logging(w: Written) -> dict[str, Any]:
     named = w.raw("logging/report_to") or ""
-    return Logging(
-        wandb=w.flag("logging/use_wandb"),
-        report_to=tuple(str(part).strip() for part in (named if isinstance(named, list) else str(named).split(","))),
-        project=str(w.raw("logging/project_name") or "ai-toolkit"),
-        run_name=str(w.raw("logging/run_name") or ""),
-        every=w.whole("logging/log_every", default=100) or 100,
-    )
+    trackers = named if isinstance(named, list) else str(named).split(",")
+    return {
+        "logging.report_to": tuple(str(part).strip() for part in trackers),
+        "logging.project": str(w.raw("logging/project_name") or "ai-toolkit"),
+        "logging.run_name": str(w.raw("logging/run_name") or ""),
+        "logging.every": w.whole("logging/log_every", default=100) or 100,
+    }
 
 
 def _architecture(w: Written) -> tuple[str, str | None]:
     written = w.maybe("model/arch")
     if written is None:
-        legacy = (name for flag, name in _LEGACY_ARCHITECTURES if w.flag(f"model/{flag}"))
+        legacy = (name for switch, name in _LEGACY_ARCHITECTURES.items() if w.flag(f"model/is_{switch}"))
         return next(legacy, "sd1"), None
     name, _, variant = written.partition(":")
     return ("flux" if name == "flex1" else name), variant or None
@@ -311,48 +259,33 @@ def _architecture(w: Written) -> tuple[str, str | None]:
 
 def dataset_of(w: Written, number: int) -> Dataset:
     key = f"datasets/{number}"
-    written = w.raw(f"{key}/resolution")
+    own = w.below(key)
+    written = own.raw("resolution")
     sizes = written if isinstance(written, list) else [written]
-    resolutions = tuple(int(s) for s in sizes if isinstance(s, int) and not isinstance(s, bool)) or (512,)
-    extension = w.text(f"{key}/caption_ext", default=".txt")
+    extension = own.text("caption_ext", default=".txt")
     extension = extension if extension.startswith(".") else "." + extension
-    extension = w.text(f"{key}/caption_type", default=extension)
-    controls = w.raw(f"{key}/controls")
+    controls = own.raw("controls")
     controls = [controls] if isinstance(controls, str) else controls if isinstance(controls, list) else []
-    augmented = bool(w.raw(f"{key}/augments")) or bool(w.raw(f"{key}/augmentations"))
+    augmented = bool(own.raw("augments")) or bool(own.raw("augmentations"))
     return Dataset(
         key=key,
-        folder=w.maybe(f"{key}/dataset_path") or w.maybe(f"{key}/folder_path"),
-        caption_extension=extension,
-        resolutions=resolutions,
-        default_caption=w.text(f"{key}/default_caption"),
-        caption_dropout=w.number(f"{key}/caption_dropout_rate"),
-        repeats=w.whole(f"{key}/num_repeats", default=1),
+        folder=own.maybe("dataset_path") or own.maybe("folder_path"),
+        caption_extension=own.text("caption_type", default=extension),
+        resolutions=tuple(int(s) for s in sizes if isinstance(s, int) and not isinstance(s, bool)) or (512,),
         # the trainer turns latent caching off when images are augmented
-        cache_latents_to_disk=w.flag(f"{key}/cache_latents_to_disk") and not augmented,
-        cache_latents=w.flag(f"{key}/cache_latents") and not augmented,
-        flip_x=w.flag(f"{key}/flip_x"),
-        flip_y=w.flag(f"{key}/flip_y"),
+        cache_latents_to_disk=own.flag("cache_latents_to_disk") and not augmented,
+        cache_latents=own.flag("cache_latents") and not augmented,
         controls=tuple(c for c in controls if isinstance(c, str) and c.strip()),
-        control_folders=_control_folders(w, key),
-        is_regularisation=w.flag(f"{key}/is_reg"),
-        square_crop=w.flag(f"{key}/square_crop"),
-        random_crop=w.flag(f"{key}/random_crop"),
-        alpha_mask=w.flag(f"{key}/alpha_mask"),
-        mask_folder=w.maybe(f"{key}/mask_path"),
-        invert_mask=w.flag(f"{key}/invert_mask"),
-        mask_min_value=w.number(f"{key}/mask_min_value"),
-        trigger_word=w.maybe(f"{key}/trigger_word"),
-        loss_multiplier=w.number(f"{key}/loss_multiplier", default=1.0),
-        prior_reg=w.flag(f"{key}/prior_reg"),
-        varied_captions=w.raw(f"{key}/shuffle_tokens") is True or w.raw(f"{key}/token_dropout_rate") is not None,
+        control_folders=_control_folders(own),
+        varied_captions=own.raw("shuffle_tokens") is True or own.raw("token_dropout_rate") is not None,
+        **fields_of(own, _OF_DATASET),
     )
 
 
-def _control_folders(w: Written, key: str) -> tuple[str, ...]:
+def _control_folders(own: Written) -> tuple[str, ...]:
     """What is edited, by the names of the pictures; the numbered keys count before the plain one."""
-    numbered = [folder for n in (1, 2, 3) if (folder := w.maybe(f"{key}/control_path_{n}"))]
-    plain = w.raw(f"{key}/control_path")
+    numbered = [folder for n in (1, 2, 3) if (folder := own.maybe(f"control_path_{n}"))]
+    plain = own.raw("control_path")
     folders = numbered or (plain if isinstance(plain, list) else [plain])
     return tuple(folder for folder in folders if isinstance(folder, str) and folder)
 

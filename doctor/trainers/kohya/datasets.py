@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ...configs.refused import Reason
 from ...configs.written import Written
@@ -15,83 +14,48 @@ from ...model.buckets import Buckets
 from ...model.record import replace
 from ...model.run import repeats_of
 from ...model.trainer import Folders
+from .run import of_dataset
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".avif")
 CELL = 16  # pixels: what sides must be divisible by
 # The settings behind what checks of the runner's datasets point at.
 _SOURCES = {"alpha_mask": "alpha_mask", "mask_folder": "conditioning_data_dir"}
-_FALLBACKS = {"batch_size": "train_batch_size", "num_repeats": "dataset_repeats"}
 
 
-class Own:
-    """What holds for one dataset: its own settings, then those above it, as the trainer looks for them."""
-
-    def __init__(self, run: Run, dataset: Dataset, w: Written) -> None:
-        self.run, self.dataset = run, dataset
-        above = re.match(r"(datasets/\d+)/subsets/", dataset.key)
-        inside = dataset.key.startswith("datasets/")
-        places = [f"{dataset.key}/", *([f"{above[1]}/"] if above else []), "general/"] if inside else []
-        self.places = [*places, *([] if run.trainer == "musubi-tuner" else [""])]
-        self.options = w
-
-    def names(self, name: str) -> list[str]:
-        """The keys at which the trainer looks for a setting, nearest first."""
-        return [*(f"{place}{name}" for place in self.places), *filter(None, [_FALLBACKS.get(name)])]
-
-    def key(self, name: str) -> str:
-        """The nearest key that is written, else the dataset's own."""
-        return next((key for key in self.names(name) if key in self.run.settings), f"{self.dataset.key}/{name}")
-
-    def raw(self, name: str) -> Any:
-        return self.options.raw(*self.names(name))
-
-    def flag(self, name: str) -> bool:
-        return self.options.flag(*self.names(name))
-
-    def whole(self, name: str, default: int) -> int:
-        return self.options.whole(*self.names(name), default=default)
-
-    def text(self, name: str) -> str:
-        return self.options.text(*self.names(name))
-
-    def resolution(self) -> tuple[int, int] | None:
-        """Width and height; None where nothing that is one is written."""
-        value = self.raw("resolution")
-        if value is None and self.run.trainer == "musubi-tuner":
-            return 960, 544
-        parts = value if isinstance(value, list) else re.split(r"[,\s]+", str(value).strip())
-        sizes = [int(part) for part in parts if re.fullmatch(r"\d{1,6}", str(part).strip())]
-        return (sizes[0], sizes[-1]) if len(sizes) == len(parts) and len(sizes) in (1, 2) else None
+def _resolution(musubi: bool, own: Written) -> tuple[int, int] | None:
+    """Width and height; None where nothing that is one is written."""
+    value = own.raw("resolution")
+    if value is None and musubi:
+        return 960, 544
+    parts = value if isinstance(value, list) else re.split(r"[,\s]+", str(value).strip())
+    sizes = [int(part) for part in parts if re.fullmatch(r"\d{1,6}", str(part).strip())]
+    return (sizes[0], sizes[-1]) if len(sizes) == len(parts) and len(sizes) in (1, 2) else None
 
 
 def refused_sets(run: Run, w: Written) -> Iterator[Reason]:
-    recipe = run.recipe
-    sizes = {Own(run, dataset, w).whole("batch_size", default=1) for dataset in recipe.datasets}
-    if len(sizes) > 1:
-        first = next(
-            dataset
-            for dataset in recipe.datasets
-            if Own(run, dataset, w).whole("batch_size", default=1) != recipe.batch_size
-        )
-        yield Own(run, first, w).key("batch_size"), "Datasets of different batch_size are not supported"
-    for dataset in recipe.datasets:
-        own = Own(run, dataset, w)
-        size = own.resolution()
+    recipe, musubi = run.recipe, run.trainer == "musubi-tuner"
+    each = [(dataset, of_dataset(run.trainer, dataset.key, w)) for dataset in recipe.datasets]
+    whole = w.whole("train_batch_size", default=1)
+    sizes = [(own, own.whole("batch_size", default=whole)) for _, own in each]
+    other = next((own for own, size in sizes if size != recipe.batch_size), None)
+    if other is not None and len({size for _, size in sizes}) > 1:
+        yield other.key("batch_size"), "Datasets of different batch_size are not supported"
+    for dataset, own in each:
+        size = _resolution(musubi, own)
         if size is None:
             yield own.key("resolution"), "A dataset has no resolution"
         elif any(side % CELL or not side for side in size) and not own.flag("enable_bucket"):
             yield own.key("resolution"), f"The resolution {size[0]} x {size[1]} is no multiple of {CELL} pixels"
-        repeats = own.raw("num_repeats")
+        repeats = own.raw("num_repeats", default=w.raw("dataset_repeats"))
         if isinstance(repeats, float) and not repeats.is_integer():
             yield own.key("num_repeats"), f"num_repeats {repeats:g} is not a whole number"
         if own.flag("enable_bucket") and own.whole("bucket_reso_steps", default=64) % CELL:
             yield own.key("bucket_reso_steps"), f"bucket_reso_steps must be a multiple of {CELL}"
-        yield from _musubi(run, own) if run.trainer == "musubi-tuner" else _masks(own)
+        yield from _musubi(run, dataset, own) if musubi else _masks(w, own)
 
 
-def _musubi(run: Run, own: Own) -> Iterator[Reason]:
-    dataset = own.dataset
-    if not own.options.maybe(f"{dataset.key}/image_directory"):
+def _musubi(run: Run, dataset: Dataset, own: Written) -> Iterator[Reason]:
+    if not own.below(dataset.key).maybe("image_directory"):
         yield dataset.key, "A dataset without an image_directory is not supported"
     if not dataset.caption_extension:
         yield own.key("caption_extension"), "A dataset has no caption_extension"
@@ -99,8 +63,8 @@ def _musubi(run: Run, own: Own) -> Iterator[Reason]:
         yield dataset.key, "Kontext needs the control_directory of each dataset"
 
 
-def _masks(own: Own) -> Iterator[Reason]:
-    if own.text("conditioning_data_dir") and not own.options.flag("masked_loss"):
+def _masks(w: Written, own: Written) -> Iterator[Reason]:
+    if own.text("conditioning_data_dir") and not w.flag("masked_loss"):
         yield own.key("conditioning_data_dir"), "conditioning_data_dir counts beside masked_loss only; leave it out"
 
 
@@ -114,29 +78,29 @@ def with_sets(run: Run, w: Written, folders: Folders) -> Run:
         if dataset.repeats < 1 or place in seen:  # sd-scripts passes over a second subset of one folder
             continue
         seen.add(place)
-        own = Own(run, dataset, w)
+        own = of_dataset(run.trainer, dataset.key, w)
         of_set = {name: own.key(source) for name, source in _SOURCES.items()}
-        for one in _expanded(_as_trained(run, own), folders):
+        for one in _expanded(_as_trained(run, dataset, own), folders):
             made.append(one)
             keys |= {f"{one.key}/{name}": key for name, key in of_set.items()}
             keys[f"{one.key}/folder_path"] = run.keys.get(f"{dataset.key}/folder_path", dataset.key)
     return replace(run, keys=keys, recipe=replace(run.recipe, datasets=tuple(made)))
 
 
-def _as_trained(run: Run, own: Own) -> Dataset:
-    width, height = own.resolution() or (512, 512)
+def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
     musubi = run.trainer == "musubi-tuner"
-    of_file = re.match(r"datasets/\d+", own.dataset.key)  # the numbered folders are one dataset
+    width, height = _resolution(musubi, own) or (512, 512)
+    of_file = re.match(r"datasets/\d+", dataset.key)  # the numbered folders are one dataset
     alpha = own.flag("alpha_mask")
     return replace(
-        own.dataset,
+        dataset,
         resolutions=(math.isqrt(width * height),),
         suffixes=SUFFIXES,
         recursive=False,
         first_line=not musubi,
         captionless=not musubi,
         controls=(),
-        control_folders=own.dataset.controls if family_of(run.recipe.architecture).edits else (),
+        control_folders=dataset.controls if family_of(run.recipe.architecture).edits else (),
         buckets=_buckets(run, own, width, height),
         random_crop=own.flag("random_crop"),
         alpha_mask=alpha,
@@ -145,7 +109,7 @@ def _as_trained(run: Run, own: Own) -> Dataset:
     )
 
 
-def _buckets(run: Run, own: Own, width: int, height: int) -> Buckets:
+def _buckets(run: Run, own: Written, width: int, height: int) -> Buckets:
     if not own.flag("enable_bucket"):
         return Buckets(width, height, shrink_only=own.flag("random_crop"))
     shrink_only = own.flag("bucket_no_upscale")

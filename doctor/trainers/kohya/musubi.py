@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 from ...configs.reading import Beside, Reading
 from ...configs.written import Written
 from ...model import Config, Dataset
-from ...model.recipe import Network, Precision, Recipe, TimestepSampling
-from .read import reading_of, starts_in_script, table_of
-from .run import BATCH_SIZES, OfTrainer, run_of
-from .starts import Start, datasets_of, flat, is_datasets, keys_of
+from .read import reading_of
+from .run import OfTrainer, keys_of, of_dataset
+from .starts import Start
 
 SCRIPT = re.compile(
     r"(flux_2|flux_kontext|fpack|hidream_o1|hv_1_5|hv|ideogram4|kandinsky5|krea2|qwen_image|wan|zimage)_train(_network)?"
@@ -29,26 +27,12 @@ _KEYS = {
     "adapter": "base_weights",
     "text_encoder_quantization": "fp8_llm",
     "architecture": "network_module",
-    "batch_size": BATCH_SIZES[0],
 }
 
 
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
     """One Run for each start of a training script; the scripts that fill the caches are no runs."""
-    if config.format == "shell":
-        found = starts_in_script(config, environment, beside, SCRIPT)
-        if isinstance(found, Reading):
-            return found
-    else:
-        table = table_of(config)
-        if isinstance(table, Reading):
-            return table
-        root, config = table
-        options = datasets_of(root, config) if is_datasets(root) else flat(root, config)
-        found = (Start("datasets" if is_datasets(root) else "", options, {}),)
-    return reading_of(
-        config, found, lambda start, index: run_of("musubi-tuner", config.path, start, index, beside, _own)
-    )
+    return reading_of(config, environment, beside, SCRIPT, _own)
 
 
 def _own(start: Start, w: Written) -> OfTrainer:
@@ -59,26 +43,20 @@ def _own(start: Start, w: Written) -> OfTrainer:
     weights = w.raw("base_weights")
     weights = weights[0] if isinstance(weights, list) and weights else weights
     datasets = tuple(_dataset(w, f"datasets/{number}") for number in range(w.count("datasets") or 0))
-    recipe = Recipe(
-        architecture=None if script in ("", "datasets") else _ARCHITECTURES.get(model, model),
-        base_model=w.maybe("dit"),
-        adapter=weights if isinstance(weights, str) else None,
-        datasets=datasets,
-        batch_size=w.whole(*BATCH_SIZES, default=1),
-        learning_rate=w.number("learning_rate", default=2e-6),
-        cache_text_embeddings=True,
-        precision=Precision(
-            dtype={"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
-            quantization="float8" if w.flag("fp8_base") else None,
-            text_encoder_quantization="float8" if any(map(w.flag, ("fp8_llm", "fp8_t5"))) else None,
-        ),
-        network=Network(
-            type={"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("network_module"), "lora"),
-        ),
-        timestep_sampling=TimestepSampling(noise_scheduler="flowmatch"),
-    )
-    kind: Literal["lora", "finetune"] = "finetune" if script.endswith("_train") else "lora"
-    return OfTrainer(script, kind, _KEYS | keys_of(datasets, "image_directory"), recipe)
+    fields = {
+        "architecture": None if script in ("", "datasets") else _ARCHITECTURES.get(model, model),
+        "base_model": w.maybe("dit"),
+        "adapter": weights if isinstance(weights, str) else None,
+        "datasets": datasets,
+        "learning_rate": w.number("learning_rate", default=2e-6),
+        "cache_text_embeddings": True,
+        "dtype": {"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
+        "quantization": "float8" if w.flag("fp8_base") else None,
+        "text_encoder_quantization": "float8" if any(map(w.flag, ("fp8_llm", "fp8_t5"))) else None,
+        "network_type": {"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("network_module"), "lora"),
+        "noise_scheduler": "flowmatch",
+    }
+    return OfTrainer(script, fields, _KEYS | keys_of(datasets, "image_directory"))
 
 
 def _script(w: Written) -> str:
@@ -87,20 +65,18 @@ def _script(w: Written) -> str:
     return f"{_MODULES[module]}_train_network" if module in _MODULES else ""
 
 
-def _dataset(w: Written, at: str) -> Dataset:
-    def names(name: str) -> tuple[str, str]:
-        return f"{at}/{name}", f"general/{name}"
-
-    size = w.raw(*names("resolution"))
+def _dataset(w: Written, key: str) -> Dataset:
+    alone, own = w.below(key), of_dataset("musubi-tuner", key, w)
+    size = own.raw("resolution")
     sizes = size if isinstance(size, list) else [size]
     return Dataset(
-        key=at,
-        folder=w.maybe(f"{at}/image_directory", f"{at}/video_directory"),
-        caption_extension=w.text(*names("caption_extension")),
+        key=key,
+        folder=alone.maybe("image_directory", "video_directory"),
+        caption_extension=own.text("caption_extension"),
         resolutions=tuple(dict.fromkeys(s for s in sizes if isinstance(s, int) and not isinstance(s, bool)))
         or (960, 544),
-        repeats=w.whole(*names("num_repeats"), default=1),
+        repeats=own.whole("num_repeats", default=1),
         cache_latents=True,
         cache_latents_to_disk=True,
-        controls=(folder,) if (folder := w.maybe(f"{at}/control_directory")) else (),
+        controls=(folder,) if (folder := alone.maybe("control_directory")) else (),
     )

@@ -9,7 +9,6 @@ from typing import Any
 from ...configs.refused import Reason
 from ...configs.written import Written
 from ...model import Run
-from ...model.record import replace
 
 # The optimizer of the same updates. Paged ones keep their state elsewhere.
 OPTIMIZERS = {
@@ -85,34 +84,28 @@ def _schedule(run: Run, w: Written) -> Iterator[Reason]:
         yield "lr_warmup_steps", "lr_scheduler constant has no warm-up; write constant_with_warmup"
 
 
-def with_rates(run: Run, w: Written) -> Run:
-    recipe = run.recipe
-    name = OPTIMIZERS.get(optimizer_of(run, w), optimizer_of(run, w))
+def rates_of(run: Run, w: Written) -> dict[str, Any]:
+    """The optimizer and the LR scheduler, with their settings."""
+    recipe, schedule = run.recipe, run.recipe.lr_scheduler.name
     warmup = _warmup(w) or 0
     if warmup >= 1:  # accelerate advances the schedule once for each process
         warmup = max(1, warmup / w.raw(PROCESSES, default=1))
-    settings: dict[str, Any] = {"num_warmup_steps": warmup} if recipe.lr_scheduler.name != "constant" else {}
-    if recipe.lr_scheduler.name == "cosine_with_restarts":
+    settings: dict[str, Any] = {"num_warmup_steps": warmup} if schedule != "constant" else {}
+    if schedule == "cosine_with_restarts":
         settings["num_cycles"] = w.whole("lr_scheduler_num_cycles", default=1)
-    if recipe.lr_scheduler.name == "polynomial":
+    if schedule == "polynomial":
         settings["power"] = w.number("lr_scheduler_power", default=1.0)
         whole = w.number("learning_rate", default=2e-6)
         if recipe.learning_rate != whole > 0:  # it ends at a share of unet_lr that learning_rate says
             settings["lr_end"] = 1e-7 * recipe.learning_rate / whole
-    if recipe.lr_scheduler.name == _MIN_LR:
+    if schedule == _MIN_LR:
         settings["eta_min"] = recipe.learning_rate * w.number("lr_scheduler_min_lr_ratio")
-    return replace(
-        run,
-        recipe=replace(
-            recipe,
-            optimizer=replace(recipe.optimizer, name=name, settings=optimizer_settings(run, w)),
-            lr_scheduler=replace(
-                recipe.lr_scheduler,
-                name="cosine" if recipe.lr_scheduler.name == _MIN_LR else recipe.lr_scheduler.name,
-                settings=settings,
-            ),
-        ),
-    )
+    return {
+        "optimizer": OPTIMIZERS.get(optimizer_of(run, w), optimizer_of(run, w)),
+        "optimizer_settings": optimizer_settings(run, w),
+        "scheduler": "cosine" if schedule == _MIN_LR else schedule,
+        "scheduler_settings": settings,
+    }
 
 
 def _warmup(w: Written) -> float | None:

@@ -10,13 +10,14 @@ from ...families import family_of
 from ...families.part_files import part_files, with_parts
 from ...model import Run, Schema, Unknown
 from ...model.cards import CHOSEN
-from ...model.recipe import Checkpoints, Logging
+from ...model.recipe import Logging, with_fields
 from ...model.record import replace
 from ...model.trainer import Folders
-from .datasets import Own, refused_sets, with_sets
+from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
 from .network import SCRIPTS, network_of, refused_network
-from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, refused_rates, with_rates
+from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, rates_of, refused_rates
+from .run import of_dataset
 from .starts import PARSED
 from .timesteps import density_of, embedded_guidance, loss_of, refused_noise
 
@@ -106,63 +107,49 @@ def _updates(run: Run, w: Written) -> Iterator[Reason]:
 
 def as_trained(run: Run, w: Written, folders: Folders) -> Run:
     """The run as the runner takes it; `folders` gives the names in the folder that holds the numbered ones."""
-    run = with_sets(with_rates(run, w), w, folders)
-    recipe, validation = run.recipe, run.recipe.validation
+    run = with_sets(run, w, folders)
+    recipe = run.recipe
     of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
     epochs, swapped = w.whole("max_train_epochs"), w.whole("blocks_to_swap")
-    painted = w.whole("sample_every_n_epochs")
+    share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
+    painted, at_first = w.whole("sample_every_n_epochs"), w.flag("sample_at_first")
     text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
     return replace(
         run,
         output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
         metadata={key: w.text(name) for name, key in METADATA.items() if w.text(name)},
         keys={**run.keys, **_KEYS},
-        recipe=replace(
+        recipe=with_fields(
             recipe,
-            steps=0 if epochs > 0 else recipe.steps,
-            epochs=max(0, epochs),
-            # each process of the trainer has a batch of its own
-            gradient_accumulation=recipe.gradient_accumulation * w.raw(PROCESSES, default=1),
-            clip_method="norm",
-            cache_text_embeddings=True,
-            literal_captions=True,
-            mask_padding=w.flag("apply_t5_attn_mask"),
-            latent_mean=of_trainer is not None and of_trainer.mode,
-            network=network_of(run, w),
-            timestep_sampling=replace(recipe.timestep_sampling, type="drawn", density=density_of(run, w)),
-            loss=replace(
-                recipe.loss,
-                type=loss_of(run, w),
-                regularisation_weight=w.number("prior_loss_weight", default=1.0),
-                embedded_guidance=embedded_guidance(run, w),
-                balanced_masks=False,
-            ),
-            precision=replace(recipe.precision, text_encoder_quantization=text_quantization),
-            offload=replace(
-                recipe.offload,
-                gradient_checkpointing=recipe.offload.gradient_checkpointing or swapped > 0,
-                share=_share_of(run, swapped) if swapped > 0 else None,
-            ),
-            checkpoints=_checkpoints(run, w, _epochs_between_saves(w, epochs)),
-            validation=replace(
-                validation,
-                disabled=not (validation.every > 0 or painted > 0 or w.flag("sample_at_first")),
-                skip_first=not w.flag("sample_at_first"),
-                every_epochs=max(0, painted),
-            ),
-            logging=_logging(run, w),
+            {
+                **rates_of(run, w),
+                **_checkpoints(run, w, epochs),
+                "steps": 0 if epochs > 0 else recipe.steps,
+                "epochs": max(0, epochs),
+                # each process of the trainer has a batch of its own
+                "gradient_accumulation": recipe.gradient_accumulation * w.raw(PROCESSES, default=1),
+                "clip_method": "norm",
+                "cache_text_embeddings": True,
+                "literal_captions": True,
+                "mask_padding": w.flag("apply_t5_attn_mask"),
+                "latent_mean": of_trainer is not None and of_trainer.mode,
+                "network": network_of(run, w),
+                "timestep_type": "drawn",
+                "timestep_sampling.density": density_of(run, w),
+                "loss_type": loss_of(run, w),
+                "loss.regularisation_weight": w.number("prior_loss_weight", default=1.0),
+                "loss.embedded_guidance": embedded_guidance(run, w),
+                "loss.balanced_masks": False,
+                "text_encoder_quantization": text_quantization,
+                "gradient_checkpointing": recipe.offload.gradient_checkpointing or swapped > 0,
+                "offload.share": share if swapped > 0 else None,
+                "disable_sampling": not (recipe.validation.every > 0 or painted > 0 or at_first),
+                "skip_first_sample": not at_first,
+                "validation.every_epochs": max(0, painted),
+                "logging": _logging(run, w),
+            },
         ),
     )
-
-
-def _share_of(run: Run, swapped: int) -> float:
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
-    return min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
-
-
-def _checkpoints(run: Run, w: Written, epochs: int) -> Checkpoints:
-    saved = run.recipe.checkpoints
-    return replace(saved, keep=_kept(w, saved.every, epochs), every_epochs=max(0, epochs))
 
 
 def _logging(run: Run, w: Written) -> Logging:
@@ -176,17 +163,16 @@ def _joined(folder: str, name: str) -> str:
     return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
 
 
-def _epochs_between_saves(w: Written, epochs: int) -> int:
-    ratio = w.whole("save_n_epoch_ratio")
-    return max(1, epochs // ratio) if ratio > 0 else w.whole("save_every_n_epochs")
-
-
-def _kept(w: Written, steps: int, epochs: int) -> int:
-    """How many of the saves stay (0: all); save_last_n_steps counts in steps, save_last_n_epochs in saves."""
+def _checkpoints(run: Run, w: Written, epochs: int) -> dict[str, int]:
+    """How often it saves, and how many saves stay: save_last_n_steps counts in steps, save_last_n_epochs in saves."""
+    ratio, steps = w.whole("save_n_epoch_ratio"), run.recipe.checkpoints.every
+    between = max(1, epochs // ratio) if ratio > 0 else w.whole("save_every_n_epochs")
     if steps > 0:
         last = w.whole("save_last_n_steps")
-        return last // steps + 1 if last > 0 else 0
-    return w.whole("save_last_n_epochs") if epochs > 0 else 0
+        kept = last // steps + 1 if last > 0 else 0
+    else:
+        kept = w.whole("save_last_n_epochs") if between > 0 else 0
+    return {"keep_saves": kept, "checkpoints.every_epochs": max(0, between)}
 
 
 def differences(run: Run, w: Written) -> list[str]:
@@ -241,7 +227,7 @@ def differences(run: Run, w: Written) -> list[str]:
 
 def _of_datasets(run: Run, w: Written) -> list[str]:
     """The same of what the datasets hold."""
-    own = [Own(run, dataset, w) for dataset in run.recipe.datasets]
+    own = [of_dataset(run.trainer, dataset.key, w) for dataset in run.recipe.datasets]
     made: list[str] = []
     if any(dataset.is_regularisation for dataset in run.recipe.datasets):
         made.append("every other step is one of regularisation pictures, all of them in turns")

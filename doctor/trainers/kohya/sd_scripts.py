@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 from ...configs.reading import Beside, Reading
 from ...configs.written import Written
 from ...model import Config, Dataset
-from ...model.recipe import Network, Precision, Recipe, TimestepSampling
-from .gui import from_gui, is_gui
-from .read import LAUNCH, reading_of, starts_in_script, table_of
-from .run import BATCH_SIZES, OfTrainer, run_of
-from .starts import Start, datasets_of, flat, is_datasets, keys_of
+from .read import reading_of
+from .run import OfTrainer, keys_of, of_dataset
+from .starts import Start
 
 SCRIPT = re.compile(
     r"(?:(?:flux|sdxl|sd3|lumina|hunyuan_image|anima)_)?train(?:_network|_db|_textual_inversion)?|fine_tune"
@@ -38,57 +35,33 @@ _DTYPES = {"no": "fp32", "float": "fp32"}
 
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
     """One Run for each start of a training script in a shell script; one for any other file."""
-    if config.format == "shell":
-        found = starts_in_script(config, environment, beside, SCRIPT)
-        if isinstance(found, Reading):
-            return found
-    else:
-        table = table_of(config)
-        if isinstance(table, Reading):
-            return table
-        root, config = table
-        gui = is_gui(root.value)
-        if is_datasets(root):
-            script, options = "datasets", datasets_of(root, config)
-        else:
-            script, options = from_gui(config.values) if gui else ("", flat(root, config))
-        given = {name: config.values.get(f"/{name}") for name in LAUNCH if gui}
-        launch = {name: value.value for name, value in given.items() if value is not None and value.value is not None}
-        found = (Start(script, options, launch),)
-    return reading_of(
-        config, found, lambda start, index: run_of("sd-scripts", config.path, start, index, beside, _own)
-    )
+    return reading_of(config, environment, beside, SCRIPT, _own)
 
 
 def _own(start: Start, w: Written) -> OfTrainer:
     script = start.script or _script(w)
-    keys = dict(_KEYS)
-    if not w.has("fp8_base") and w.has("fp8_base_unet"):
-        keys["quantization"] = "fp8_base_unet"
     dtype = w.text("mixed_precision", default="no")
     of_transformer = w.flag("fp8_base_unet")
     fp8 = w.flag("fp8_base") or of_transformer
     datasets = _datasets(w)
     to_disk = w.flag("cache_text_encoder_outputs_to_disk")
-    recipe = Recipe(
-        architecture=_architecture(script, w),
-        base_model=w.maybe("pretrained_model_name_or_path"),
-        datasets=datasets,
-        batch_size=w.whole(*BATCH_SIZES, "train_batch_size", default=1),
-        learning_rate=w.number("unet_lr", "learning_rate", default=2e-6),
-        cache_text_embeddings=w.flag("cache_text_encoder_outputs") or to_disk,
-        precision=Precision(
-            dtype=_DTYPES.get(dtype, dtype),
-            quantization="float8" if fp8 else None,
-            text_encoder_quantization="float8" if fp8 and not of_transformer else None,
-        ),
-        network=Network(type=_network(w)),
-        timestep_sampling=TimestepSampling(
-            noise_scheduler="flowmatch" if script.startswith(("flux", "sd3", "lumina", "anima")) else "ddpm"
-        ),
-    )
-    keys |= keys_of(datasets, "image_dir", cache_latents_to_disk="cache_latents_to_disk")
-    return OfTrainer(script, _kind(script), keys, recipe)
+    fields = {
+        "architecture": _architecture(script, w),
+        "base_model": w.maybe("pretrained_model_name_or_path"),
+        "datasets": datasets,
+        "learning_rate": w.number("unet_lr", "learning_rate", default=2e-6),
+        "cache_text_embeddings": w.flag("cache_text_encoder_outputs") or to_disk,
+        "dtype": _DTYPES.get(dtype, dtype),
+        "quantization": "float8" if fp8 else None,
+        "text_encoder_quantization": "float8" if fp8 and not of_transformer else None,
+        "network_type": _network(w),
+        "noise_scheduler": "flowmatch" if script.startswith(("flux", "sd3", "lumina", "anima")) else "ddpm",
+    }
+    keys = _KEYS | keys_of(datasets, "image_dir")
+    keys |= {f"{dataset.key}/cache_latents_to_disk": "cache_latents_to_disk" for dataset in datasets}
+    if not w.has("fp8_base") and w.has("fp8_base_unet"):
+        keys["quantization"] = "fp8_base_unet"
+    return OfTrainer(script, fields, keys)
 
 
 def _script(w: Written) -> str:
@@ -100,12 +73,6 @@ def _script(w: Written) -> str:
     if w.has("ae") and w.has("t5xxl"):
         return "flux_train_network" if module else "flux_train"
     return ""
-
-
-def _kind(script: str) -> Literal["lora", "finetune", "other"]:
-    if script.endswith("_inversion"):
-        return "other"
-    return "lora" if script.endswith("network") or script in ("", "datasets") else "finetune"
 
 
 def _architecture(script: str, w: Written) -> str | None:
@@ -125,43 +92,31 @@ def _network(w: Written) -> str:
 
 def _datasets(w: Written) -> tuple[Dataset, ...]:
     """Every subset; without a file of datasets the folder that holds the numbered ones, which are its subsets."""
-    made: list[Dataset] = []
-    for number in range(w.count("datasets") or 0):
-        at = f"datasets/{number}"
-        for inner in range(w.count(f"{at}/subsets") or 0):
-            made.append(_dataset(w, f"{at}/subsets/{inner}/", "image_dir", f"{at}/", "general/", ""))
-    if w.has("datasets"):
-        return tuple(made)
-    for key in ("train_data_dir", "reg_data_dir"):
-        if w.maybe(key):
-            made.append(_dataset(w, "", key))
-    return tuple(made)
+    if not w.has("datasets"):
+        return tuple(_dataset(w, key, key) for key in ("train_data_dir", "reg_data_dir") if w.maybe(key))
+    subsets = (f"datasets/{number}/subsets" for number in range(w.count("datasets") or 0))
+    keys = (f"{at}/{number}" for at in subsets for number in range(w.count(at) or 0))
+    return tuple(_dataset(w, key, f"{key}/image_dir") for key in keys)
 
 
-def _dataset(w: Written, at: str, folder_key: str, *above: str) -> Dataset:
-    """`above`: the prefixes below which the trainer looks for what a subset leaves out, nearest first."""
-    places = (at, *above) if at else ("",)
-
-    def names(name: str) -> tuple[str, ...]:
-        return tuple(f"{place}{name}" for place in places)
-
-    extension = w.text(*names("caption_extension"), default=".caption")
-    extension = w.text("caption_extention", default=extension)
+def _dataset(w: Written, key: str, folder: str) -> Dataset:
+    own = of_dataset("sd-scripts", key, w)
+    extension = w.text("caption_extention", default=own.text("caption_extension", default=".caption"))
     if extension and not extension.startswith("."):  # as DreamBoothSubset does
         extension = f".{extension}"
     to_disk = w.flag("cache_latents_to_disk")
     return Dataset(
-        key=at.rstrip("/") or folder_key,
-        folder=w.maybe(f"{at}{folder_key}"),
+        key=key,
+        folder=w.maybe(folder),
         caption_extension=extension,
-        resolutions=_sizes(w.raw(*names("resolution"))),
-        default_caption=w.text(*names("class_tokens")),
-        caption_dropout=w.number(*names("caption_dropout_rate")),
-        repeats=w.whole(*names("num_repeats"), "dataset_repeats", default=1),
+        resolutions=_sizes(own.raw("resolution")),
+        default_caption=own.text("class_tokens"),
+        caption_dropout=own.number("caption_dropout_rate"),
+        repeats=own.whole("num_repeats", default=w.whole("dataset_repeats", default=1)),
         cache_latents=w.flag("cache_latents") or to_disk,
         cache_latents_to_disk=to_disk,
-        flip_x=w.flag(*names("flip_aug")),
-        is_regularisation=w.flag(f"{at}is_reg") or folder_key == "reg_data_dir",
+        flip_x=own.flag("flip_aug"),
+        is_regularisation=w.flag(f"{key}/is_reg") or key == "reg_data_dir",
     )
 
 

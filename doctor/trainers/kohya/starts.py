@@ -11,7 +11,7 @@ from ...configs.node import MOST_VALUES, TOO_MANY, Node, Unreadable
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines
 from ...configs.written import Dialect
-from ...model import Config, Dataset, Problem, Value, Where
+from ...model import Config, Problem, Value, Where
 from ...model.record import dataclass
 
 # options that take several values; of the others a second one is an unrecognized argument
@@ -175,19 +175,3 @@ def is_datasets(root: Node) -> bool:
         and "datasets" in root.children
         and set(root.children) <= {"general", "datasets"}
     )
-
-
-def homes_of(beside: Config | None) -> dict[str, tuple[str, str]]:
-    return {name: (beside.path, f"/{name}") for name in ("general", "datasets")} if beside is not None else {}
-
-
-def keys_of(datasets: tuple[Dataset, ...], folder: str, **others: str) -> dict[str, str]:
-    """What a dataset's settings are called here, by the names that rules ask for."""
-    made: dict[str, str] = {}
-    for dataset in datasets:
-        inside = dataset.key.startswith("datasets/")
-        made[f"{dataset.key}/folder_path"] = f"{dataset.key}/{folder}" if inside else dataset.key
-        if not inside:
-            made[f"{dataset.key}/caption_extension"] = "caption_extension"
-        made |= {f"{dataset.key}/{name}": key for name, key in others.items()}
-    return made

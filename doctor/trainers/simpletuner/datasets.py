@@ -9,8 +9,6 @@ from typing import Literal
 from ...configs.written import Written
 from ...model import Config, Dataset, Value
 from ...model.buckets import Buckets, nearest
-from ...model.record import replace
-from .options import BESIDE
 
 TRAINED = ("image", "video")
 # With more megapixels as minimum_image_size the trainer leaves every picture out, with an error for each.
@@ -35,7 +33,7 @@ def datasets(options: Written) -> tuple[Dataset, ...]:
 def entries_of(options: Written) -> dict[str, Written]:
     """What each dataset says; one that is switched off says no more."""
     keys = [key for key in options.settings if key.startswith("datasets/") and key.count("/") == 1]
-    found = {key: replace(options.below(key), dialect=BESIDE) for key in keys}
+    found = {key: options.below(key) for key in keys}
     off = {key for key, own in found.items() if own.flag("disabled") or own.flag("disable")}
     options.raw(*off)
     return {key: own for key, own in found.items() if key not in off}

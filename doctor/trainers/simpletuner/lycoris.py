@@ -15,7 +15,6 @@ from ...configs.written import Written
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
-from .options import BESIDE
 
 # The Linears in the modules of a class, by a part of their names, in Flux and in Z-Image.
 CLASSES: Mapping[str, tuple[str, ...]] = {
@@ -42,9 +41,9 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
         at = "lycoris_config" if run.written("lycoris_config") else "network_type"
         yield at, "The file that lycoris_config names is not there"
         return
-    own = own_of(options)
+    own = options.below("lycoris")
     if own.text("algo", default="lora").lower() != "lokr":
-        at = "lycoris/algo" if "algo" in own.settings else "lycoris_config"
+        at = "lycoris/algo" if "lycoris/algo" in options.settings else "lycoris_config"
         yield at, f"algo {own.text('algo', default='lora')} is not supported; use lokr, or lora_type: standard"
         return
     if own.text("preset", default="full") != "full":
@@ -55,7 +54,7 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
     if not _is_full(own) and alpha not in (0, rank):
         size = f"linear_dim {rank} with linear_alpha {alpha}"
         yield "lycoris/linear_dim", f"{size} scales a LoKr, which is not supported; use full_matrix: true"
-    yield from _factor("lycoris/factor", own.raw("factor") if "factor" in own.settings else -1)
+    yield from _factor("lycoris/factor", _written_factor(own))
     yield from _preset(own)
 
 
@@ -82,11 +81,17 @@ def _factor(key: str, value: Any) -> Iterator[Reason]:
         yield key, f"factor {short(value)} is neither -1 nor a whole number from 1 to {MOST_FACTOR}"
 
 
+def _written_factor(own: Written) -> Any:
+    """Of null, too, which is none."""
+    factor = own.raw("factor")
+    return factor if own.key("factor") in own.settings else -1
+
+
 def lokr(own: Written, network: Network) -> Network:
     """The LoKr of the file, where it is one."""
     if own.text("algo").lower() != "lokr":
         return network
-    factor = own.raw("factor") if "factor" in own.settings else -1
+    factor = _written_factor(own)
     maps = {name: found for name, found in _map(own).items() if isinstance(found, dict) and "factor" in found}
     return replace(
         network,
@@ -100,11 +105,6 @@ def lokr(own: Written, network: Network) -> Network:
 def rank_of(own: Written, default: int) -> int:
     """linear_dim where it is one; `default` where the matrices are full."""
     return default if _is_full(own) else own.whole("linear_dim", default=4)
-
-
-def own_of(options: Written) -> Written:
-    """What the file says."""
-    return replace(options.below("lycoris"), dialect=BESIDE)
 
 
 def _is_full(own: Written) -> bool:

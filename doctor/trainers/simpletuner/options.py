@@ -46,10 +46,7 @@ def _plain(name: str, value: Any) -> Any:
     return True if word.lower() == "true" else None if word.lower() == "false" or not word else word
 
 
-_ON = ("1", "true", "yes", "y", "on")
-PARSED = Dialect(effective, words=True, on=_ON)
-# the files beside, which are read as they are
-BESIDE = Dialect(_plain, words=True, on=_ON)
+PARSED = Dialect(effective, words=True, on=("1", "true", "yes", "y", "on"))
 
 
 def from_mapping(values: Mapping[str, Value], root: str) -> OptionFile:

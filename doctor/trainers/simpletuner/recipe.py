@@ -13,7 +13,7 @@ from ...configs.refused import Reason, disobeyed, known, said, unheeded
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run, Schema, Unknown
-from ...model.recipe import Ema, Logging, TimestepDensity
+from ...model.recipe import Logging, TimestepDensity, with_fields
 from ...model.record import replace
 from ...model.trainer import Folders
 from .dataset_recipe import WITHOUT_EFFECT as OF_DATASETS
@@ -150,32 +150,32 @@ def as_trained(run: Run, options: Written) -> Run:
     recipe, epochs = run.recipe, _epochs(options)
     entries = entries_of(options)
     optimizer, optimizer_settings = optimizer_of(run, options)
+    interval, warmup = options.whole("ema_update_interval", default=1), options.whole("ema_warmup_steps")
     return replace(
         run,
-        recipe=replace(
+        recipe=with_fields(
             recipe,
-            datasets=tuple(_dataset(run, dataset, entries[dataset.key], options) for dataset in recipe.datasets),
-            epochs=epochs if recipe.steps < 1 else 0,
-            learning_rate=rate_of(run),
-            max_grad_norm=0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
-            clip_method=options.text("grad_clip_method", default="value"),
-            literal_captions=True,
-            network=network_of(run, options),
-            optimizer=replace(recipe.optimizer, name=optimizer, settings=optimizer_settings),
-            lr_scheduler=replace(
-                recipe.lr_scheduler, name=_SCHEDULES[recipe.lr_scheduler.name], settings=_schedule(run, options)
-            ),
-            timestep_sampling=replace(recipe.timestep_sampling, type="drawn", density=_density(options)),
-            loss=replace(recipe.loss, type="mse"),
-            ema=_ema(recipe.ema, options),
-            logging=_logging(run, options),
+            {
+                "datasets": tuple(_dataset(run, one, entries[one.key], options) for one in recipe.datasets),
+                "epochs": epochs if recipe.steps < 1 else 0,
+                "learning_rate": rate_of(run),
+                "max_grad_norm": 0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
+                "clip_method": options.text("grad_clip_method", default="value"),
+                "literal_captions": True,
+                "network": network_of(run, options),
+                "optimizer": optimizer,
+                "optimizer_settings": optimizer_settings,
+                "scheduler": _SCHEDULES[recipe.lr_scheduler.name],
+                "scheduler_settings": _schedule(run, options),
+                "timestep_type": "drawn",
+                "timestep_sampling.density": _density(options),
+                "loss_type": "mse",
+                "ema.interval": interval if recipe.ema.use else 1,
+                "ema.warmup": warmup if recipe.ema.use else None,
+                "logging": _logging(run, options),
+            },
         ),
     )
-
-
-def _ema(ema: Ema, options: Written) -> Ema:
-    interval, warmup = options.whole("ema_update_interval", default=1), options.whole("ema_warmup_steps")
-    return replace(ema, interval=interval, warmup=warmup) if ema.use else ema
 
 
 def _dataset(run: Run, dataset: Dataset, own: Written, options: Written) -> Dataset:

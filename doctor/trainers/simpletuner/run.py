@@ -6,30 +6,35 @@ import re
 from collections.abc import Mapping
 
 from ...configs.defaults import same
-from ...configs.written import Written
+from ...configs.written import Setting, Written, fields_of
 from ...families import families, family_of
 from ...families.record import Flavour
 from ...model import Config, Dataset, Run, SamplePrompt
-from ...model.recipe import (
-    Checkpoints,
-    Ema,
-    Loss,
-    LrScheduler,
-    Network,
-    Offload,
-    Optimizer,
-    Precision,
-    Recipe,
-    TimestepSampling,
-    Validation,
-)
+from ...model.recipe import Network, Recipe, with_fields
 from ...model.record import replace
 from .datasets import datasets, settings
-from .lycoris import lokr, own_of, rank_of
+from .lycoris import lokr, rank_of
 from .network import excluded
 from .options import PARSED, OptionFile
 
+# The fields that one option says; `run` adds what is left.
+_FIELDS = {
+    "batch_size": Setting("train_batch_size", Written.whole, 4),
+    "gradient_accumulation": Setting("gradient_accumulation_steps", Written.whole, 1),
+    "gradient_checkpointing": Setting("gradient_checkpointing", Written.flag, True),
+    "max_grad_norm": Setting("max_grad_norm", Written.number, 2.0),
+    "learning_rate": Setting("learning_rate", Written.number, 4e-7),
+    "scheduler": Setting("lr_scheduler", Written.text, "constant_with_warmup"),
+    "loss_type": Setting("loss_type", Written.text, "l2"),
+    "use_ema": Setting("use_ema", Written.flag),
+    "ema_decay": Setting("ema_decay", Written.number, 0.995),
+    "save_every": Setting("checkpoint_step_interval", Written.whole, 500),
+    "keep_saves": Setting("checkpoints_total_limit", Written.whole, 5),
+    "sample_every": Setting("validation_step_interval", Written.whole, 100),
+}
 KEYS: Mapping[str, str] = {
+    **{name: setting.key for name, setting in _FIELDS.items()},
+    **{name: name for name in ("optimizer", "seed", "num_train_epochs")},
     "process_type": "model_type",
     "name": "output_dir",
     "architecture": "model_family",
@@ -45,13 +50,7 @@ KEYS: Mapping[str, str] = {
     "alpha": "lora_alpha",
     "network_type": "lora_type",
     "steps": "max_train_steps",
-    "batch_size": "train_batch_size",
-    "gradient_accumulation": "gradient_accumulation_steps",
-    "scheduler": "lr_scheduler",
-    "save_every": "checkpoint_step_interval",
-    "keep_saves": "checkpoints_total_limit",
     "disable_sampling": "validation_disable",
-    "sample_every": "validation_step_interval",
     "samples": "validation_prompt",
     "clip_method": "grad_clip_method",
     "network.dropout": "lora_dropout",
@@ -60,20 +59,6 @@ KEYS: Mapping[str, str] = {
     "validation.prompt_sizes": "validation_resolution",
     "validation.guidance": "validation_guidance",
     "validation.steps": "validation_num_inference_steps",
-    **{
-        name: name
-        for name in (
-            "gradient_checkpointing",
-            "max_grad_norm",
-            "learning_rate",
-            "optimizer",
-            "loss_type",
-            "use_ema",
-            "ema_decay",
-            "seed",
-            "num_train_epochs",
-        )
-    },
 }
 # Each moves weights between card and host while it trains.
 _OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
@@ -111,33 +96,38 @@ def run(
     transformer = options.text("pretrained_transformer_model_name_or_path") or flavour.transformer
     output = options.text("output_dir", default="simpletuner-results")
     lora = options.text("model_type", default="full") == "lora"
-    own = own_of(options)
     files = {"datasets": backend, "lycoris": lycoris}
-    rank = options.whole("lora_rank", default=16)
-    alpha = options.number("lora_alpha", default=rank)
-    is_lycoris = lora and options.text("lora_type", default="standard") == "lycoris"
-    if is_lycoris:
-        rank = rank_of(own, rank)
-        alpha = float(rank)  # another one is either without effect or refused
-    network = Network(
-        type=_network(options, own) if lora else "",
-        rank=rank,
-        alpha=alpha,
-        refiners=bool(family_of(architecture).refiners),
-    )
-    if lora and network.type != "lokr":
-        network = replace(network, excluded=excluded(architecture, options))
-    elif is_lycoris:
-        network = lokr(own, network)
     quantization = options.text("base_model_precision", default="no_change")
+    of_text = options.text("text_encoder_1_precision", default="no_change")
     precision = options.text("mixed_precision", default="bf16")
     quantized = quantization != "no_change" and options.text("base_model_default_dtype", default="bf16") == "bf16"
     seed = options.whole("seed", default=-1)
-    steps = options.whole("max_train_steps")
     warmup = options.whole("lr_warmup_steps")
     prompt = options.text("validation_prompt")
-    names = {name for name in {*KEYS.values(), *file.settings} if "/" not in name}
-    made = Run(
+    own = {
+        "architecture": architecture,
+        "variant": flavour.variant,
+        "base_model": transformer or base,
+        "extras_model": base if transformer else None,
+        "adapter": _adapter(options, flavour.adapter) if lora else None,
+        "datasets": found,
+        "steps": max(0, options.whole("max_train_steps")),
+        "cache_text_embeddings": not options.flag("text_cache_disable"),
+        "seed": seed if seed > 0 else None,
+        "dtype": "bf16" if quantized else _DTYPES.get(precision, precision),
+        "quantization": _PRECISIONS.get(quantization, quantization),
+        "text_encoder_quantization": _PRECISIONS.get(of_text, of_text),
+        "network": _network(options, architecture, lora),
+        "offload.other": next((name for name in _OFFLOADING if not same(options.arrived(name), None)), ""),
+        "optimizer": options.text("optimizer", default="adamw_bf16").lower(),
+        "scheduler_settings": {"warmup_steps": warmup} if warmup else {},
+        "noise_scheduler": "flowmatch",
+        "save_dtype": "bf16",
+        "disable_sampling": options.flag("validation_disable") or not prompt,
+        "samples": _samples(options, prompt),
+    }
+    recipe = with_fields(Recipe(), fields_of(options, _FIELDS) | own)
+    return Run(
         trainer="SimpleTuner",
         config=config.path,
         root=file.root,
@@ -149,52 +139,10 @@ def run(
         settings=options.settings,
         keys={**KEYS, **_keys_of(found)},
         homes={name: (file.path, "") for name, file in files.items() if file is not None},
-        spelled=file.spelled(names),
-        recipe=Recipe(
-            architecture=architecture,
-            variant=flavour.variant,
-            base_model=transformer or base,
-            extras_model=base if transformer else None,
-            adapter=_adapter(options, flavour.adapter) if lora else None,
-            datasets=found,
-            steps=max(0, steps),
-            batch_size=options.whole("train_batch_size", default=4),
-            gradient_accumulation=options.whole("gradient_accumulation_steps", default=1),
-            max_grad_norm=options.number("max_grad_norm", default=2.0),
-            learning_rate=options.number("learning_rate", default=4e-7),
-            cache_text_embeddings=not options.flag("text_cache_disable"),
-            seed=seed if seed > 0 else None,
-            precision=Precision(
-                dtype="bf16" if quantized else _DTYPES.get(precision, precision),
-                quantization=_PRECISIONS.get(quantization, quantization),
-                text_encoder_quantization=_precision(options.text("text_encoder_1_precision", default="no_change")),
-            ),
-            network=network,
-            offload=Offload(
-                gradient_checkpointing=options.flag("gradient_checkpointing", default=True),
-                other=next((name for name in _OFFLOADING if not same(options.arrived(name), None)), ""),
-            ),
-            optimizer=Optimizer(name=options.text("optimizer", default="adamw_bf16").lower()),
-            lr_scheduler=LrScheduler(
-                name=options.text("lr_scheduler", default="constant_with_warmup"),
-                settings={"warmup_steps": warmup} if warmup else {},
-            ),
-            timestep_sampling=TimestepSampling(noise_scheduler="flowmatch"),
-            loss=Loss(type=options.text("loss_type", default="l2")),
-            ema=Ema(use=options.flag("use_ema"), decay=options.number("ema_decay", default=0.995)),
-            checkpoints=Checkpoints(
-                every=options.whole("checkpoint_step_interval", default=500),
-                dtype="bf16",
-                keep=options.whole("checkpoints_total_limit", default=5),
-            ),
-            validation=Validation(
-                disabled=options.flag("validation_disable") or not prompt,
-                every=options.whole("validation_step_interval", default=100),
-                prompts=_samples(options, prompt),
-            ),
-        ),
+        spelled=file.spelled(name for name in {*KEYS.values(), *file.settings} if "/" not in name),
+        recipe=recipe,
+        read=frozenset(options.read),
     )
-    return replace(made, read=frozenset(options.read))
 
 
 def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
@@ -224,14 +172,22 @@ def _adapter(options: Written, own: str | None) -> str | None:
     return f"{written}/{weight}" if own.count("/") == 2 and written.count("/") == 1 else written
 
 
-def _precision(written: str) -> str | None:
-    return _PRECISIONS.get(written, written)
-
-
-def _network(options: Written, lycoris: Written) -> str:
-    if options.text("lora_type", default="standard") == "lycoris":
-        return lycoris.text("algo", default="lycoris")
-    return "dora" if options.flag("use_dora") else "lora"
+def _network(options: Written, architecture: str | None, lora: bool) -> Network:
+    rank = options.whole("lora_rank", default=16)
+    alpha = options.number("lora_alpha", default=rank)
+    network = Network("", rank, alpha, refiners=bool(family_of(architecture).refiners))
+    if not lora:
+        return network
+    if options.text("lora_type", default="standard") != "lycoris":
+        kind = "dora" if options.flag("use_dora") else "lora"
+        return replace(network, type=kind, excluded=excluded(architecture, options))
+    own = options.below("lycoris")
+    rank = rank_of(own, rank)
+    # another alpha is either without effect or refused
+    network = replace(network, type=own.text("algo", default="lycoris"), rank=rank, alpha=float(rank))
+    return (
+        lokr(own, network) if network.type == "lokr" else replace(network, excluded=excluded(architecture, options))
+    )
 
 
 def _samples(options: Written, prompt: str) -> tuple[SamplePrompt, ...]:
