@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..doctor.errors import UNPRINTABLE
 from ..doctor.model import Finding, Report
+from ..doctor.model.printable import UNPRINTABLE
 
 SCHEMA = "zdoctor.report/1"
 

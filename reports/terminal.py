@@ -9,8 +9,8 @@ import io
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..doctor.errors import printable
 from ..doctor.model import Finding, Fix, Outcome, Plan, Report
+from ..doctor.model.printable import printable
 from ..doctor.model.record import dataclass
 from . import words
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..doctor.errors import printable
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
 from ..doctor.model.findings import CONFIG_UNREAD
+from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.errors import UNPRINTABLE
 from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import (
     SEVERITIES,
@@ -27,6 +26,7 @@ from zdoctor.doctor.model import (
     found,
 )
 from zdoctor.doctor.model.findings import CONFIG_UNREAD
+from zdoctor.doctor.model.printable import UNPRINTABLE
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import all_rules
 from zdoctor.reports import FORMATS, markdown, render, sarif, words
