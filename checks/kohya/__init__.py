@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from ...doctor.model import Run
+from ...doctor.trainers.kohya.starts import options_of
 
 TRAINERS = ("sd-scripts", "musubi-tuner")
 # of a config file alone: a command line may give what it leaves out
@@ -14,18 +14,12 @@ _INSIDE = re.compile(r"datasets/\d+/(subsets/\d+/)?")  # what a setting of a dat
 
 
 def number(run: Run, key: str, default: float = 0.0) -> float:
-    """A number as the trainer's parser makes it, also of text; `default` for what is none, or has no end."""
-    written = run.setting(key)
-    try:
-        found = default if isinstance(written, bool) else float(written)
-    except (TypeError, ValueError, OverflowError):
-        return default
-    return found if math.isfinite(found) else default
+    return options_of(run).number(key, default=default)
 
 
 def on(run: Run, key: str) -> bool:
     """Whether a flag is set: any text counts as true."""
-    return bool(run.setting(key))
+    return options_of(run).flag(key)
 
 
 def anywhere(run: Run, name: str) -> str | None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.rules import prevents, rule
+from ...doctor.trainers.simpletuner.names import JSON_OPTIONS
+from ...doctor.trainers.simpletuner.options import options_of
 from ..keys.misspelled import words
 from ..keys.values import START, bad, whole
 
 TRAINER = ("SimpleTuner",)
-# options whose mapping or list is handed on as JSON text
-_KEPT = ("webhook_config", "deepspeed_config", "distillation_config", "publishing_config", "peft_lora_target_modules")
 _WHOLE = words("""
     max_train_steps num_train_epochs train_batch_size gradient_accumulation_steps lora_rank checkpoint_step_interval
     checkpoints_total_limit lr_warmup_steps vae_batch_size validation_step_interval validation_num_inference_steps
@@ -21,38 +21,24 @@ _WHOLE = words("""
     """)
 _NUMBERS = words("learning_rate max_grad_norm caption_dropout_probability validation_guidance flow_schedule_shift")
 _MANUAL = ("sdnq", "fp8-native", "fp8-transformerengine")
-MOST = 1e15  # what is larger counts nothing
-_ON = ("1", "true", "yes", "y", "on")
 SHRUNK_TO_NOTHING = "target_downsample_size does not say to which size a larger picture is shrunk."
 
 
 def arriving(run: Run, name: str) -> Any:
     """What of a written option reaches the trainer's parser; None when it is not written or dropped."""
-    value = run.setting(name)
-    if isinstance(value, dict) and name not in _KEPT:
-        return None
-    if isinstance(value, str):
-        value = value.strip()
-        return None if value.lower() in ("", "false", "none") else value
-    return value
+    return options_of(run).arrived(name)
 
 
 def on(run: Run, name: str, default: bool = False) -> bool:
-    value = arriving(run, name)
-    return default if value is None else str(value).lower() in _ON
+    return options_of(run).flag(name, default=default)
 
 
 def text(run: Run, name: str, default: str = "") -> str:
-    value = arriving(run, name)
-    return default if value is None or isinstance(value, bool) else str(value)
+    return options_of(run).text(name, default=default)
 
 
 def number(run: Run, name: str, default: float = 0.0) -> float:
-    try:
-        value = float(arriving(run, name))
-    except (TypeError, ValueError, OverflowError):
-        return default
-    return value if abs(value) < MOST else default
+    return options_of(run).number(name, default=default)
 
 
 @rule("SIM001", "warning", "lost-setting", trainers=TRAINER)
@@ -73,16 +59,16 @@ def lost_setting(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         known, value = schema.key(name), written.value
         if "/" in name or known is None:
             continue
-        lost = partial(bad, run, name, severity="warning")
+        lost, kept = partial(bad, run, name, severity="warning"), name in JSON_OPTIONS
         if isinstance(value, str) and known.kind == "bool" and known.default is True:
             quoted = written.style in ('"', "'") and not run.config.endswith(".env")
             why = '{key} is the text "false", which the trainer leaves out: {key} stays on, as is its default.'
             if value.strip().lower() == "false":
                 yield lost(why, f"it trains with {name} on", new=False if quoted else None)
-        elif isinstance(value, dict) and value and name not in _KEPT and known.kind != "dict":
+        elif isinstance(value, dict) and value and not kept and known.kind != "dict":
             why = "{key} is a mapping, which the trainer leaves out. Name a JSON file that holds it."
             yield lost(why, "it trains as if the option were absent")
-        elif isinstance(value, list) and len(value) > 1 and name not in _KEPT and known.kind not in ("dict", "list"):
+        elif isinstance(value, list) and len(value) > 1 and not kept and known.kind not in ("dict", "list"):
             why = "{key} is a list, of which the trainer takes only the last entry, {last!r}."
             yield lost(why, "the other entries are lost", last=value[-1])
 

@@ -10,8 +10,8 @@ from ...configs.command_line import Word, commands
 from ...configs.node import MOST_VALUES, TOO_MANY, Node, Unreadable
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines
-from ...configs.written import Dialect
-from ...model import Config, Problem, Value, Where
+from ...configs.written import Dialect, Written
+from ...model import Config, Problem, Run, Value, Where
 from ...model.record import dataclass
 
 # options that take several values; of the others a second one is an unrecognized argument
@@ -175,3 +175,7 @@ def is_datasets(root: Node) -> bool:
         and "datasets" in root.children
         and set(root.children) <= {"general", "datasets"}
     )
+
+
+def options_of(run: Run) -> Written:
+    return Written(run.settings, PARSED)

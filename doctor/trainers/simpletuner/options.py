@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...configs.written import Dialect
-from ...model import Value
+from ...configs.written import Dialect, Written
+from ...model import Run, Value
 from ...model.record import dataclass, field, replace
 from .names import JSON_OPTIONS, RENAMED, VARIABLES
 
@@ -93,3 +93,7 @@ def _words(text: str) -> Iterator[tuple[str, Any]]:
         name, sign, value = word[2:].partition("=")
         following = words[index + 1] if index + 1 < len(words) else "--"
         yield name, value if sign else True if following.startswith("--") else following
+
+
+def options_of(run: Run) -> Written:
+    return Written(run.settings, PARSED)
