@@ -11,12 +11,6 @@ from ..model.record import dataclass, field, replace
 MOST = 1e18  # what is larger counts or measures nothing
 
 
-def with_leaves(key: str, value: Value) -> dict[str, Value]:
-    """A setting as readers hand it on: with each of its values by a key of its own where it is a mapping."""
-    inside = value.value if isinstance(value.value, dict) else {}
-    return {key: value, **{f"{key}/{name}": replace(value, value=one) for name, one in inside.items()}}
-
-
 @dataclass(frozen=True)
 class Dialect:
     """How a trainer makes values of what is written.

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ...configs.written import Written
 from ...model import Run, Value
+from ..text import joined
 from .recipe import keys_of, recipe_of
 
 JOBS = ("extension", "train", "extract", "generate", "mod")
@@ -76,7 +77,7 @@ def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
         process_type=w.text("type"),
         name=name,
         device=w.text("device", default="cuda"),
-        output_folder=None if folder is None else _joined(folder, name),
+        output_folder=None if folder is None else joined(folder, name),
         metadata=whole.mapping("/meta"),
         settings=settings,
         keys=keys,
@@ -93,7 +94,3 @@ def _kind(w: Written) -> Literal["lora", "finetune", "other"]:
     if w.has("embedding") or w.has("decorator") or w.below("adapter").flag("train"):
         return "other"
     return "finetune"
-
-
-def _joined(folder: str, name: str) -> str:
-    return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"

@@ -13,6 +13,7 @@ from ...model.cards import CHOSEN
 from ...model.recipe import Logging, with_fields
 from ...model.record import replace
 from ...model.trainer import Folders
+from ..text import joined
 from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
 from .network import SCRIPTS, network_of, refused_network
@@ -116,7 +117,7 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
     text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
     return replace(
         run,
-        output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
+        output_folder=None if run.output_folder is None else joined(run.output_folder, run.name),
         metadata={key: w.text(name) for name, key in METADATA.items() if w.text(name)},
         keys={**run.keys, **_KEYS},
         recipe=with_fields(
@@ -159,10 +160,6 @@ def _logging(run: Run, w: Written) -> Logging:
     return Logging(report_to=("wandb",), project=name, run_name=w.text("wandb_run_name", default=run.name), every=1)
 
 
-def _joined(folder: str, name: str) -> str:
-    return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
-
-
 def _checkpoints(run: Run, w: Written, epochs: int) -> dict[str, int]:
     """How often it saves, and how many saves stay: save_last_n_steps counts in steps, save_last_n_epochs in saves."""
     ratio, steps = w.whole("save_n_epoch_ratio"), run.recipe.checkpoints.every
@@ -182,7 +179,7 @@ def differences(run: Run, w: Written) -> list[str]:
     family = family_of(recipe.architecture)
     fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
     made = [
-        f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
+        f"all files of the run lie in {joined(run.output_folder or '', run.name)}",
         f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
         "pictures are turned as their EXIF data say, and made smaller by Lanczos",
     ]

@@ -152,7 +152,7 @@ def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] 
 
 def flat(root: Node, config: Config) -> dict[str, Value]:
     """The options of a config file: its sections are only for the eye, and the last value of a name counts."""
-    values = values_of(root, Lines(config.path, config.text))
+    values = values_of(root, config)
     made: dict[str, Value] = {}
     for pointer, value in values.items():
         parts = pointer.split("/")[1:]
@@ -165,7 +165,7 @@ def flat(root: Node, config: Config) -> dict[str, Value]:
 
 def datasets_of(root: Node, config: Config) -> dict[str, Value]:
     """Every value of a dataset file by its key, such as `datasets/0/subsets/1/image_dir`."""
-    return {pointer[1:]: value for pointer, value in values_of(root, Lines(config.path, config.text)).items()}
+    return {pointer[1:]: value for pointer, value in values_of(root, config).items()}
 
 
 def is_datasets(root: Node) -> bool:

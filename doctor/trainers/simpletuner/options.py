@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...configs.written import Dialect
 from ...model import Value
 from ...model.record import dataclass, field, replace
+from ..text import options_in
 from .names import JSON_OPTIONS, RENAMED, VARIABLES
 
 _EXTRA = "TRAINER_EXTRA_ARGS"
@@ -76,20 +76,7 @@ def from_variables(values: Mapping[str, Value]) -> OptionFile:
         if option is not None and value.value != "":
             settings[option] = value
         elif name == _EXTRA:
-            for key, word in _words(str(value.value)):
+            for key, word in options_in(str(value.value)):
                 where = replace(value.where, pointer=f"{pointer}/{key}")  # no place of its own to be edited at
                 settings[RENAMED.get(key, key)] = replace(value, value=word, where=where)
     return OptionFile(settings, spelling={option: name for name, option in VARIABLES.items()})
-
-
-def _words(text: str) -> Iterator[tuple[str, Any]]:
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    for index, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        name, sign, value = word[2:].partition("=")
-        following = words[index + 1] if index + 1 < len(words) else "--"
-        yield name, value if sign else True if following.startswith("--") else following
