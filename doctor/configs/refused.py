@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from ..errors import UserError
 from ..model import Run, Schema, Unknown
@@ -58,6 +58,12 @@ def unheeded(
             refused.append((key, f"{name} {short(value)} is not supported; {leave}"))
     names = ", ".join(dict.fromkeys(idle))
     return refused, [f"without effect on what is learnt: {names}"] if names else []
+
+
+def one_of(key: str, name: str, value: str | None, known: Container[str], words: str) -> Iterator[Reason]:
+    """The reason against a value that is none of those known, which are called by `words`."""
+    if value not in known:
+        yield key, f"{name} {value} is not supported; use {words}"
 
 
 def is_unknown(key: str, schema: Schema) -> bool:

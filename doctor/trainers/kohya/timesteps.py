@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.refused import Reason
+from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...model import Run
 from ...model.recipe import TimestepDensity
@@ -22,11 +22,8 @@ _LOSSES = {"l2": "mse", "l1": "mae"}
 
 
 def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
-    if run.recipe.timestep_sampling.type not in _SAMPLINGS:
-        yield (
-            "timestep_type",
-            f"timestep_sampling {run.recipe.timestep_sampling.type} is not supported; use {', '.join(_SAMPLINGS)}",
-        )
+    sampling = run.recipe.timestep_sampling.type
+    yield from one_of("timestep_type", "timestep_sampling", sampling, _SAMPLINGS, ", ".join(_SAMPLINGS))
     if run.trainer == "sd-scripts":
         kind = w.text("model_prediction_type", default="sigma_scaled")
         if kind != "raw":
@@ -37,8 +34,7 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
                 "trains noise; write raw",
             )
         loss = w.text("loss_type", default="l2")
-        if loss not in _LOSSES:
-            yield "loss_type", f"loss_type {loss} is not supported; use {' or '.join(_LOSSES)}"
+        yield from one_of("loss_type", "loss_type", loss, _LOSSES, " or ".join(_LOSSES))
     elif w.text("weighting_scheme", default="none") in ("sigma_sqrt", "cosmap"):
         yield "weighting_scheme", f"weighting_scheme {w.text('weighting_scheme', default='')} is not supported"
     low, high = _range(run, w)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.refused import Reason, disobeyed, known, said, unheeded
+from ...configs.refused import Reason, disobeyed, known, one_of, said, unheeded
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run, Schema, Unknown
@@ -18,7 +18,7 @@ from ...model.record import replace
 from ...model.trainer import Folders
 from .dataset_recipe import WITHOUT_EFFECT as OF_DATASETS
 from .dataset_recipe import refused_sets
-from .datasets import buckets_of, entries_of
+from .datasets import buckets_of
 from .lycoris import WITHOUT_EFFECT as OF_LYCORIS
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
@@ -92,22 +92,17 @@ def _numbers(run: Run, options: Written) -> Iterator[Reason]:
     recipe = run.recipe
     if recipe.steps < 1 and _epochs(options) < 1:
         yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
-    warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
-    if recipe.lr_scheduler.name == "cosine_with_restarts":
+    schedule, warmup = recipe.lr_scheduler.name, recipe.lr_scheduler.settings.get("warmup_steps", 0)
+    if schedule == "cosine_with_restarts":
         what = "lr_scheduler cosine_with_restarts is not supported: SimpleTuner's stays at the learning rate"
         yield "scheduler", f"{what}; write constant for that"
-    elif recipe.lr_scheduler.name not in _SCHEDULES:
-        yield (
-            "scheduler",
-            f"lr_scheduler {recipe.lr_scheduler.name} is not supported; use {', '.join(_SCHEDULES)}",
-        )
-    elif recipe.lr_scheduler.name == "sine" and warmup < 1:
+    elif schedule == "sine" and warmup < 1:
         yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
-    if recipe.loss.type != "l2":
-        yield "loss_type", f"loss_type {recipe.loss.type} is not supported; use l2"
+    else:
+        yield from one_of("scheduler", "lr_scheduler", schedule, _SCHEDULES, ", ".join(_SCHEDULES))
+    yield from one_of("loss_type", "loss_type", recipe.loss.type, ("l2",), "l2")
     precision = options.text("base_model_precision", default="no_change")
-    if precision not in _FORMATS:
-        yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
+    yield from one_of("quantization", "base_model_precision", precision, _FORMATS, ", ".join(_FORMATS))
     if not 0 < _step(run, options) <= 4096 or _step(run, options) % 16:
         yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
     if options.whole("ema_update_interval", default=1) < 1:
@@ -148,7 +143,6 @@ def differences(run: Run, options: Written) -> list[str]:
 def as_trained(run: Run, options: Written) -> Run:
     """The run as the runner takes it."""
     recipe, epochs = run.recipe, _epochs(options)
-    entries = entries_of(options)
     optimizer, optimizer_settings = optimizer_of(run, options)
     interval, warmup = options.whole("ema_update_interval", default=1), options.whole("ema_warmup_steps")
     return replace(
@@ -156,7 +150,7 @@ def as_trained(run: Run, options: Written) -> Run:
         recipe=with_fields(
             recipe,
             {
-                "datasets": tuple(_dataset(run, one, entries[one.key], options) for one in recipe.datasets),
+                "datasets": tuple(_dataset(run, one, options) for one in recipe.datasets),
                 "epochs": epochs if recipe.steps < 1 else 0,
                 "learning_rate": rate_of(run),
                 "max_grad_norm": 0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
@@ -178,10 +172,11 @@ def as_trained(run: Run, options: Written) -> Run:
     )
 
 
-def _dataset(run: Run, dataset: Dataset, own: Written, options: Written) -> Dataset:
+def _dataset(run: Run, dataset: Dataset, options: Written) -> Dataset:
+    own = options.below(dataset.key)
     return replace(
         dataset,
-        buckets=buckets_of(own, options, _step(run, options)),
+        buckets=buckets_of(dataset.key, options, _step(run, options)),
         random_crop=own.flag("crop") and own.text("crop_style", default="random") == "random",
     )
 
