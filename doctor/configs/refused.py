@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from ..errors import UserError
 from ..model import Run, Schema, Unknown
+from ..model.record import replace
 from .defaults import same, short
 from .written import Written, above
 
@@ -34,6 +35,28 @@ def disobeyed(sentences: Sequence[str]) -> None:
     """Raises UserError where there are any."""
     if sentences:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(sentences))
+
+
+def taken_over(
+    run: Run,
+    w: Written,
+    schema: Schema | Unknown,
+    reasons: Iterable[Reason],
+    as_trained: Callable[[], Run],
+    differences: Callable[[Run, Written], Iterable[str]],
+    without_effect: Callable[[str], bool],
+) -> Run:
+    """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
+    refused = said(run, reasons)
+    try:
+        made = as_trained()
+    except (KeyError, SyntaxError, ValueError):  # of what is refused anyway
+        disobeyed(refused)
+        raise
+    differing = list(differences(run, w))
+    others, idle = unheeded(run, w, known(run, schema), without_effect)
+    disobeyed([*said(run, others), *refused])
+    return replace(made, differences=(*differing, *idle), read=frozenset(w.read))
 
 
 def unheeded(

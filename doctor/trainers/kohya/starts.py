@@ -13,18 +13,10 @@ from ...configs.text import Lines
 from ...configs.written import Dialect
 from ...model import Config, Problem, Value, Where
 from ...model.record import dataclass
+from ..text import words
 
 # options that take several values; of the others a second one is an unrecognized argument
-LISTS = frozenset(
-    [
-        "network_args",
-        "optimizer_args",
-        "lr_scheduler_args",
-        "base_weights",
-        "base_weights_multiplier",
-        "text_encoder_lr",
-    ]
-)
+LISTS = words("network_args optimizer_args lr_scheduler_args base_weights base_weights_multiplier text_encoder_lr")
 # what the parser hands on: a number on a command line is a text in the file
 PARSED = Dialect(words=True)
 _NUMBER = re.compile(r"-\.?\d")

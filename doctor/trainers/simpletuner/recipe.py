@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.refused import Reason, disobeyed, known, one_of, said, unheeded
+from ...configs.refused import Reason, one_of, taken_over
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run, Schema, Unknown
@@ -60,16 +60,12 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
     options = Written(run.settings, PARSED, set(run.read))
     parts = (_numbers, refused_network, refused_optimizer, refused_sets)
-    refused = said(run, (reason for part in parts for reason in part(run, options)))
-    try:
-        made = as_trained(run, options)
-    except KeyError:  # of what is refused anyway
-        disobeyed(refused)
-        raise
-    differing = differences(run, options)
-    others, idle = unheeded(run, options, known(run, schema), lambda key: _is_without_effect(run, options, key))
-    disobeyed([*said(run, others), *refused])
-    return replace(made, differences=(*differing, *idle), read=frozenset(options.read))
+    reasons = (reason for part in parts for reason in part(run, options))
+
+    def without_effect(key: str) -> bool:
+        return _is_without_effect(run, options, key)
+
+    return taken_over(run, options, schema, reasons, lambda: as_trained(run, options), differences, without_effect)
 
 
 def _is_without_effect(run: Run, options: Written, key: str) -> bool:
@@ -115,29 +111,26 @@ def _numbers(run: Run, options: Written) -> Iterator[Reason]:
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
 
-def differences(run: Run, options: Written) -> list[str]:
+def differences(run: Run, options: Written) -> Iterator[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     recipe = run.recipe
-    made = list(differences_of_network(run, options))
+    yield from differences_of_network(run, options)
     if recipe.batch_size > 1:
-        made.append("a batch that pictures of one size cannot fill is filled with some of them again")
+        yield "a batch that pictures of one size cannot fill is filled with some of them again"
     name = optimizer_of(run, options)[0]
     if recipe.optimizer.name == "prodigy":
-        made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
+        yield "the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)"
     elif name != recipe.optimizer.name:
         first = " (whose first twenty steps are smaller)" if recipe.optimizer.name == "adamw_bf16" else ""
-        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {recipe.optimizer.name}{first}")
+        yield f"the optimizer is {name}, with SimpleTuner's settings, for {recipe.optimizer.name}{first}"
     if recipe.ema.use:
-        made.append("the saved LoRA is the average (SimpleTuner saves both)")
+        yield "the saved LoRA is the average (SimpleTuner saves both)"
     if options.text("init_lora") and not options.has("init_lora_step"):
-        made.append(
-            "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
-        )
+        yield "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
     if any(dataset.control_folders for dataset in recipe.datasets):
-        made.append("the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)")
+        yield "the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)"
     if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in recipe.datasets):
-        made.append("a caption file is one caption, also where it has several lines")
-    return made
+        yield "a caption file is one caption, also where it has several lines"
 
 
 def as_trained(run: Run, options: Written) -> Run:
